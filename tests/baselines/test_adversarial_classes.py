@@ -6,13 +6,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from missdp import Categorical, Schema, Table
+from missdp import Table
 from missdp.accounting import Budget, Cost
-from missdp.baselines.fit_classes import PairMoments, _logits, fit_classes, independent_classes
+from missdp.baselines.fit_classes import PairMoments, fit_classes, independent_classes
 from missdp.inference.clipping import row_norms
 from missdp.mechanisms import Door, Noise, SeededNoise
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.learn_pairs import crude_margins, release_pairs
+from synth.tables import schema_of
 from synth.test_learn_pairs import SCHEMA as THREE
 from synth.test_learn_pairs import private as three
 
@@ -61,15 +62,7 @@ def test_clipping_is_undone_by_rows_of_the_same_law():
     assert single == pytest.approx(blocks.mean(axis=0), abs=0.005)
 
 
-LEVELS = ("u", "v", "w")
-
-
-SCHEMA = Schema(
-    (
-        *(Categorical(name=name, levels=LEVELS, nullable=True) for name in "abc"),
-        Categorical(name="d", levels=LEVELS),
-    )
-)
+SCHEMA = schema_of(dict.fromkeys("abcd", 3), "abc")
 
 
 def complete(n, seed):
@@ -93,7 +86,7 @@ def fitted(mechanism, *, conditional=True):
     return fit_classes(
         moments,
         classes=12,
-        fits=2,
+        fits=1,
         conditional=conditional,
         always={},
         rng=np.random.default_rng(0),
@@ -107,34 +100,20 @@ def pair(codes, one, other):
 
 
 def distance(model, seed=9, keep_holes=False):
-    columns = model.sample(60_000, np.random.default_rng(seed), keep_holes=keep_holes)
+    columns = model.sample(30_000, np.random.default_rng(seed), keep_holes=keep_holes)
     drawn, true = dict(zip("abcd", columns, strict=True)), complete(200_000, 77)
     pairs = [("a", "d"), ("a", "b"), ("c", "d")]
     return max(np.abs(pair(drawn, *p) - pair(true, *p)).sum() / 2 for p in pairs)
 
 
 def test_pairs_of_complete_rows_are_learned():
-    model = fitted("mcar")
-    assert (
-        distance(model)
-        < 0.03
-        < 0.2
-        < distance(
-            independent_classes(opened(Cost(currency="gdp", amount=4.0), 0, private("mcar"))[1], {})
-        )
-    )
+    alone = opened(Cost(currency="gdp", amount=4.0), 0, private("mcar"))[1]
+    assert distance(fitted("mcar")) < 0.03 < 0.2 < distance(independent_classes(alone, {}))
 
 
 def test_conditional_holes_undo_the_bias_of_values_missing_at_random():
     assert distance(fitted("mar")) < 0.04
     assert distance(fitted("mar", conditional=False)) > 0.05
-
-
-def test_holes_of_rows_are_as_often_as_in_private_rows():
-    columns = fitted("mar").sample(60_000, np.random.default_rng(3), keep_holes=True)
-    for level, expected in enumerate((0.05, 0.3, 0.7)):
-        assert np.mean(columns[0][columns[3] == level] == 3) == pytest.approx(expected, abs=0.06)
-    assert max(columns[3]) == 2
 
 
 def test_what_is_no_more_than_noise_is_not_learned():
@@ -160,11 +139,3 @@ def test_what_is_no_more_than_noise_is_not_learned():
         stayed.append(all(np.abs(model.shares @ m - one[0]).max() < 0.01 for m, one in heads))
         assert np.ptp(model.observed, axis=0).max() < 1e-6
     assert sum(stayed) >= 4
-
-
-def test_classes_start_at_the_margins():
-    margin = np.array([0.7, 0.299, 0.001])
-    logits = _logits(margin, 50, np.random.default_rng(0))
-    law = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    assert law.mean(axis=0) == pytest.approx(margin, rel=1e-3)
-    assert law.std(axis=0).max() > 0.05

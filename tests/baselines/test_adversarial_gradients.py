@@ -142,17 +142,3 @@ def test_a_row_is_treated_by_itself(case):
         alone = function({n: c[i : i + 1] for n, c in CODES.items()}, *shown, *parameters)
         for ours, theirs in zip(alone, whole, strict=True):
             assert np.allclose(ours[0], theirs[i], rtol=0, atol=1e-12)
-
-
-def test_a_row_with_nothing_observed_says_nothing_to_a_critic_with_conditions():
-    function, shown, parameters, _ = CASES["conditional"]
-    empty = {name: np.array([k]) for name, k in zip("abc", SIZES, strict=True)}
-    assert all((part == 0).all() for part in function(empty, *shown, *parameters))
-
-
-def test_what_is_missing_asks_nothing_of_the_decoder():
-    function, shown, parameters, _ = CASES["autoencoder"]
-    rows = {"a": np.array([0]), "b": np.array([SIZES[1]]), "c": np.array([1])}
-    out = function(rows, *shown, *parameters)[-1][0]
-    assert (out[STARTS[1] : STARTS[2]] == 0).all()
-    assert (out[: STARTS[1]] != 0).all()

@@ -1,17 +1,12 @@
 """DP-MisGAN as a family: parameters, holes, guarantees, and what an attacker sees."""
 
 import sys
-import warnings
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import missdp
 from missdp import DPMisGAN
 from missdp.accounting import MissingCompletelyAtRandom, RowIndependentMissingness
-from missdp.schema import Categorical, Schema
-from missdp.synth import SmallTableWarning
 from missdp.testing import TINY, audit_synthesizer, canary, check_synthesizer
 from synth.conformance import make_table
 
@@ -19,9 +14,9 @@ QUICK = {"classes": 5, "fits": 1}
 
 
 def test_holes_are_sampled_as_often_as_they_were():
-    table = make_table(3000)
+    table = make_table(1500)
     model = DPMisGAN(epsilon=20.0, delta=1e-6, random_state=0, **QUICK).fit(table)
-    kept, filled = (model.sample(3000, missing_values=m, random_state=0) for m in ("keep", "fill"))
+    kept, filled = (model.sample(1500, missing_values=m, random_state=0) for m in ("keep", "fill"))
     assert not filled.isna().any().any()
     rates = kept.isna().mean()
     for name in ("größe", "alter", "ok"):
@@ -49,18 +44,6 @@ def test_a_saved_model_is_sampled_in_a_process_that_never_imports_torch(tmp_path
     assert done.stdout.strip() == model.sample(5, random_state=0).to_csv().strip()
 
 
-def test_one_attribute_and_tiny_tables():
-    schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
-    rows = pd.DataFrame({"a": ["x", None, "x", "y"] * 200})
-    model = DPMisGAN(epsilon=5.0, **QUICK).fit(rows, schema=schema)
-    assert model.sample(2000)["a"].value_counts()["x"] / 2000 == pytest.approx(2 / 3, abs=0.08)
-    for n in (0, 1, 2):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SmallTableWarning)
-            made = DPMisGAN(epsilon=1.0, **QUICK).fit(make_table().take(np.arange(n)))
-        assert len(made.sample()) >= 1
-
-
 def test_ground_truth_is_row_independent_and_refused_otherwise():
     model = DPMisGAN(epsilon=1.0, **QUICK).fit(make_table())
     known = model.ground_truth_guarantee(RowIndependentMissingness())
@@ -69,12 +52,6 @@ def test_ground_truth_is_row_independent_and_refused_otherwise():
     assert model.ground_truth_guarantee(mcar).epsilon == 1.0  # every row is read
     with pytest.raises(missdp.errors.UnprovenError):
         model.ground_truth_guarantee(None)
-
-
-def test_complete_rows_are_amplified_by_their_one_gate():
-    model = DPMisGAN(epsilon=1.0, missing="complete-rows", n_rows=400, **QUICK).fit(make_table())
-    mcar = MissingCompletelyAtRandom({"größe": 0.5, "alter": 0.5, "ok": 0.5, "score": 1.0})
-    assert model.ground_truth_guarantee(mcar).epsilon < 0.5
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from missdp.baselines.networks import (
     NetworkModel,
     calibrated,
     random_layers,
-    same_masks,
 )
 from missdp.inference.model import Levels
 
@@ -75,11 +74,3 @@ def test_calibrated_models_have_the_margins_of_what_is_observed_and_the_rates_of
         assert np.abs(np.bincount(seen, minlength=SIZES[a]) / len(seen) - margin).max() < 0.015
     joined = np.array([0, 1, 1, 2, 3])[rows[:, 1]]
     assert np.abs(np.bincount(joined, minlength=4) / 40_000 - margins[1]).max() < 0.015
-
-
-def test_a_network_without_training_starts_at_what_it_is_told():
-    scores = np.log(np.full(WIDTH, 0.2))
-    layers = random_layers([4, 8, WIDTH], np.random.default_rng(0), last=0.0, out=scores)
-    assert np.allclose(layers(np.random.default_rng(1).standard_normal((5, 4))), scores)
-    masks = same_masks(np.array([0.25, 0.0]))
-    assert masks(np.zeros((1, 1)))[0, 0] == pytest.approx(np.log(1 / 3))

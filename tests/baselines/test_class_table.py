@@ -56,13 +56,3 @@ def test_draws_are_closer_than_chance_and_each_row_has_the_same_law():
     assert np.abs(shares - expected).mean() < np.abs(independent - expected).mean() / 3
     first = np.bincount([table[0] for table in tables], minlength=4)
     assert chisquare(first, 400 * expected).pvalue > 1e-4
-
-
-def test_a_mixture_is_the_mean_of_the_laws():
-    one, other = some(), some({})
-    other = ClassTable(
-        other.levels, other.shares[::-1].copy(), other.heads, other.observed, {}, 100.0
-    )
-    mixed = ClassTable.mixed([one, other])
-    assert law(mixed) == pytest.approx((law(one) + law(other)) / 2)
-    assert mixed.shares.sum() == pytest.approx(1)

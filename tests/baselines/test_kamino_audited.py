@@ -45,14 +45,13 @@ def test_the_claim_survives_an_attack(heads, strategy):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("public_rate")
-def test_an_audit_flags_the_batch_rate_of_the_published_code():
-    assert audited("sequential", "observed", trials=300).flagged
-
-
-@pytest.mark.slow
-def test_the_same_audit_does_not_flag_the_rate_that_was_charged():
-    assert not audited("sequential", "observed", trials=300).flagged
+@pytest.mark.parametrize("published", [True, False])
+def test_an_audit_flags_the_batch_rate_of_the_published_code_and_not_what_was_charged(
+    published, request
+):
+    if published:
+        request.getfixturevalue("public_rate")
+    assert audited("sequential", "observed", trials=300).flagged == published
 
 
 @pytest.mark.usefixtures("public_rate")

@@ -19,7 +19,7 @@ from missdp.baselines.placing import placed
 from missdp.errors import DataError
 from missdp.evaluate import marginal_distance, pair_violations, rule_violations
 from missdp.schema import Denial, Determined, Impossible, NotApplicable, PairDenial, read_denials
-from missdp.sources.partners import violates_itself, violating_pairs
+from missdp.sources.partners import violates_itself
 from missdp.testing.made_up import made_up
 from sources.pair_cases import SCHEMA, denials, made, partners, tables
 
@@ -36,7 +36,7 @@ def broken(denials: Any, table: Table) -> int:
     return sum(int(partners(denial, table).sum()) for denial in denials)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(denials(), min_size=1, max_size=3), tables(), st.integers(0, 2**32))
 def test_no_two_placed_rows_violate_anything(
     hard: list[PairDenial], table: Table, seed: int
@@ -57,7 +57,7 @@ def test_no_two_placed_rows_violate_anything(
         assert found is table
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(denials(), min_size=1, max_size=3), tables(), st.integers(0, 2**32))
 def test_rows_that_are_kept_conflict_with_no_other(
     hard: list[PairDenial], table: Table, seed: int
@@ -172,28 +172,6 @@ def _breaks(table: Table) -> Any:
     from missdp.synth.sampling import followed
 
     return followed(table)[1]
-
-
-@pytest.mark.slow
-@pytest.mark.no_cover
-def test_time_hardly_grows_faster_than_rows() -> None:
-    rules = (
-        Denial("t1&t2&EQ(t1.c,t2.c)&EQ(t1.o,t2.o)&IQ(t1.p,t2.p)"),
-        Denial("t1&t2&EQ(t1.o,t2.o)&LT(t1.x,t2.x)&GT(t1.y,t2.y)"),
-        Denial("t1&t2&LTE(t1.p,t2.p)&GT(t1.o,t2.o)&LT(t1.x,3)"),
-    )
-
-    def seconds(n: int) -> float:
-        table = under(made(n, 0, values=10, holes=0.1), *rules)
-        start = time.process_time()
-        found = placed(table, table.schema.rulebook.pairs, np.random.default_rng(0))
-        took = time.process_time() - start
-        assert sum(violating_pairs(d, found) for d in table.schema.rulebook.pairs) == 0
-        return took
-
-    small, large = seconds(ROWS), seconds(4 * ROWS)
-    assert small < 6
-    assert large < 8 * small + 2
 
 
 @pytest.mark.slow

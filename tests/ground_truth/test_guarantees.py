@@ -39,13 +39,16 @@ from missdp.ground_truth import (
     DataChosenGates,
     FixedGates,
     amplified_epsilon,
+    distinct_targets_bound,
+    gated_delta,
     gated_epsilon,
     ground_truth_guarantee,
     joint,
+    largest_gate_probability,
     mask_mixture,
 )
 from missdp.ground_truth.guarantees import _merged, _of_all
-from missdp.ground_truth.replicas import chosen_costs
+from missdp.ground_truth.replicas import ChosenCosts, chosen_costs
 
 RATES = {"a": 0.5, "b": 0.75, "c": 0.25}
 MCAR = MissingCompletelyAtRandom(RATES)
@@ -102,6 +105,9 @@ UNPROVEN = {
     "joint, another": lambda: joint([truth(PURE), truth(PURE)], BoundedObservation(0.9)),
     "joint, converted": lambda: joint([truth(PURE).to_replace_one()], MCAR),
     "joint, no assumption": lambda: joint([Guarantee.from_events([])], None),
+    "a profile that never falls": lambda: gated_epsilon(
+        1e-6, probability=0.5, profile=lambda _: 0.5
+    ),
 }
 WRONG = {
     "who chose": lambda: truth(PURE, structure=None),
@@ -122,27 +128,49 @@ WRONG = {
     "joint of numbers": lambda: joint([1.0], MCAR),
     "joint of none": lambda: joint([], MCAR),
     "joint, who chose": lambda: joint([Guarantee.from_events(PURE)], MCAR),
+    "chosen of no family": lambda: ChosenCosts(chosen=0.1),
+    "left to no family": lambda: ChosenCosts(unselected=0.1),
+    "gates, a string": lambda: mask_mixture(["ab"], [1.0], observed={}),
+    "no names": lambda: mask_mixture([{1}], [1.0], observed={}),
+    "two costs": lambda: mask_mixture([{"a"}], [1.0, 1.0], observed={}),
+    "a negative cost": lambda: mask_mixture([{"a"}], [-1.0], observed={}),
+    "an infinite cost": lambda: mask_mixture([{"a"}], [math.inf], observed={}),
+    "no rate": lambda: mask_mixture([{"a"}], [1.0], observed={"a": math.nan}),
+    "no delta": lambda: mask_mixture([{"a"}], [1.0], [2.0], observed={}),
+    "no limit": lambda: mask_mixture([], [], observed={}, treewidth_limit=0),
+    "no chance": lambda: amplified_epsilon(1.5, 1.0),
+    "attributes, a string": lambda: largest_gate_probability("abc", {}, smallest=1),
+    "more than there are": lambda: largest_gate_probability({"a"}, {}, smallest=2),
+    "too few": lambda: distinct_targets_bound([1, 1], attributes={"a"}, observed={}),
+    "a negative epsilon": lambda: gated_delta(-1.0, probability=0.5, profile=math.exp),
 }
 UNFITTED = {
     "not fitted": lambda: truth(MST(epsilon=1.0), structure=None),
     "joint, not fitted": lambda: joint([MST(epsilon=1.0)], MCAR),
 }
-REFUSED = {UnprovenError: UNPROVEN, ParameterError: WRONG, NotFittedError: UNFITTED}
+
+
+def refused(error, call):
+    try:
+        call()
+    except MissDPError as found:
+        return type(found) is error and "\n" not in str(found)
+    return False
 
 
 @pytest.mark.parametrize(
-    ("error", "name"), [(error, name) for error, calls in REFUSED.items() for name in calls]
+    ("error", "calls"),
+    [(UnprovenError, UNPROVEN), (ParameterError, WRONG), (NotFittedError, UNFITTED)],
 )
-def test_refusals_are_one_typed_error_of_one_line(error, name):
-    with pytest.raises(MissDPError) as caught:
-        REFUSED[error][name]()
-    assert type(caught.value) is error
-    assert len(str(caught.value).splitlines()) == 1
+def test_refusals_are_one_typed_error_of_one_line(error, calls):
+    assert [name for name, call in calls.items() if not refused(error, call)] == []
 
 
-def test_conditions_may_declare_themselves_harmless():
+def test_conditions_may_declare_themselves_harmless_and_without_gates_nothing_is_amplified():
     plain = Guarantee(1.25, conditions=[HarmlessCondition()], events=PURE)
     assert truth(plain).epsilon < 1.25
+    events = [replace(event, gate=None) for event in PURE]  # missing as a level
+    assert truth(events).epsilon == epsilon_of(events, 0.0)
 
 
 # --- What is carried along ---
@@ -158,14 +186,6 @@ def test_row_independence_alone_keeps_epsilon(adjacency):
     assert found.events == plain.events
 
 
-def test_no_gate_no_amplification():
-    """Missing as a level: every row is read, whatever is missing in it."""
-    events = [replace(event, gate=None) for event in PURE]
-    found = ground_truth_guarantee(events, MCAR)
-    assert found.epsilon == epsilon_of(events, 0.0)
-    assert FixedSchedule() not in found.conditions
-
-
 @pytest.mark.parametrize("structure", [FIXED, CHOSEN])
 @pytest.mark.parametrize("assumption", [MCAR, ObservedAtMost(RATES), BoundedObservation(0.5)])
 def test_every_condition_survives_and_round_trips(assumption, structure):
@@ -176,11 +196,6 @@ def test_every_condition_survives_and_round_trips(assumption, structure):
     assert stated == set(found.conditions)
     assert found.epsilon < plain.epsilon
     assert Guarantee.from_json(found.to_json()) == found
-
-
-def test_a_chance_given_the_row_is_no_statement_of_complete_randomness():
-    assert ObservedAtMost({"a": 0.5}) != MissingCompletelyAtRandom({"a": 0.5})
-    assert "completely at random" not in ObservedAtMost({"a": 0.5}).statement()
 
 
 EVENTS = {
@@ -267,12 +282,6 @@ def test_what_every_row_enters_is_not_behind_the_one_gate():
     assert epsilon_of(beside[1:], 1e-6) < found < epsilon_of(beside, 1e-6)
 
 
-def test_complete_rows_are_one_gate_whatever_is_chosen_behind_it():
-    events = [replace(event, gate=frozenset("abc")) for event in PURE]
-    expected = amplified_epsilon(math.prod(RATES.values()), 1.25)
-    assert truth(events).epsilon == pytest.approx(expected, abs=1e-9)
-
-
 def test_replace_one_is_amplified_there_and_converted():
     plain = Guarantee.from_events(PURE[:2], adjacency="replace-one")
     found = truth(plain)
@@ -310,8 +319,7 @@ class Planned:
         return self.parts
 
 
-PAIRS = [("aim", "tree"), ("tree", "tree"), ("complete", "joint"), ("network", "network")]
-PAIRS += [("network", "tree"), ("joint", "network"), ("aim", "complete")]
+PAIRS = [("aim", "tree"), ("complete", "joint"), ("network", "network"), ("joint", "network")]
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" and ".join)
@@ -324,13 +332,10 @@ def test_two_fits_cost_no_less_than_each_and_no_more_than_both(names):
     assert least * (1 - 1e-6) <= both.epsilon <= whole.epsilon * (1 + 1e-6)
     assert both.delta == pytest.approx(whole.delta)
     assert Guarantee.from_json(both.to_json()) == both
-    if not {"joint", "complete"} & {*names} and names != ("network", "tree"):
+    if not {"joint", "complete"} & {*names}:
         assert both.epsilon < 0.95 * whole.epsilon
-    for model, guarantee in zip(models, alone, strict=True):
-        assert joint([model], KNOWN).epsilon == pytest.approx(guarantee.epsilon, rel=1e-6)
+    assert joint(models[:1], KNOWN).epsilon == pytest.approx(alone[0].epsilon, rel=1e-6)
     assert joint(alone, KNOWN).epsilon == pytest.approx(both.epsilon)
-    if both.delta:
-        assert joint(models, KNOWN, delta=1e-4).epsilon < both.epsilon
 
 
 def test_two_that_read_the_same_rows():

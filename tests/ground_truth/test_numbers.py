@@ -13,7 +13,6 @@ from partition_search import best_partition
 from scipy import stats
 
 from missdp.accounting import Cost, GaussianEvent, RDPEvent, ZCDPEvent
-from missdp.errors import ParameterError, UnprovenError
 from missdp.ground_truth import (
     ChosenGates,
     amplified_epsilon,
@@ -163,17 +162,6 @@ def test_marginals_that_were_chosen(share, epsilon, expected):
     np.testing.assert_allclose(found, expected, atol=6e-4)
 
 
-def test_masks_within_a_row_that_go_together():
-    """Only how likely each set is: marginals of single attributes are counted with the others."""
-    costs, sets = of_a_fit(1.0), [*((n,) for n in NAMES), *PAIRS]
-    alone = [(" ".join(gate),) for gate in sets]  # as if each had an attribute of its own
-    every = ChosenCosts(
-        ungated=costs.ungated, chosen=costs.chosen + sum(costs.fixed.values()), gates=alone
-    )
-    known = {name: 0.8 ** (1 + (" " in name)) for (name,) in alone}
-    assert chosen_epsilon(every, 1e-6, known) == pytest.approx(0.950, abs=6e-4)
-
-
 def test_chosen_curves_by_the_formula():
     """Two sets, all terms one number of masks at a time; the way back where little is spent."""
     rates, n = {"a": 0.5, "b": 0.3}, 4
@@ -251,14 +239,9 @@ def test_a_cap_at_one_order_proves_nothing_above_it():
 # --- Profiles and loss distributions against other people's, and direct integration ---
 
 
-def profile_of(sigma):
-    shift = 1 / sigma
-
-    def profile(e):
-        norm = stats.norm.cdf
-        return float(norm(shift / 2 - e / shift) - math.exp(e) * norm(-shift / 2 - e / shift))
-
-    return profile
+def profile(e):
+    """Of one Gaussian answer of mu 1."""
+    return float(stats.norm.cdf(0.5 - e) - math.exp(e) * stats.norm.cdf(-0.5 - e))
 
 
 @pytest.mark.parametrize(("sigma", "p"), [(2.0, 0.1), (10.0, 0.95)])
@@ -277,7 +260,6 @@ def test_gated_delta_is_the_larger_way_of_the_true_divergence(p):
     grid = np.linspace(-9, 12, 40_001)
     absent, there = (stats.norm(mean, 1).pdf(grid) * (grid[1] - grid[0]) for mean in (0, 1))
     present = (1 - p) * absent + p * there
-    profile = profile_of(1.0)
     for epsilon in (0.0, 0.05, 0.3, 1.0):
         add = np.maximum(0, present - math.exp(epsilon) * absent).sum()
         remove = np.maximum(0, absent - math.exp(epsilon) * present).sum()
@@ -289,7 +271,7 @@ def test_gated_delta_is_the_larger_way_of_the_true_divergence(p):
         assert gated_delta(epsilon - 1e-6, probability=p, profile=profile) > delta
 
 
-@pytest.mark.parametrize("p", [0.5, 0.1])
+@pytest.mark.parametrize("p", [0.5])
 def test_two_gated_responses_that_may_fail_match_enumeration(p):
     """Both laws keep all their mass, also where the other one has none."""
     chance, slip = 1.0, 0.05
@@ -306,22 +288,7 @@ def test_two_gated_responses_that_may_fail_match_enumeration(p):
         assert max(add, remove) - 1e-9 <= found <= max(add, remove) + 1e-4
 
 
-def test_one_draw_of_the_mask_for_all_steps_of_dp_sgd():
-    rate, sigma, p, epsilon = 0.3, 1.2, 0.4, 0.3
-    axis = np.linspace(-9, 12, 800)
-    weight = stats.norm.pdf(axis) * (axis[1] - axis[0])
-    step = 1 - rate + rate * np.exp(axis / sigma - 1 / (2 * sigma**2))
-    ratio = 1 - p + p * np.outer(step, step)
-    add = float(weight @ np.maximum(0.0, ratio - math.exp(epsilon)) @ weight)
-    remove = float(weight @ np.maximum(0.0, 1 - math.exp(epsilon) * ratio) @ weight)
-    steps = pld.from_gaussian_mechanism(sigma, sampling_prob=rate).self_compose(2)
-    found = gate_loss_distribution(steps, p).get_delta_for_epsilon(epsilon)
-    assert found == pytest.approx(max(add, remove), abs=2e-5)
-    wrong = pld.from_gaussian_mechanism(sigma, sampling_prob=rate * p).self_compose(2)
-    assert wrong.get_delta_for_epsilon(epsilon) < add - 5e-5
-
-
-# --- Rounding, and what is refused ---
+# --- Rounding ---
 
 
 def test_the_mixture_never_rounds_below_the_exact_value():
@@ -353,7 +320,7 @@ def test_tiny_and_huge_losses():
     assert amplified_epsilon(0.5, 5000.0) == pytest.approx(5000.0 + math.log(0.5))
 
 
-def test_long_chains_are_exact_and_cliques_are_relaxed():
+def test_long_chains_are_exact():
     chain = [{f"a{i}", f"a{i + 1}"} for i in range(100)]
     observed = {f"a{i}": 0.5 + 0.4 * (i % 2) for i in range(101)}
     bound = mask_mixture(chain, [0.01] * 100, observed=observed)
@@ -364,14 +331,6 @@ def test_long_chains_are_exact_and_cliques_are_relaxed():
         state = np.array([state.sum() * (1 - p), (state[0] + state[1] * math.exp(0.01)) * p])
         transfer, state = transfer + math.log(state.sum()), state / state.sum()
     assert bound.epsilon == pytest.approx(transfer, abs=1e-10)
-    names = [f"a{i}" for i in range(9)]
-    pairs, rates = list(itertools.combinations(names, 2)), dict.fromkeys(names, 0.6)
-    exact, wide = (
-        mask_mixture(pairs, [0.05] * 36, observed=rates, treewidth_limit=limit) for limit in (8, 4)
-    )
-    assert exact.exact
-    assert set(wide.relaxed) < set(names)
-    assert exact.epsilon < wide.epsilon < 0.05 * 36
 
 
 def test_names_that_contain_each_other_and_unknown_rates():
@@ -382,31 +341,3 @@ def test_names_that_contain_each_other_and_unknown_rates():
     rates = {"a": 0.1, "b": 0.9, "c": 0.8}
     door = largest_gate_probability({"a", "b", "c"}, rates, smallest=2, always={"a"})
     assert door == pytest.approx(0.09)
-
-
-WRONG = {
-    "a string": lambda: mask_mixture(["ab"], [1.0], observed={}),
-    "no names": lambda: mask_mixture([{1}], [1.0], observed={}),
-    "two costs": lambda: mask_mixture([{"a"}], [1.0, 1.0], observed={}),
-    "a negative cost": lambda: mask_mixture([{"a"}], [-1.0], observed={}),
-    "an infinite cost": lambda: mask_mixture([{"a"}], [math.inf], observed={}),
-    "no rate": lambda: mask_mixture([{"a"}], [1.0], observed={"a": math.nan}),
-    "no delta": lambda: mask_mixture([{"a"}], [1.0], [2.0], observed={}),
-    "no limit": lambda: mask_mixture([], [], observed={}, treewidth_limit=0),
-    "no chance": lambda: amplified_epsilon(1.5, 1.0),
-    "one string": lambda: largest_gate_probability("abc", {}, smallest=1),
-    "more than all": lambda: largest_gate_probability({"a"}, {}, smallest=2),
-    "too few": lambda: distinct_targets_bound([1, 1], attributes={"a"}, observed={}),
-    "negative": lambda: gated_delta(-1.0, probability=0.5, profile=profile_of(1.0)),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_refusals(name):
-    with pytest.raises(ParameterError):
-        WRONG[name]()
-
-
-def test_a_profile_that_never_falls_is_refused():
-    with pytest.raises(UnprovenError):
-        gated_epsilon(1e-6, probability=0.5, profile=lambda epsilon: 0.5)

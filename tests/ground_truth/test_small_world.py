@@ -40,7 +40,6 @@ from missdp.accounting import (
     PureEvent,
     ZCDPEvent,
 )
-from missdp.errors import ParameterError
 from missdp.ground_truth import (
     DataChosenGates,
     FixedGates,
@@ -53,8 +52,8 @@ from missdp.ground_truth.replicas import ChosenCosts, chosen_curve, chosen_epsil
 
 FIXED = FixedGates()
 ANY = DataChosenGates(attributes=tuple(NAMES), smallest=1)
-some = settings(max_examples=25, deadline=None)
-few = settings(max_examples=6, deadline=None)
+some = settings(max_examples=16, deadline=None)
+few = settings(max_examples=4, deadline=None)
 
 
 def responses(those, epsilons):
@@ -63,6 +62,13 @@ def responses(those, epsilons):
 
 def answer(mu, gate=None):
     return GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False, gate=gate)
+
+
+def holds(q, ratio, events, assumption, at=0.1):
+    """Whether at the delta that the game reaches at an epsilon no smaller epsilon is claimed."""
+    least = hockey_stick(q, ratio, at)
+    if least > 1e-5:
+        assert claim(events, assumption, delta=least * (1 - 1e-6)) >= at
 
 
 def claim(events, assumption, structure=FIXED, delta=0.0):
@@ -112,10 +118,7 @@ def test_divergences_behind_fixed_gates(gates, rates, mus, how):
 @few
 def test_loss_distributions_behind_fixed_gates(gates, rates, mus, how):
     events, q, ratio = fixed_game(gates, rates, mus, how)
-    least = hockey_stick(q, ratio, 0.1)
-    if least > 1e-5:
-        known = MissingCompletelyAtRandom(rates)
-        assert claim(events, known, delta=least * (1 - 1e-6)) >= 0.1
+    holds(q, ratio, events, MissingCompletelyAtRandom(rates))
 
 
 @given(rates, st.sampled_from([0.3, 0.8]), st.sampled_from([0.2, 0.6]))
@@ -129,9 +132,7 @@ def test_caps_beside_an_answer_of_all_rows_that_knows_the_mask(rates, alone, eve
         FilterEvent(capacity=answer(mu), gate=gate)
         for mu, gate in zip((alone, alone, every), ({"a"}, {"b"}, None), strict=True)
     ]
-    least = hockey_stick(q, ratio, 0.1)
-    if least > 1e-5:
-        assert claim(caps, MissingCompletelyAtRandom(rates), delta=least * (1 - 1e-6)) >= 0.1
+    holds(q, ratio, caps, MissingCompletelyAtRandom(rates))
 
 
 @given(rates, st.sampled_from([0.2, 1.0, 3.0]), st.sampled_from([SINGLES, SETS]), st.booleans())
@@ -282,7 +283,8 @@ def test_more_observed_smaller_gates_and_larger_costs_cost_more(gates, rates, ep
         mask_mixture(gates, [e + 0.5 for e in epsilons], observed=rates),
     ):
         assert more.epsilon >= before - 2e-12
-    events = [ZCDPEvent(rho=e, gate=gate) for e, gate in zip(epsilons, gates, strict=True)]
+    # Where gates overlap, those that are kept depend on the rates, and the bound is not monotone.
+    events = [ZCDPEvent(rho=e, gate={min(gate)}) for e, gate in zip(epsilons, gates, strict=True)]
     less, more = (replica_curve(events, known) for known in (rates, higher))
     assert (less <= more * (1 + 1e-6)).all()
 
@@ -290,91 +292,17 @@ def test_more_observed_smaller_gates_and_larger_costs_cost_more(gates, rates, ep
 # --- Smaller claims are refuted ---
 
 
-def test_two_gates_are_not_one():
-    """Two answers of mu 1 behind gates of .3 have delta(.1) = .1395; one gate would say .1344."""
-    known, events = dict.fromkeys("ab", 0.3), [answer(1.0, {"a"}), answer(1.0, {"b"})]
-    one = [answer(1.0, {"a"}), answer(1.0, {"a"})]
-    known = MissingCompletelyAtRandom(known)
-    assert claim(one, known, delta=0.1344) == pytest.approx(0.1, abs=1e-3)
-    both = claim(events, known, delta=0.1395)
-    assert both == pytest.approx(0.1, abs=1e-3)
-    grid = np.linspace(-9, 9, 801)
-    weight = np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi) * (grid[1] - grid[0])
-    ratio = 0.7 + 0.3 * np.exp(grid - 0.5)
-    exact = weight @ np.maximum(np.outer(ratio, ratio) - math.exp(0.1), 0) @ weight
-    assert round(float(exact), 4) == 0.1395  # and refutes the claim of one gate
-
-
-@pytest.mark.parametrize("wrong", ["half of the rates", "one gate", "half of it", "linear"])
-def test_smaller_claims_of_pure_releases_are_refuted(wrong):
-    known, epsilon = dict.fromkeys(NAMES, 0.5), 1.0
-    _, ratio = World(independent(known)).play(responses(SINGLES, [epsilon] * 3), 3)
-    claims = {
-        "half of the rates": mask_mixture(
-            SINGLES, [epsilon] * 3, observed=dict.fromkeys(NAMES, 0.25)
-        ).epsilon,
-        "one gate": mask_mixture([{"a"}, {"a", "b"}, {"c"}], [epsilon] * 3, observed=known).epsilon,
-        "half of it": mask_mixture(SINGLES, [epsilon] * 3, observed=known).epsilon / 2,
-        "linear": 3 * 0.5 * epsilon,
-    }
-    assert loss(ratio) > claims[wrong] + 0.05
-
-
-def test_smaller_claims_of_chosen_marginals_are_refuted():
+def test_smaller_claims_are_refuted():
+    """The adversaries have power: each of these claims is false, and is seen to be."""
+    even, uneven = dict.fromkeys(NAMES, 0.5), {"a": 0.5, "b": 0.02, "c": 0.02}
+    _, ratio = World(independent(even)).play(responses(SINGLES, [1.0] * 3), 3)
+    merged = [{"a"}, {"a", "b"}, {"c"}]
+    assert loss(ratio) > mask_mixture(merged, [1.0] * 3, observed=even).epsilon + 0.05
     known, at = {"a": 0.1, "b": 0.3, "c": 0.8}, np.array([2])
     q, ratio = World(independent(known)).play(selecting(0.6, 0.2, 2), 4)
-    forgotten = chosen_curve(ChosenCosts(chosen=0.2, gates=SINGLES), known, orders=at)[0]
-    assert divergence(q, ratio, 2) > forgotten
-    # All sets behind one gate of the largest chance: whoever asks for what seems likely gains more.
-    even = dict.fromkeys(NAMES, 0.3)
-    q, ratio = World(independent(even)).play(likeliest(SINGLES, 1.0), 3)
-    one_gate = claim(
-        answer(math.sqrt(2.0), {"a"}),
-        MissingCompletelyAtRandom(even),
-        delta=hockey_stick(q, ratio, 0.1),
-    )
-    assert one_gate < 0.1
-    # A set that is asked thrice does not keep to a third.
-    uneven = {"a": 0.5, "b": 0.02, "c": 0.02}
+    forgotten = ChosenCosts(chosen=0.2, gates=SINGLES)  # its selections
+    assert divergence(q, ratio, 2) > chosen_curve(forgotten, known, orders=at)[0]
     thrice = in_order([("a",)] * 3, [(gaussian(0.0), gaussian(1.0))] * 3)
     q, ratio = World(independent(uneven)).play(thrice, 3)
     shared = ChosenCosts(chosen=1.5, gates=SINGLES, largest_share=1 / 3)
     assert divergence(q, ratio, 2) > chosen_curve(shared, uneven, orders=at)[0]
-
-
-def test_what_all_rows_enter_must_not_be_forgotten():
-    known = MissingCompletelyAtRandom(dict.fromkeys("ab", 0.5))
-    q, ratio = World(independent(dict.fromkeys("ab", 0.5))).play(
-        in_order([{"a"}, {"b"}, ()], [(gaussian(0.0), gaussian(mu)) for mu in (0.3, 0.3, 1.0)]), 3
-    )
-    events = [answer(0.3, {"a"}), answer(0.3, {"b"})]
-    least = hockey_stick(q, ratio, 0.5)
-    assert (
-        claim(events, known, delta=least) < 0.5 <= claim([*events, answer(1.0)], known, delta=least)
-    )
-    gated = [*events, answer(1.0, {"b"})]
-    assert claim(gated, known, delta=least) < 0.5
-
-
-def test_the_outcome_of_a_choice_is_no_guarantee():
-    """A fair coin picks which marginal is released: the one that came out may have lost less."""
-    known = {"a": 0.1, "b": 0.9}
-    _, ratio = World(independent(known)).play(responses([{"b"}], [1.0]), 1)
-    event = PureEvent(epsilon=1.0, gate={"a"})
-    told = mask_mixture([{"a"}], [1.0], observed=known).epsilon
-    stated = claim(
-        event, MissingCompletelyAtRandom(known), DataChosenGates(attributes=("a", "b"), smallest=1)
-    )
-    assert told + 0.5 < loss(ratio) <= stated + 1e-12
-
-
-def test_amplified_figures_do_not_add_up():
-    one = claim(PureEvent(epsilon=1.0, gate={"a"}), BoundedObservation(0.5))
-    _, ratio = World(independent({"a": 0.5})).play(responses([{"a"}] * 2, [1.0, 1.0]), 2)
-    assert loss(ratio) > 2 * one + 0.15
-
-
-@pytest.mark.parametrize("cap", ["chosen", "unselected"])
-def test_what_may_be_chosen_needs_a_family_lest_it_costs_nothing(cap):
-    with pytest.raises(ParameterError, match="family"):
-        ChosenCosts(**{cap: 0.1})

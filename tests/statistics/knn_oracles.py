@@ -1,9 +1,13 @@
-"""Brute force on small tables, straight from the definitions, sharing no code with the library."""
+"""Brute force on small tables, straight from the definitions, sharing no code with the library.
+
+Rows are those of a plain schema, or of one with kinds of missing and a rule: whoever does not work
+has no income.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 
@@ -12,134 +16,216 @@ import pandas as pd
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp.schema import NotApplicable
 
 GRADES, SEXES, INCOMES, CARS = (0, 1, 2), ("f", "m"), (0, 3, 8), ("no", "yes")
-DEFAULT_INCOME, DEFAULT_CAR = 4, 0
+WORKS, DEFAULT_INCOME, DEFAULT_CAR = ("no", "yes"), 4, 0
 
-SCHEMA = Schema(
+
+def income(**kinds: object) -> Numeric:
+    edges = (0, 2, 5, 8)
+    facts = {"lower": 0, "upper": 8, "integer": True, "edges": edges, "nullable": True}
+    return Numeric(name="income", **facts, **kinds)
+
+
+PLAIN = Schema(
     (
         Ordinal(name="grade", levels=GRADES, nullable=True),
         Categorical(name="sex", levels=SEXES),
-        Numeric(name="income", lower=0, upper=8, integer=True, edges=(0, 2, 5, 8), nullable=True),
+        income(),
         Categorical(name="car", levels=CARS, nullable=True),
     )
+)
+# Codes: -1 is not applicable, -7 refused, -8 unknown; "R" refused; None a plain hole.
+RULED = Schema(
+    (
+        Ordinal(name="grade", levels=GRADES, nullable=True, not_applicable=(-1,), unknown=(-8,)),
+        Categorical(name="sex", levels=SEXES),
+        income(not_applicable=(-1,), refused=(-7,)),
+        Categorical(name="car", levels=CARS, nullable=True, not_asked=("X",)),
+        Categorical(name="work", levels=WORKS, nullable=True, refused=("R",)),
+    ),
+    (NotApplicable("income", unless="work = 'yes'"),),
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """A labelled row; None is a hole."""
+    """A labelled row as it is in the file."""
 
     grade: int | None
     sex: str
     income: int | None
     car: str | None
     label: int
+    work: str | None = "yes"
 
     @property
-    def complete(self) -> bool:
-        return self.income is not None and self.car is not None
+    def applies(self) -> bool | None:
+        """Whether an income applies; None if that is open."""
+        if self.work in WORKS:
+            return self.work == "yes"
+        if self.income == -1:
+            return False
+        return True if self.earned is not None else None
+
+    @property
+    def earned(self) -> int | None:
+        """The income, if it is there."""
+        return None if self.work == "no" or self.income in (None, -1, -7) else self.income
+
+    @property
+    def drives(self) -> int | None:
+        return CARS.index(self.car) if self.car in CARS else None
+
+    @property
+    def place(self) -> int | str:
+        return {None: "hole", -8: "hole", -1: "n/a"}.get(self.grade, self.grade)
+
+    @property
+    def gives(self) -> bool:
+        return self.drives is not None and (self.earned is not None or self.applies is False)
+
+    @property
+    def takes(self) -> bool:
+        return self.drives is None or (self.earned is None and self.applies is True)
 
 
-def as_table(rows: list[Row]) -> Table:
+def as_table(rows: list[Row], schema: Schema = PLAIN) -> Table:
     columns = {
-        "grade": pd.array([r.grade for r in rows], dtype="Int64"),
-        "sex": pd.array([r.sex for r in rows], dtype="string"),
-        "income": pd.array([r.income for r in rows], dtype="Int64"),
-        "car": pd.array([r.car for r in rows], dtype="string"),
+        name: pd.array(
+            [getattr(row, name) for row in rows],
+            dtype="Int64" if name in ("grade", "income") else "string",
+        )
+        for name in schema.names
     }
-    return Table.read(pd.DataFrame(columns), SCHEMA)
+    return Table.read(pd.DataFrame(columns), schema)
 
 
 def labels_of(rows: list[Row]) -> np.ndarray:
-    return np.array([r.label for r in rows], dtype=np.uint64)
+    return np.array([row.label for row in rows], dtype=np.uint64)
 
 
-def distance(x: Row, t: Row, *, group: bool = False) -> Fraction | None:
-    """Gower distance on grade and sex; None (never matched) across groups of sex."""
-    if group and x.sex != t.sex:
+def distance(x: Row, t: Row, group: bool = False) -> Fraction | None:
+    """Gower distance on grade and sex; None (never matched) across groups of sex, or of work."""
+    if (group and x.sex != t.sex) or (x.applies is not None and x.applies != t.applies):
         return None
-    if x.grade is None or t.grade is None:
-        grade = Fraction(int(x.grade != t.grade))
-    else:
-        grade = Fraction(abs(x.grade - t.grade), 2)
-    return grade + (0 if group else int(x.sex != t.sex))
+    both = isinstance(x.place, int) and isinstance(t.place, int)
+    near = Fraction(abs(x.place - t.place), 2) if both else Fraction(int(x.place != t.place))
+    return near + int(x.sex != t.sex)
 
 
-def order_key(x: Row, t: Row, circle: int, group: bool) -> tuple[Fraction, int] | None:
-    d = distance(x, t, group=group)
-    return None if d is None else (d, (t.label - x.label) % circle)
+def key(x: Row, t: Row, group: bool = False) -> tuple[Fraction, int] | None:
+    """How near t is to x, then the tie; None if t may not give to x."""
+    near = distance(x, t, group)
+    return None if near is None else (near, (t.label - x.label) % 10**6)
 
 
 def donors_of(x: Row, rows: list[Row], k: int, group: bool) -> list[Row | None]:
-    keyed = [(order_key(x, t, 10**6, group), t) for t in rows if t.complete]
-    found = [t for _, t in sorted(((q, t) for q, t in keyed if q is not None), key=lambda p: p[0])]
+    keyed = [(key(x, t, group), t) for t in rows if t.gives]
+    found = [t for _, t in sorted(((q, t) for q, t in keyed if q), key=lambda pair: pair[0])]
     return [*found[:k], *([None] * (k - len(found[:k])))]
 
 
-def imputed(rows: list[Row], k: int, group: bool = False) -> list[tuple[float, int]]:
-    """Income and car code of every row after imputation."""
+def imputed(rows: list[Row], k: int, group: bool = False) -> list[tuple[float | None, int]]:
+    """Income and code of the car of every row after imputation; None where none applies."""
     answers = []
     for x in rows:
-        donors = [] if x.complete else donors_of(x, rows, k, group)
-        incomes = [DEFAULT_INCOME if t is None else t.income for t in donors]
-        cars = [DEFAULT_CAR if t is None else CARS.index(t.car) for t in donors]
-        income = sum(incomes) / k if x.income is None else x.income
-        if x.car is None:
-            votes = [sum(c == other for other in cars) for c in cars]
-            car = cars[votes.index(max(votes))]
-        else:
-            car = CARS.index(x.car)
-        answers.append((income, car))
+        donors = donors_of(x, rows, k, group) if x.takes else []
+        earned, car = x.earned, x.drives
+        if earned is None and x.applies is True:
+            earned = sum(DEFAULT_INCOME if t is None else t.earned for t in donors) / k
+        if car is None:
+            votes = [DEFAULT_CAR if t is None else t.drives for t in donors]
+            support = [sum(vote == other for other in votes) for vote in votes]
+            car = votes[support.index(max(support))]
+        answers.append((earned, car))
     return answers
 
 
-def rank(x: Row, t: Row, rows: list[Row], group: bool, *, key=None) -> float:
+def rank(x: Row, t: Row, rows: list[Row], group: bool = False, *, at: object = None) -> float:
     """1 + number of donors other than t before t; infinite if t can never serve x."""
-    at = order_key(x, t, 10**6, group) if key is None else key
+    at = key(x, t, group) if at is None else at
     if at is None:
         return float("inf")
-    before = 0
-    for y in rows:
-        if y.complete and y is not t:
-            other = order_key(x, y, 10**6, group)
-            before += other is not None and other < at
-    return 1 + before
-
-
-def hypothetical(rows: list[Row]) -> Iterator[Row]:
-    """Every cell with every label between two that are there."""
-    gaps = {row.label + 1 for row in rows} or {1}
-    for grade, sex, label in product((*GRADES, None), SEXES, sorted(gaps)):
-        yield Row(grade, sex, 0, "no", label)
+    keys = [key(x, y, group) for y in rows if y.gives and y is not t]
+    return 1 + sum(other is not None and other < at for other in keys)
 
 
 def profile(rows: list[Row], k: int, j: int, group: bool = False) -> int:
-    donees = [x for x in rows if not x.complete]
-    candidates = [*hypothetical(rows), *(t for t in rows if t.complete)]
+    """M_j, over donors that are there and every possible one: of all cells that are near any."""
+    grades = (*GRADES, None, *({-1} if any(row.place == "n/a" for row in rows) else ()))
+    works = ("yes", *({"no"} if any(row.applies is False for row in rows) else ()))
+    labels = {row.label + 1 for row in rows} or {1}
+    possible = (
+        Row(grade, sex, 3, "no", label, work)
+        for grade, sex, work, label in product(grades, SEXES, works, sorted(labels))
+    )
+    donees = [x for x in rows if x.takes]
+    candidates = [*possible, *(t for t in rows if t.gives)]
     return max(sum(rank(x, t, rows, group) <= k + j for x in donees) for t in candidates)
 
 
-def neighbours(rows: list[Row]) -> list[list[Row]]:
-    """Every table with one row less, and with one row more at every place of the circle."""
-    less = [[*rows[:i], *rows[i + 1 :]] for i in range(len(rows))]
-    gaps = sorted({row.label + 1 for row in rows} or {1})
-    values = [*product(INCOMES, CARS), (None, "no"), (0, None), (None, None)]
-    more = [
-        [*rows, Row(grade, sex, income, car, label)]
-        for grade, sex, label in product((*GRADES, None), SEXES, gaps)
-        for income, car in values
-    ]
-    return less + more
+def completions(row: Row) -> Iterator[Row]:
+    """Every row without holes that it could be."""
+    for grade in [row.grade] if row.place != "hole" else GRADES:
+        for work in [row.work] if row.work in WORKS else WORKS:
+            if work == ("no" if row.earned is not None else "yes" if row.applies is False else ""):
+                continue
+            earned = [None] if work == "no" else INCOMES if row.earned is None else [row.earned]
+            for one, car in product(earned, [row.car] if row.drives is not None else CARS):
+                yield replace(row, grade=grade, work=work, income=one, car=car)
+
+
+CELLS = {
+    PLAIN: ((*GRADES, None), SEXES, (*INCOMES, None, None), (*CARS, "no", None), ("yes",)),
+    RULED: (
+        (*GRADES, None, -1, -8),
+        SEXES,
+        (*INCOMES, None, None, -1, -7),
+        (*CARS, None, "X"),
+        (*WORKS, "yes", None, "R"),
+    ),
+}
+
+
+def cells(schema: Schema) -> st.SearchStrategy[tuple]:
+    return st.tuples(*map(st.sampled_from, CELLS[schema]))
+
+
+def row_of(drawn: tuple, label: int) -> Row:
+    return Row(*drawn[:4], label, drawn[4])
 
 
 @st.composite
-def tables(draw: st.DrawFn, max_rows: int = 8) -> list[Row]:
+def tables(draw: st.DrawFn, schema: Schema = PLAIN, max_rows: int = 8) -> list[Row]:
     size = draw(st.integers(1, max_rows))
     labels = draw(st.permutations(range(size)))
-    grade = st.sampled_from((*GRADES, None))
-    income, car = st.sampled_from((*INCOMES, None, None)), st.sampled_from((*CARS, "no", None))
-    return [
-        Row(draw(grade), draw(st.sampled_from(SEXES)), draw(income), draw(car), 2 * label + 2)
-        for label in labels
-    ]
+    return [row_of(draw(cells(schema)), 2 * label + 2) for label in labels]
+
+
+@st.composite
+def worlds(draw: st.DrawFn, max_rows: int = 8) -> tuple[Schema, list[Row]]:
+    schema = draw(st.sampled_from((PLAIN, RULED)))
+    return schema, draw(tables(schema, max_rows))
+
+
+VALUES = [(8, "yes"), (0, "no"), (None, "no"), (3, None), (None, None)]
+MORE = {
+    PLAIN: [
+        (grade, sex, *values, "yes")
+        for grade, sex, values in product((*GRADES, None), SEXES, VALUES)
+    ],
+    RULED: [
+        (1, "f", 8, "yes", "yes"), (2, "f", None, "no", "no"), (-1, "m", 0, "no", "yes"),
+        (0, "m", 8, "yes", "no"), (None, "f", -7, "X", "R"), (0, "f", -7, "yes", "yes"),
+        (-8, "m", 3, "no", None), (1, "f", None, None, "yes"), (2, "m", None, "yes", None),
+    ],
+}  # fmt: skip
+
+
+def neighbours(schema: Schema, rows: list[Row]) -> list[list[Row]]:
+    """Every table with one row less, and many with one row more at every place of the circle."""
+    less = [[*rows[:i], *rows[i + 1 :]] for i in range(len(rows))]
+    gaps = sorted({row.label + 1 for row in rows} or {1})
+    return less + [[*rows, row_of(new, label)] for new, label in product(MORE[schema], gaps)]

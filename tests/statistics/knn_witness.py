@@ -157,7 +157,6 @@ class Tape(Witness):
         return answer
 
 
-WORST = {"uncertainty": "worst-case"}
 # Every kind of question, on imputed attributes and on others.
 QUESTIONS = {
     "count": lambda s, **c: s.count(where="income > 3", **c),
@@ -174,13 +173,32 @@ QUESTIONS = {
     "histogram": lambda s, **c: s.histogram("income", where="sex = 'm'", **c),
     "histogram both": lambda s, **c: s.histogram("car", where="income > 2", **c),
     "histogram of others": lambda s, **c: s.histogram("grade", where="car = 'yes'", **c),
-    "worst mean": lambda s, **c: s.mean("income", where="grade > 1", uncertainty="worst-case", **c),
-    "worst count": lambda s, **c: s.count(where="car = 'yes'", uncertainty="worst-case", **c),
-    "worst proportion": lambda s, **c: s.proportion(
-        "car = 'yes'", where="grade > 1", uncertainty="worst-case", **c
-    ),
-    "worst sum": lambda s, **c: s.sum("income", uncertainty="worst-case", **c),
 }
+BOUNDED = {
+    "count": lambda s, where, of, **c: s.count(where=where, **c),
+    "proportion": lambda s, where, of, **c: s.proportion(of, where=where, **c),
+    "mean": lambda s, where, of, **c: s.mean("income", where=where, **c),
+    "sum": lambda s, where, of, **c: s.sum("income", where=where, **c),
+}
+QUESTIONS |= {
+    f"worst {name}": lambda s, ask=ask, **c: ask(
+        s, "car = 'yes'", "income > 2", uncertainty="worst-case", **c
+    )
+    for name, ask in BOUNDED.items()
+}
+# Where a rule says whether there is an income: what reads it, and what else tells.
+OF_ALL = ("count of all", "worst count", *(name for name in QUESTIONS if "others" in name))
+OF_INCOME = {name: ask for name, ask in QUESTIONS.items() if name not in OF_ALL} | {
+    "proportion of not": lambda s, **c: s.proportion("not income > 2", **c),
+    "proportion of two": lambda s, **c: s.proportion("income > 2 or car = 'yes'", **c),
+}
+RULED_QUESTIONS = (
+    QUESTIONS
+    | OF_INCOME
+    | {
+        "proportion of cars": lambda s, **c: s.proportion("car = 'yes'", where="work = 'yes'", **c),
+    }
+)
 
 WAYS: dict[str, dict[str, Any]] = {
     "epsilon": {"cost": {"epsilon": 1.0}},

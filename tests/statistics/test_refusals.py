@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
@@ -24,7 +24,7 @@ from missdp.statistics import (
     run_query,
 )
 from missdp.statistics.answers import share
-from missdp.statistics.statistics import cost_of
+from missdp.statistics.statistics import _cost_of
 
 SCHEMA = Schema((
     Ordinal(name="age", levels=(0, 1, 2), nullable=True),
@@ -76,22 +76,26 @@ def read(rows):
 TIES = read(TABLES["ties"])
 
 
+WAYS = [
+    (None, {"epsilon": 2.0}),
+    (ScaleRelease(epsilon=0.5), {"epsilon": 2.0}),
+    (ScaleRelease(rho=0.05, delta=1e-6), {"rho": 2.0}),
+]
+
+
 @pytest.mark.parametrize("rows", TABLES.values(), ids=TABLES)
-@pytest.mark.parametrize("imputation", IMPUTATIONS.values(), ids=IMPUTATIONS)
-def test_every_table_has_an_answer(rows, imputation):
-    for scale, cost in (
-        (None, {"epsilon": 2.0}),
-        (ScaleRelease(epsilon=0.5), {"epsilon": 2.0}),
-        (ScaleRelease(rho=0.05, delta=1e-6), {"rho": 2.0}),
-    ):
-        asked = ImputedStatistics(
-            read(rows), imputation, budget=Budget(1e4, 1e-3), scale=scale, random_state=0
-        )
-        for name, ask in ASKS.items():
-            answer = ask(asked, **cost)
-            values = answer.values if name == "histogram" else (answer.value,)  # noqa: PD011
-            low, high = RANGES[name]
-            assert all(math.isfinite(value) and low <= value <= high for value in values)
+def test_every_table_has_an_answer(rows):
+    table = read(rows)
+    for turn, imputation in enumerate(IMPUTATIONS.values()):
+        for scale, cost in (WAYS[turn % 3], WAYS[(turn + 1) % 3]):
+            asked = ImputedStatistics(
+                table, imputation, budget=Budget(1e4, 1e-3), scale=scale, random_state=0
+            )
+            for name, ask in ASKS.items():
+                answer = ask(asked, **cost)
+                values = answer.values if name == "histogram" else (answer.value,)  # noqa: PD011
+                low, high = RANGES[name]
+                assert all(math.isfinite(value) and low <= value <= high for value in values)
 
 
 # Everything wrong that anyone can say: names of parameters and their bad values.
@@ -171,23 +175,9 @@ def refused(wrong):
 
 def test_what_is_wrong_is_refused_in_one_line_and_costs_nothing():
     assert [wrong for wrong in BAD if not refused(wrong)] == []
-
-
-def test_statistics_without_a_derived_bound_name_those_that_have_one():
     for kind in ("variance", "standard_deviation", "correlation", "histogram"):
         with pytest.raises(UnprovenError, match="count, proportion, mean, sum"):
             QueryRequest(**{**MEAN, "statistic": kind}, uncertainty="worst-case")
-
-
-@pytest.mark.parametrize("cost", [1e-6, 0.5, 1e6, 1e9])
-def test_what_cannot_be_released_is_not_charged(cost):
-    for imputation in IMPUTATIONS.values():
-        for ask in (ASKS["mean"], ASKS["histogram"], ASKS["worst case"]):
-            asked = ImputedStatistics(TIES, imputation, budget=Budget(1e308), random_state=0)
-            try:
-                ask(asked, epsilon=cost)
-            except MissDPError:
-                assert asked.budget.events == ()
 
 
 def test_values_that_are_not_there_are_missed_before_the_charge():
@@ -226,7 +216,7 @@ def test_bounds_that_floating_point_cannot_square_are_refused_before_the_charge(
     assert asked.budget.events == ()
 
 
-@pytest.mark.parametrize("donees", [1e-3, 1.0, 1e6, 1e300])
+@pytest.mark.parametrize("donees", [1e-3, 1e300])
 def test_what_a_question_costs_is_no_outcome(monkeypatch, donees):
     """The noise may follow a released number; its event may not."""
 
@@ -235,11 +225,11 @@ def test_what_a_question_costs_is_no_outcome(monkeypatch, donees):
         return ReleasedScale(donees, self.beta(confidence), self.gaussian, failure)
 
     monkeypatch.setattr(ScaleRelease, "released", released)
+    scale, budget = ScaleRelease(rho=0.05, delta=1e-6), Budget(1e3, 1e-3)
+    asked = ImputedStatistics(
+        TIES, IMPUTATIONS["nearest"], budget=budget, scale=scale, random_state=0
+    )
     for ask in ASKS.values():
-        asked = ImputedStatistics(
-            TIES, IMPUTATIONS["nearest"], budget=Budget(1e3, 1e-3),
-            scale=ScaleRelease(rho=0.05, delta=1e-6), random_state=0,
-        )  # fmt: skip
         kinds = [type(e).__name__ for e in ask(asked, rho=1.0).guarantee.events[2:]]
         assert set(kinds) <= {"ZCDPEvent", "GaussianEvent"}
 
@@ -278,11 +268,12 @@ def test_every_statistic_spends_its_epsilon_or_nothing(facts):
 )
 def test_shares_never_add_up_to_more_than_the_whole(epsilon, parts):
     total = math.fsum(parts)
-    shares = [share(cost_of(epsilon, None), part / total).amount for part in parts]
+    shares = [share(_cost_of(epsilon, None), part / total).amount for part in parts]
     assert sum(map(Fraction, shares)) <= Fraction(epsilon)
     assert math.fsum(shares) == pytest.approx(epsilon, rel=1e-9)
 
 
+@settings(max_examples=20)
 @given(st.floats(1e-3, 10.0))
 def test_scales_cost_no_more_than_they_say(epsilon):
     budget = Budget(epsilon)

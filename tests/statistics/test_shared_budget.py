@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import AIM, Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
+from missdp import Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.accounting import Budget, PureEvent, ZCDPEvent
 from missdp.errors import BudgetExceededError, UnprovenError
 from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
@@ -34,18 +34,6 @@ def test_fits_and_statistics_share_a_fixed_budget():
     with pytest.raises(BudgetExceededError):
         PrivBayes(epsilon=0.1, budget=budget).fit(TABLE)
     assert budget.spent.epsilon == pytest.approx(3.0)
-
-
-def test_fits_and_statistics_share_a_fixed_budget_with_delta():
-    budget = Budget(4.0, 1e-5)
-    AIM(epsilon=1.0, delta=1e-6, budget=budget, random_state=0).fit(TABLE)
-    PrivBayes(epsilon=0.5, budget=budget, random_state=0).fit(TABLE)
-    paid = ScaleRelease(rho=0.02, delta=1e-7)
-    asked = ImputedStatistics(TABLE, KNN, budget=budget, scale=paid)
-    for _ in range(4):
-        asked.histogram("income", rho=0.02)
-    parts = 1.0 + 0.5 + 4 * 0.02
-    assert parts < budget.spent.epsilon < 4.0
 
 
 @pytest.mark.parametrize(

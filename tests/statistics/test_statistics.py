@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from functools import cache
 from unittest import mock
 
 import numpy as np
@@ -16,7 +17,6 @@ from scipy import stats
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import (
     Budget,
-    Cost,
     DataDependentDomain,
     ExplicitSeed,
     Guarantee,
@@ -27,8 +27,7 @@ from missdp.errors import BudgetExceededError, SchemaError
 from missdp.mechanisms import Preparation, SeededNoise
 from missdp.mechanisms.asks import Choice
 from missdp.mechanisms.smooth import plan_smooth
-from missdp.mechanisms.smooth_laws import SmoothLaw
-from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease, Statistic
+from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
 
 SCHEMA = Schema(
     (
@@ -86,10 +85,12 @@ ASKS = {
 }
 
 
+@cache
 def imputed_income() -> np.ndarray:
     return filled(KNN, TABLE, SEEDED_LABELS)["income"]
 
 
+@cache
 def truth() -> dict[str, float]:
     income, hours, old = imputed_income(), TABLE.values("hours"), TABLE.codes("age") >= 5
     return {
@@ -126,17 +127,10 @@ def test_an_answer_is_charged_exactly_and_first_and_says_so(name: str) -> None:
     assert (found.epsilon, found.delta) == (pytest.approx(0.75), 0)
     assert (found.adjacency, found.conditions) == ("add-remove", (PublicDomain(),))
     assert Guarantee.from_events(found.events, conditions=[PublicDomain()]) == found
-
-
-def test_a_method_is_short_for_a_question() -> None:
-    cost, condition = Cost(currency="pure", amount=1.0), ("income > 40",)
-    asked = [statistics(random_state=1) for _ in range(2)]
-    question = Statistic("proportion", condition, "age >= 5", "worst-case")
-    (one, two) = (
-        asked[0].answer(question, cost),
-        asked[1].proportion(*condition, where="age >= 5", epsilon=1.0, uncertainty="worst-case"),
-    )
-    assert one == two
+    twice = statistics(Budget(2.0, adjacency="replace-one"))
+    twice = ASKS[name](twice, epsilon=1.0).guarantee
+    assert (twice.epsilon, twice.adjacency) == (pytest.approx(2.0), "replace-one")
+    assert str(len(TABLE)) not in f"{asked!r}{asked._door!r}{asked._door._rows!r}"
 
 
 def test_zcdp_guarantee_includes_the_failure_of_the_scale() -> None:
@@ -166,7 +160,7 @@ def test_noise_of_a_count_has_the_smooth_scale() -> None:
     scale = profile.smooth_bound(own=1, donee=1, beta=noise.beta) / noise.alpha
     exact = float((imputed_income() > 40).sum())
     errors = np.array(
-        [asked.count(where="income > 40", epsilon=1.0).value - exact for _ in range(2000)]
+        [asked.count(where="income > 40", epsilon=1.0).value - exact for _ in range(1200)]
     )
 
     def cdf(x: np.ndarray) -> np.ndarray:
@@ -182,10 +176,10 @@ def test_intervals_cover_and_are_not_absurd(name: str) -> None:
     found = prepared(KNN, TABLE)
     exact = ASKS[name](prepared_statistics(found, None, budget=Budget(1e9)), epsilon=1e7).value
     bars = []
-    for seed in range(60):
+    for seed in range(40):
         asked = prepared_statistics(found, seed, scale=ScaleRelease(epsilon=1.0))
         bars.append(ASKS[name](asked, epsilon=20.0 if name == "correlation" else 4.0).interval)
-    assert sum(low <= exact <= high for low, high in bars) >= 56
+    assert sum(low <= exact <= high for low, high in bars) >= 37
     widest = {"correlation": 1.5}.get(name, 2 * abs(exact))
     assert np.median([high - low for low, high in bars]) < widest
 
@@ -211,16 +205,6 @@ class Instead(KNNImputation):
         return Preparation(function=as_it_is, shared=frozenset(self.impute))
 
 
-def test_error_bars_are_paid_for_or_absent() -> None:
-    asked = statistics()
-    assert asked.count(where="income > 40", epsilon=1.0).interval is None
-    assert asked.histogram("income", epsilon=1.0).intervals is None
-    # What reads no imputed value has a public noise scale.
-    assert asked.count(where="age >= 5", epsilon=1.0).interval is not None
-    assert asked.histogram("age", epsilon=1.0).intervals is not None
-    assert asked.mean("hours", where="sex = 'f'", epsilon=1.0).interval is not None
-
-
 def advised(note: str) -> float:
     assert "\n" not in note
     return float(re.search(r"(?:epsilon|rho) of about (\S+)", note)[1])
@@ -241,13 +225,14 @@ def test_an_answer_without_an_interval_says_why_and_what_helps(name: str) -> Non
         assert unpaid.to_dict()["note"] == unpaid.note
     cheap = ASKS[name](statistics(scale=ScaleRelease(epsilon=4.0)), epsilon=0.05)
     assert interval(cheap) is None
+    # What reads no imputed value has a public noise scale.
+    assert statistics().mean("hours", where="sex = 'f'", epsilon=1.0).interval is not None
     enough = ASKS[name](statistics(scale=ScaleRelease(epsilon=4.0)), epsilon=advised(cheap.note))
     assert interval(enough) is not None
 
 
 @pytest.mark.parametrize(
-    ("first", "epsilon", "most"),
-    [("age years", 0.02, 0.4), ("age years", 0.05, 0.4), ("income", 0.05, 10), ("income", 0.2, 10)],
+    ("first", "epsilon", "most"), [("age years", 0.02, 0.4), ("income", 0.05, 10)]
 )
 def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, most) -> None:
     """From one answer that is lost in noise nobody can know exactly what would do."""
@@ -284,14 +269,6 @@ def test_a_worst_case_never_changes_the_noise_interval(name: str, paid: bool) ->
     assert bool(with_it.note) != paid
     if paid:
         assert with_it.interval == pytest.approx(without.interval, rel=1e-6)
-
-
-def test_queries_without_imputed_values_get_ordinary_laplace_noise() -> None:
-    asked = statistics(random_state=2)
-    exact = int((TABLE.codes("age") >= 5).sum())
-    with mock.patch.object(SmoothLaw, "draw", side_effect=AssertionError):
-        errors = [asked.count(where="age >= 5", epsilon=1.0).value - exact for _ in range(400)]
-    assert np.mean(np.abs(errors)) == pytest.approx(2 * math.e / (math.e**2 - 1), rel=0.15)
 
 
 def test_gaussian_noise_wins_for_vectors_and_lomax_for_single_counts() -> None:
@@ -332,17 +309,3 @@ def test_the_released_scale_bounds_the_private_one() -> None:
     often = released_scales(ScaleRelease(epsilon=0.3), 0.5, 300)
     exact = profile.smooth_bound(own=0, donee=1, beta=often[0].beta)
     assert 0.15 < np.mean([scale.donees < exact for scale in often]) < 0.33
-
-
-def test_a_replace_one_budget_pays_twice() -> None:
-    budget = Budget(2.0, adjacency="replace-one")
-    answer = statistics(budget).count(where="income > 40", epsilon=1.0)
-    assert answer.guarantee.epsilon == pytest.approx(2.0)
-    assert answer.guarantee.adjacency == "replace-one"
-
-
-def test_nothing_private_in_reprs() -> None:
-    asked = statistics(random_state=0)
-    asked.count(epsilon=1.0)
-    assert repr(asked) == "ImputedStatistics(age, sex, income, hours)"
-    assert str(len(TABLE)) not in repr(asked._door) + repr(asked._door._rows)

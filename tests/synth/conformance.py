@@ -1,6 +1,5 @@
 """What every synthesizer is checked against. A new family adds itself to FAMILIES."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -21,56 +20,29 @@ from synth.worked_example import Independent
 @dataclass(frozen=True)
 class Family:
     name: str
-    build: Callable[..., Synthesizer]
-    strategies: tuple[str, ...]
-    streams: tuple[str, ...]
-    """Strategies that work on a source that never holds all rows."""
+    build: type[Synthesizer]
     options: dict[str, Any] = field(default_factory=dict)
+    some: tuple[str, ...] = ()
+    streams: bool = True
+    """Whether it works on a source that never holds all rows."""
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        return self.some or self.build.strategies
 
 
+TRAINED = {"heads": "sequential", "steps": 1, "batch": 100}
 FAMILIES = [
-    Family("privbayes", PrivBayes, PrivBayes.strategies, PrivBayes.strategies),
-    Family(
-        "privbayes-gaussian",
-        PrivBayes,
-        PrivBayes.strategies,
-        PrivBayes.strategies,
-        {"delta": 1e-6},
-    ),
-    Family(
-        "aim",
-        AIM,
-        AIM.strategies,
-        AIM.strategies,
-        {"delta": 1e-6, "rounds": 2, "model_rows": 100},
-    ),
-    Family(
-        "mst",
-        MST,
-        MST.strategies,
-        MST.strategies,
-        {"delta": 1e-6, "model_rows": 100},
-    ),
-    Family("all-pairs", AllPairs, AllPairs.strategies, AllPairs.strategies),
-    Family(
-        "all-pairs-imputed",
-        AllPairs,
-        ("impute-first",),
-        ("impute-first",),
-        {"imputer": "pairs"},
-    ),
-    Family("kamino", Kamino, Kamino.strategies, Kamino.strategies),
-    Family(
-        "kamino-sequential",
-        Kamino,
-        ("observed", "complete-rows"),
-        (),
-        {"heads": "sequential", "steps": 1, "batch": 100},
-    ),
-    Family(
-        "dp-misgan", DPMisGAN, DPMisGAN.strategies, DPMisGAN.strategies, {"classes": 3, "fits": 1}
-    ),
-    Family("independent", Independent, Independent.strategies, Independent.strategies),
+    Family("privbayes", PrivBayes),
+    Family("privbayes-gaussian", PrivBayes, {"delta": 1e-6}),
+    Family("aim", AIM, {"delta": 1e-6, "rounds": 2, "model_rows": 100}),
+    Family("mst", MST, {"delta": 1e-6, "model_rows": 100}),
+    Family("all-pairs", AllPairs),
+    Family("all-pairs-imputed", AllPairs, {"imputer": "pairs"}, ("impute-first",)),
+    Family("kamino", Kamino),
+    Family("kamino-sequential", Kamino, TRAINED, ("observed", "complete-rows"), streams=False),
+    Family("dp-misgan", DPMisGAN, {"classes": 3, "fits": 1}),
+    Family("independent", Independent),
 ]
 
 NEURAL = ("dp-misgan",)
@@ -86,6 +58,8 @@ PAIRED = [
     for turn, family in enumerate(FAMILIES)
 ]
 """Each family once, with the strategies in turn."""
+FIRST = [c for i, c in enumerate(PAIRED) if c[0].build not in [f.build for f, _ in PAIRED[:i]]]
+"""Each class once, with its usual parameters."""
 
 
 @cache

@@ -6,27 +6,18 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from missdp import Budget, Categorical, Schema, Table
+from missdp import Budget, Table
 from missdp.accounting import (
     FilterEvent,
     GaussianEvent,
 )
 from missdp.errors import DataError, ParameterError
-from missdp.evaluate import marginal_distance
 from missdp.record import sealed, unsealed
 from missdp.sources import MemorySource
-from missdp.synth import AIM, AllPairs
+from missdp.synth import AllPairs
+from synth.tables import schema_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
-
-
-def schema_of(sizes, nullable=True):
-    return Schema(
-        tuple(
-            Categorical(name=f"c{i}", levels=tuple(range(k)), nullable=nullable)
-            for i, k in enumerate(sizes)
-        )
-    )
 
 
 def made(sizes, n, *, nullable=True, seed=0, holes=0.2):
@@ -77,13 +68,10 @@ def test_a_source_that_cannot_weigh_rows_is_refused_before_anything_is_charged()
 TABLES = {
     "one attribute": made([3], 200),
     "one attribute, no holes": made([3], 200, nullable=False),
-    "one level": made([1], 200),
-    "two attributes, one of one level": made([1, 3], 200),
     "two levels in all": made([1, 1], 200, nullable=False),
     "no rows": made([3, 2, 2], 0),
     "one row": made([3, 2, 2], 1),
-    "178 rows": made([3, 2, 2, 5, 3, 4], 178),
-    "5,000 levels": made([5000, 2], 3000),
+    "2,000 levels": made([2000, 2], 1000),
     "all of one column missing": made([3, 2, 2], 500).with_missing(
         {"c0": ~made([3, 2, 2], 500).mask("c0")}
     ),
@@ -112,7 +100,7 @@ def test_the_number_of_rows_is_that_of_all_rows(missing):
     assert (declared.n_rows_, declared.n_rows_std_) == (1500, 0.0)
 
 
-@pytest.mark.parametrize("clip", [0.01, 50])
+@pytest.mark.parametrize("clip", [0.01])
 def test_a_clip_given_by_hand(clip):
     table = made([2, 2], 20_000, nullable=False)
     drawn = fit(table, epsilon=20.0, clip=clip).sample_table(20_000, random_state=0)
@@ -152,12 +140,6 @@ def distance(drawn, wanted, names=None):
     return float(np.mean(found))
 
 
-def shuffled(table, seed=0):
-    rng = np.random.default_rng(seed)
-    codes = {n: rng.permutation(table.codes(n)).astype(np.int64) for n in table.schema.names}
-    return Table.from_codes(table.schema, codes)
-
-
 def test_all_pairs_are_close_and_holes_as_often_as_they_were():
     table = made([3, 4, 2, 5, 3], 10_000, nullable=False)
     drawn = fit(table).sample_table(10_000, random_state=0)
@@ -167,7 +149,9 @@ def test_all_pairs_are_close_and_holes_as_often_as_they_were():
         kept = fit(holed, epsilon=3.0).sample_table(8000, missing_values="keep", random_state=0)
         for name in holed.schema.names:
             assert kept.mask(name).mean() == pytest.approx(holed.mask(name).mean(), abs=most)
-    assert distance(shuffled(table), table) > 0.2  # there was something to learn
+    mixed = {n: np.random.permutation(table.codes(n)) for n in table.schema.names}  # noqa: NPY002
+    mixed = Table.from_codes(table.schema, mixed)
+    assert distance(mixed, table) > 0.2  # there was something to learn
 
 
 def at_random(n=10_000, seed=0):
@@ -175,12 +159,9 @@ def at_random(n=10_000, seed=0):
     whole = made([2, 2, 3], n, nullable=False, seed=seed)
     codes = {name: whole.codes(name).astype(np.int64) for name in whole.schema.names}
     hole = np.random.default_rng(seed + 1).random(n) < np.where(codes["c0"] == 1, 0.8, 0.1)
-    schema = Schema(
-        tuple(
-            Categorical(name=a.name, levels=a.levels, nullable=a.name == "c1") for a in whole.schema
-        )
+    holed = Table.from_codes(
+        schema_of([2, 2, 3], ["c1"]), codes | {"c1": np.where(hole, 2, codes["c1"])}
     )
-    holed = Table.from_codes(schema, codes | {"c1": np.where(hole, 2, codes["c1"])})
     return whole, holed
 
 
@@ -195,34 +176,6 @@ def test_holes_that_depend_on_another_attribute_are_corrected():
     joint, observed = error("joint"), error("observed")
     assert joint[0] < 0.03 < 0.1 < observed[0]
     assert joint[1] < 0.5 * observed[1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("columns", "missing", "nullable"),
-    [(60, "joint", True), (60, "observed", True), (200, "joint", False), (200, "observed", True)],
-)
-def test_many_columns(columns, missing, nullable):
-    table = made([2] * columns, 500, nullable=nullable)
-    assert fit(table, missing=missing).sample(5).shape == (5, columns)
-
-
-def test_few_rows_with_holes_are_about_as_good_as_margins_alone():
-    # So few that pairs are noise: they must not spoil the margins, nor cost much of the budget.
-    sizes = (2, 3, 5, 8, 8, 8, 10, 10, 12, 16)
-    errors = []
-    for seed in range(1):
-        table, truth = made(sizes, 300, seed=seed), made(sizes, 20_000, nullable=False, seed=9)
-        few = AllPairs(epsilon=1.0, delta=1e-6, random_state=seed)
-        alone = AIM(epsilon=1.0, delta=1e-6, workload=1, random_state=seed)
-        errors.append(
-            [
-                marginal_distance(truth, model.fit(table).sample_table(10_000), k=1).mean
-                for model in (few, alone)
-            ]
-        )
-    ours, margins = np.mean(errors, axis=0)
-    assert ours < 1.4 * margins
 
 
 def test_a_model_drawn_along_a_tree_says_what_to_do_and_others_of_before_are_read(tmp_path):

@@ -1,9 +1,8 @@
 """What is asked for the ground truth is what a fit then guarantees."""
 
-import numpy as np
 import pytest
 
-from missdp import AIM, MST, AllPairs, Categorical, Kamino, PrivBayes, Schema, Table
+from missdp import AIM, MST, AllPairs, Kamino, PrivBayes
 from missdp.accounting import (
     BoundedObservation,
     MissingCompletelyAtRandom,
@@ -11,19 +10,13 @@ from missdp.accounting import (
 )
 from missdp.errors import ParameterError, UnprovenError
 from missdp.ground_truth import epsilon_for_ground_truth, planned_ground_truth
+from synth.tables import rows_of, schema_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
 
-SCHEMA = Schema(tuple(Categorical(name=n, levels=("x", "y", "z"), nullable=True) for n in "abcde"))
+SCHEMA = schema_of(dict.fromkeys("abcde", 3))
 KNOWN = MissingCompletelyAtRandom(dict.fromkeys("abcde", 0.7))
 QUICK = {AIM: {"rounds": 3, "model_rows": 500}}
-
-
-def table():
-    rng = np.random.default_rng(3)
-    return Table.from_codes(
-        SCHEMA, {n: rng.choice(4, 3000, p=(0.3, 0.2, 0.2, 0.3)) for n in "abcde"}
-    )
 
 
 CASES = [
@@ -42,12 +35,12 @@ CASES = [
 def test_what_is_planned_is_what_a_fit_states(family, options):
     model = family(epsilon=0.9, **options, **QUICK.get(family, {}))
     planned = planned_ground_truth(model, SCHEMA, KNOWN).epsilon
-    stated = model.fit(table()).ground_truth_guarantee(KNOWN).epsilon
+    stated = model.fit(rows_of(SCHEMA, 3000, holes=0.3)).ground_truth_guarantee(KNOWN).epsilon
     assert stated == pytest.approx(planned, rel=1e-9)
     assert stated < 0.9
 
 
-@pytest.mark.parametrize(("family", "options"), CASES[1:2])
+@pytest.mark.parametrize(("family", "options"), CASES[:1])
 def test_the_guarantee_that_was_asked_for_is_found(family, options):
     found = epsilon_for_ground_truth(0.7, family(epsilon=9.0, **options), SCHEMA, KNOWN)
     planned = planned_ground_truth(family(epsilon=found, **options), SCHEMA, KNOWN).epsilon
@@ -80,18 +73,15 @@ def test_rows_that_are_never_read_have_a_limit():
 
 def test_refusals():
     model = MST(epsilon=1.0, missing="observed")
-    with pytest.raises(ParameterError, match="nosuch"):
-        epsilon_for_ground_truth(1.0, model, SCHEMA, MissingCompletelyAtRandom({"nosuch": 0.5}))
+    for wrong in ((1.0, MissingCompletelyAtRandom({"nosuch": 0.5})), (0.0, KNOWN), (65.0, KNOWN)):
+        with pytest.raises(ParameterError):
+            epsilon_for_ground_truth(wrong[0], model, SCHEMA, wrong[1])
     with pytest.raises(UnprovenError):
         epsilon_for_ground_truth(1.0, model, SCHEMA, None)
-    with pytest.raises(ParameterError):
-        epsilon_for_ground_truth(0.0, model, SCHEMA, KNOWN)
-    with pytest.raises(ParameterError):
-        epsilon_for_ground_truth(65.0, model, SCHEMA, KNOWN)
 
 
 def test_the_synthesizer_stays_as_it_is():
-    model = MST(epsilon=1.0, missing="observed").fit(table())
+    model = MST(epsilon=1.0, missing="observed").fit(rows_of(SCHEMA, 500))
     before = model.ground_truth_guarantee(KNOWN)
     planned_ground_truth(model, SCHEMA, MissingCompletelyAtRandom(dict.fromkeys("abcde", 0.9)))
     assert model.epsilon == 1.0

@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp import AIM, MST, AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema, Table
+from missdp import AIM, MST, AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema
 from missdp.accounting import (
     BoundedObservation,
     Budget,
@@ -83,7 +82,7 @@ def exact_trees(frame, strategy, currency, within, levels):
     st.sampled_from(("joint", "observed", "complete-rows")),
     st.sampled_from(("gdp", "pure", "zcdp")),
 )
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_a_row_moves_a_tree_by_what_was_charged_for_or_by_nothing_if_it_has_a_hole(
     seed, strategy, currency
 ):
@@ -162,34 +161,13 @@ def test_bounds_that_are_far_too_generous_cost_next_to_nothing():
     assert max(errors) < 0.05 * frame["x"].std()
 
 
-def test_rows_that_stream_have_the_cuts_of_rows_in_memory():
-    frame = people(800)
-    relation = duckdb.connect().from_df(frame)
-    models = [
-        AIM(epsilon=1.0, random_state=5).fit(data, schema=SCHEMA) for data in (frame, relation)
-    ]
-    assert models[0].cuts_ == models[1].cuts_
-    one, two = (model.sample(200, random_state=1) for model in models)
-    np.testing.assert_array_equal(one["age"].to_numpy(), two["age"].to_numpy())
-
-
-def test_a_table_without_values_keeps_its_bins():
-    codes = {a.name: np.zeros(50, dtype=int) for a in SCHEMA}
-    model = MST(epsilon=1.0).fit(Table.from_codes(SCHEMA, codes))
-    assert not trees(model)
-    assert model.schema_ == SCHEMA
-
-
 def test_the_next_table_can_have_the_same_cuts_and_its_guarantee_says_so():
     model = AllPairs(epsilon=1.0).fit(people(2000), schema=SCHEMA)
-    schema = SCHEMA.with_cuts(model)
-    again = AllPairs(epsilon=1.0).fit(people(2000, seed=1), schema=schema)
-    assert not trees(again)
-    assert again.schema_["pay"].edges == model.schema_["pay"].edges
-    assert CutsFromRelease(("pay", "age"), "an earlier fit") in again.guarantee_.conditions
-    direct = AllPairs(epsilon=1.0).fit(people(2000, seed=1), schema=model.schema_)
-    assert not trees(direct)
-    assert any(isinstance(c, CutsFromRelease) for c in direct.guarantee_.conditions)
+    for schema in (SCHEMA.with_cuts(model), model.schema_):
+        again = AllPairs(epsilon=1.0).fit(people(2000, seed=1), schema=schema)
+        assert not trees(again)
+        assert again.schema_["pay"].edges == model.schema_["pay"].edges
+        assert any(isinstance(c, CutsFromRelease) for c in again.guarantee_.conditions)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -217,7 +195,7 @@ ODD = {
 
 
 @pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
-@pytest.mark.parametrize("n", [0, 1, 50, 3000])
+@pytest.mark.parametrize("n", [0, 3000])
 @pytest.mark.parametrize("kind", ODD)
 def test_odd_columns_give_sensible_values_and_never_a_crash(kind, n):
     rng = np.random.default_rng(1)

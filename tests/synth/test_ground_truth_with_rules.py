@@ -18,7 +18,10 @@ from missdp.testing.made_up import RULED, made_up, read_again
 WORK = Categorical(name="work", levels=("no", "yes"), nullable=True)
 HOURS = Categorical(name="hours", levels=("few", "many"), nullable=True)
 ROUTED = Schema((WORK, HOURS), (NotApplicable(("hours",), unless="work = 'yes'"),))
-RATES = MissingCompletelyAtRandom({"work": 0.5, "hours": 0.5})
+AGES = (
+    Numeric(name="age", lower=0, upper=9, integer=True, bins=2, nullable=True),
+    Numeric(name="born", lower=2015, upper=2024, integer=True, bins=2, nullable=True),
+)
 
 
 def door_to(table, missing="observed", epsilon=4.0):
@@ -55,13 +58,7 @@ def test_what_may_be_not_applicable_is_in_no_gate_without_a_rule_either():
 
 def test_what_follows_is_settled_although_it_was_masked():
     """Behind the door it is not counted; but it makes known what it follows from."""
-    schema = Schema(
-        (
-            Numeric(name="age", lower=0, upper=9, integer=True, bins=2, nullable=True),
-            Numeric(name="born", lower=2015, upper=2024, integer=True, bins=2, nullable=True),
-        ),
-        (Equation("age + born = 2024"),),
-    )
+    schema = Schema(AGES, (Equation("age + born = 2024"),))
     door, _ = door_to(made_up(schema, 50))
     assert door.schema.names == ("age",)
     assert schema.rulebook.filled == {"age", "born"}
@@ -109,22 +106,6 @@ def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
         assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 
 
-def test_data_chosen_gates_amplify_if_rules_settle_nothing_that_is_modelled():
-    schema = Schema(
-        (
-            Numeric(name="age", lower=0, upper=9, integer=True, bins=2, nullable=True),
-            Numeric(name="born", lower=2015, upper=2024, integer=True, bins=2, nullable=True),
-            WORK,
-        ),
-        (Determined("born", by="age", map=tuple((age, 2024 - age) for age in range(10))),),
-    )
-    known = MissingCompletelyAtRandom({"age": 0.5, "born": 0.5, "work": 0.5})
-    model = PrivBayes(epsilon=1.0, missing="observed").fit(made_up(schema, 600))
-    assert model.ground_truth_guarantee(known).epsilon < model.guarantee_.epsilon
-    routed = PrivBayes(epsilon=1.0, missing="observed").fit(made_up(ROUTED, 600))
-    assert routed.ground_truth_guarantee(RATES).epsilon == pytest.approx(1.0)
-
-
 def test_a_row_that_breaks_a_rule_is_read_no_more_often_than_its_gate_is_observed():
     """It loses cells when all are seen; with one masked, the others stay: never more than seen."""
     names = RULED.nullable
@@ -149,14 +130,7 @@ def test_a_row_that_breaks_a_rule_is_read_no_more_often_than_its_gate_is_observe
 )
 def test_a_part_of_a_table_remembers_that_a_rule_may_have_filled_it(rule):
     """The rule is gone with its other attribute; what it filled was not observed all the same."""
-    schema = Schema(
-        (
-            Numeric(name="age", lower=0, upper=9, integer=True, bins=2, nullable=True),
-            Numeric(name="born", lower=2015, upper=2024, integer=True, bins=2, nullable=True),
-            Categorical(name="other", levels=("x", "y")),
-        ),
-        (rule,),
-    )
+    schema = Schema((*AGES, Categorical(name="other", levels=("x", "y"))), (rule,))
     frame = pd.DataFrame({"age": [None] * 500, "born": 2020.0, "other": "x"})
     part = Table.read(frame.astype({"age": "float64"}), schema).subset(("age", "other"))
     assert not part.mask("age").any()

@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import AIM, AllPairs, Categorical, PrivBayes, Schema
+from missdp import AllPairs, Categorical, PrivBayes, Schema
 from missdp.accounting import Budget, FilterEvent, releases
 from missdp.errors import ParameterError
-from missdp.testing import check_non_interference
 
 SCHEMA = Schema(
     tuple(Categorical(name=n, levels=tuple("wxyz"), nullable=True) for n in ("a", "b", "c"))
@@ -73,10 +72,3 @@ def test_pure_dp_has_no_pairs():
         cells.dropna(),
         schema=Schema(tuple(Categorical(name=n, levels=tuple("wxyz")) for n in "abc")),
     )  # nothing is filled, then
-
-
-@pytest.mark.parametrize("family", [AIM])
-def test_what_other_families_show_was_released(family):
-    options = {"delta": 1e-6, "imputer": "pairs"}
-    options |= {"rounds": 2, "model_rows": 100}
-    check_non_interference(family, parameters=options, strategies=["impute-first"])

@@ -117,7 +117,7 @@ def test_what_was_clipped_is_put_back_if_the_model_is_right():
 def test_variances_are_those_of_the_noise():
     table = private(1000)
     rows = np.stack([table.codes(name) for name in "abc"], axis=1).astype(np.int64)
-    drawn = [release(table, amount=0.3, clip=3.0, seed=s).corrected(rows) for s in range(100)]
+    drawn = [release(table, amount=0.3, clip=3.0, seed=s).corrected(rows) for s in range(60)]
     wanted = truth(table)
     for pair, cells in wanted.items():
         error = np.array([d.tables[pair] - cells for d in drawn])
@@ -162,9 +162,7 @@ def release_with(table, missing):
     return crude_margins(door, Noise.worth(Cost(currency="gdp", amount=10.0)), {})
 
 
-@pytest.mark.parametrize(
-    ("rows", "factor"), [(1e6, 1.0), (1000.0, 1.0), (250.0, 2.0), (40.0, 5.0), (1.0, 8.0)]
-)
+@pytest.mark.parametrize(("rows", "factor"), [(1000.0, 1.0), (250.0, 2.0), (1.0, 8.0)])
 def test_margins_get_more_of_a_vector_where_rows_are_few_for_the_noise(rows, factor):
     levels = tuple(Levels.from_counts(np.full(size, 100.0), threshold=0.0) for size in SIZES)
     margins = tuple(np.full(size, 1 / size) for size in SIZES)

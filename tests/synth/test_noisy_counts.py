@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 
-from missdp import AllPairs, Categorical, Kamino, PrivBayes, Schema, Table
+from missdp import AllPairs, Kamino, PrivBayes
 from missdp.mechanisms.laws import Witness
 from missdp.synth import AIM, MST, SmallTableWarning
 from missdp.synth.noisy_counts import (
@@ -18,26 +18,11 @@ from missdp.synth.noisy_counts import (
     make_consistent,
     project_to_simplex,
 )
+from synth.tables import rows_of, schema_of
 
 SIZES = [[2] * 8, [10] * 5, [2, 3, 4, 8, 9]]
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
 QUICK = {"delta": 1e-6, "model_rows": 100}
-
-
-def table(n, sizes, rate, seed=0):
-    """Rows with a rate of holes; columns are nullable if it is above 0."""
-    rng = np.random.default_rng(seed)
-    schema = Schema(
-        tuple(
-            Categorical(name=f"c{i}", levels=tuple(range(size)), nullable=rate > 0)
-            for i, size in enumerate(sizes)
-        )
-    )
-    columns = {
-        f"c{i}": np.where(rng.random(n) < rate, size, rng.integers(0, size, n))
-        for i, size in enumerate(sizes)
-    }
-    return Table.from_codes(schema, columns)
 
 
 @pytest.mark.parametrize("missing", STRATEGIES)
@@ -46,7 +31,7 @@ def table(n, sizes, rate, seed=0):
 )
 def test_a_small_table_keeps_its_size(missing, fits):
     for sizes, rate in zip(SIZES, (0.0, 0.2, 0.2), strict=True):
-        private = table(178, sizes, rate)
+        private = rows_of(schema_of(sizes, rate > 0), 178, holes=rate)
         for seed in range(fits):
             model = MST(epsilon=1.0, missing=missing, random_state=seed, **QUICK).fit(private)
             assert 100 <= model.n_rows_ <= 260
@@ -62,7 +47,7 @@ def test_the_number_is_as_uncertain_as_is_said(family, missing, rate):
     options = {} if family is PrivBayes else QUICK
     if family is AIM:
         options = {**options, "rounds": 2}
-    private = table(1500, [2, 5, 3], rate)
+    private = rows_of(schema_of([2, 5, 3], rate > 0), 1500, holes=rate)
     models = [
         family(epsilon=1.0, missing=missing, random_state=seed, **options).fit(private)
         for seed in range(12)
@@ -75,16 +60,16 @@ def test_the_number_is_as_uncertain_as_is_said(family, missing, rate):
 
 @pytest.mark.parametrize("family", [MST, AIM, PrivBayes])
 @pytest.mark.parametrize("missing", STRATEGIES)
-@pytest.mark.parametrize("n", [0])
-def test_nearly_empty_tables_warn_and_give_at_least_a_row(family, missing, n):
+def test_nearly_empty_tables_warn_and_give_at_least_a_row(family, missing):
+    empty = rows_of(schema_of([2, 3]), 0)
     options = {} if family is PrivBayes else QUICK
     model = family(epsilon=0.5, missing=missing, random_state=1, **options)
     with pytest.warns(SmallTableWarning, match="epsilon"):
-        model.fit(table(n, [2, 3], 0.3))
+        model.fit(empty)
     assert model.n_rows_ >= 1
     assert len(model.sample()) == model.n_rows_
     assert len(model.sample(0)) == 0  # asked for
-    assert model.sample_table(5).schema == table(0, [2, 3], 0.3).schema
+    assert model.sample_table(5).schema == empty.schema
 
 
 class Scaled(Witness):
@@ -108,17 +93,10 @@ def test_what_is_released_tells_that_hardly_a_row_is_complete(family, rate, time
     model = family(epsilon=5.0, missing="complete-rows", delta=1e-6, random_state=witness)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(table(1000, [2] * 6, rate))
+        model.fit(rows_of(schema_of([2] * 6), 1000, holes=rate))
     said = [str(w.message) for w in caught if w.category is SmallTableWarning]
     assert len(said) == (rate * times in (0.5, 0.02 * 0.03))
     assert all(f"of {model.n_rows_} rows are complete" in one for one in said)
-
-
-@pytest.mark.parametrize("missing", STRATEGIES)
-def test_rows_that_cannot_be_incomplete_are_all_complete(missing):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        MST(epsilon=1.0, missing=missing, n_rows=10**5, **QUICK).fit(table(600, [2, 3], 0.0))
 
 
 totals = st.lists(

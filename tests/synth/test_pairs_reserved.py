@@ -6,22 +6,17 @@ import math
 import numpy as np
 import pytest
 
-from missdp import Categorical, Schema, Table
+from missdp import Table
 from missdp.accounting import Cost, releases
 from missdp.accounting.costs import gdp_cost
 from missdp.accounting.exact import mu_worth
 from missdp.synth import AIM, MST, aim
 from missdp.synth.learn_graphical import _MOST_PAIRS, Plan
 from missdp.synth.workload import pairs_of
+from synth.tables import rows_of, schema_of
 
 NAMES = tuple("abcdef")
 LEVELS = 3
-
-
-def schema(*, nullable):
-    return Schema(
-        tuple(Categorical(name=n, levels=tuple(range(LEVELS)), nullable=nullable) for n in NAMES)
-    )
 
 
 def rows_that_all_depend_on_each_other(n, seed=0):
@@ -37,7 +32,7 @@ def private(n=20_000, *, holes=0.0, seed=0):
     codes = {
         name: np.where(rng.random(n) < holes, LEVELS, rows[:, a]) for a, name in enumerate(NAMES)
     }
-    return Table.from_codes(schema(nullable=holes > 0), codes)
+    return Table.from_codes(schema_of(dict.fromkeys(NAMES, LEVELS), holes > 0), codes)
 
 
 def distances(table, rows):
@@ -126,7 +121,7 @@ def test_impossible_cells_stay_empty():
     rows = rows_that_all_depend_on_each_other(20_000)
     zeros = {("a", "b"): [(0, 2), (2, 0)], ("c", "f"): [(1, 1)]}
     codes = dict(zip(NAMES, rows.T, strict=True))
-    table = Table.from_codes(schema(nullable=False), codes)
+    table = Table.from_codes(schema_of(dict.fromkeys(NAMES, LEVELS), None), codes)
     model = MST(epsilon=1.0, delta=1e-6, random_state=0, structural_zeros=zeros).fit(table)
     assert model.model_.tables
     found = model.sample_table(20_000, random_state=0)
@@ -134,16 +129,8 @@ def test_impossible_cells_stay_empty():
     assert not ((a == 0) & (b == 2) | (a == 2) & (b == 0) | (c == 1) & (f == 1)).any()
 
 
-@pytest.mark.parametrize("share", [0.8])
-def test_something_is_left_for_a_tree_where_imputation_takes_much(share):
+def test_something_is_left_for_a_tree_where_imputation_takes_much():
     """What is kept back for pairs is a share of the whole, and may be more than is left."""
-    rng = np.random.default_rng(0)
-    names = "abcde"
-    schema = Schema(
-        tuple(Categorical(name=n, levels=("x", "y", "z"), nullable=n in "ab") for n in names)
-    )
-    table = Table.from_codes(
-        schema, {n: rng.integers(0, 4 if n in "ab" else 3, 20_000) for n in names}
-    )
-    model = MST(epsilon=1.0, delta=1e-6, missing="impute-first", imputer_share=share).fit(table)
+    table = rows_of(schema_of(dict.fromkeys("abcde", 3), "ab"), 20_000)
+    model = MST(epsilon=1.0, delta=1e-6, missing="impute-first", imputer_share=0.8).fit(table)
     assert len(model.measured_) == 4

@@ -25,22 +25,19 @@ from missdp.mechanisms.laws import Witness
 from missdp.synth import AIM, MST, workload
 from missdp.synth.aim import GraphicalSynthesizer
 from missdp.synth.state import sampling_generator
-from synth.conformance import FAMILIES, make_table
+from synth.conformance import FIRST, make_table
+from synth.tables import rows_of, schema_of
 
 extremes = st.sampled_from([1e-300, 1e-12, 1e-3, 0.1, 0.5, 0.999, 1 - 1e-12])
 epsilons = st.sampled_from([1e-300, 1e-6, 1e-2, 1.0, 30.0, 1e3, 1e4, 1e5, 1e300])
 deltas = st.sampled_from([5e-324, 1e-300, 1e-9, 0.1, 0.999999])
-names = st.integers(1, 5).map(lambda k: [f"c{i}" for i in range(k)])
 
 
 @st.composite
 def schemas(draw):
-    attributes = []
-    for name in draw(names):
-        size = draw(st.sampled_from([1, 1, 2, 3, 40, 3000]))
-        levels = tuple(f"l{i}" for i in range(size))
-        attributes.append(Categorical(name=name, levels=levels, nullable=draw(st.booleans())))
-    return Schema(tuple(attributes))
+    size = st.sampled_from([1, 1, 2, 3, 40, 3000])
+    sizes = draw(st.lists(size, min_size=1, max_size=5))
+    return schema_of(sizes, [f"c{i}" for i in range(len(sizes)) if draw(st.booleans())])
 
 
 @st.composite
@@ -76,41 +73,21 @@ def fits(draw):
             "selection_share": draw(extremes),
             "max_model_size": draw(st.sampled_from([1e-300, 1e-3, 1.0, 1e300])),
             "workload": draw(
-                st.sampled_from(
-                    [
-                        1,
-                        2,
-                        4,
-                        9,
-                        [1],
-                        [("c0",)],
-                        [("c0", "c1")],
-                        "c0",
-                        None,
-                        {("c0",): "x"},
-                        [()],
-                        [("c0", 1)],
-                        {("c0", "c1"): math.nan},
-                        [None],
-                        {("c0", "c1"): 1e-300},
-                    ]
-                )
+                st.sampled_from([1, 2, 4, [1], [("c0",)], [("c0", "c1")], {("c0", "c1"): 1e-300}])
             ),
         }
     return family, options, schema
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(fits(), st.integers(0, 12))
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 def test_a_fit_succeeds_or_is_refused_uncharged(fit, n):
     family, options, schema = fit
-    rng = np.random.default_rng(n)
-    table = Table.from_codes(schema, {a.name: rng.integers(0, a.extended_size, n) for a in schema})
     budget = Budget(1e6, 0.9999999)
     model = family(**options, budget=budget)
     try:
-        model.fit(table)
+        model.fit(rows_of(schema, n))
     except MissDPError:
         assert not budget.events
         with pytest.raises(NotFittedError):
@@ -133,7 +110,7 @@ BAD = {
     "first_share": SHARE[1:],
     "selection_share": SHARE,
     "structure_share": SHARE,
-    "pair_share": SHARE,
+    "pair_share": SHARE[:-1],  # of constraints that there are none of
     "coder_share": SHARE,
     "imputer": ["mode", "knn"],
     "imputer_share": SHARE,
@@ -172,7 +149,7 @@ OURS = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_bad_parameter_is_refused_in_one_line_and_uncharged(data):
     """Whatever the family and the parameter: nothing is spent, learned or quoted."""
@@ -203,13 +180,7 @@ def test_a_bad_parameter_is_refused_in_one_line_and_uncharged(data):
 
 
 def wide(d, n=30, levels=2):
-    schema = Schema(
-        tuple(
-            Categorical(name=f"c{i}", levels=tuple(range(levels)), nullable=True) for i in range(d)
-        )
-    )
-    rng = np.random.default_rng(0)
-    return Table.from_codes(schema, {a.name: rng.integers(0, levels + 1, n) for a in schema})
+    return rows_of(schema_of([levels] * d), n)
 
 
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
@@ -223,13 +194,7 @@ def test_more_attributes_than_letters(family, columns):
 
 
 @pytest.mark.parametrize(
-    ("family", "options"),
-    [
-        (AIM, {"delta": 1e-6, "workload": 4}),
-        (AIM, {"delta": 1e-6, "workload": 3}),
-        (PrivBayes, {"degree": 6}),
-        (PrivBayes, {"degree": 3}),
-    ],
+    ("family", "options"), [(AIM, {"workload": 3}), (PrivBayes, {"degree": 3})]
 )
 def test_too_many_marginals_are_refused_quickly(family, options):
     budget = Budget(10.0, 1e-3)
@@ -248,7 +213,7 @@ def test_attributes_too_large_to_release_are_refused(monkeypatch):
         assert not budget.events
 
 
-families = pytest.mark.parametrize("family", [pytest.param(f, id=f.name) for f in FAMILIES])
+families = pytest.mark.parametrize("family", [pytest.param(f, id=f.name) for f, _ in FIRST])
 
 
 def build(family, **options):
@@ -300,14 +265,13 @@ class Failing(Witness):
 def test_a_failed_fit_leaves_nothing_and_a_refused_one_everything(family):
     model = build(family, missing=family.strategies[-1]).fit(make_table())
     before, sample = set(vars(model)), model.sample(20, random_state=1)
-    model.set_params(epsilon=1e300)
-    with pytest.raises(ParameterError):
-        model.fit(make_table())
-    assert model.sample(20, random_state=1).equals(sample)
-    model.set_params(epsilon=1.0, budget=Budget(0.5, 1e-5))
-    with pytest.raises(BudgetExceededError):
-        model.fit(make_table())
-    assert model.sample(20, random_state=1).equals(sample)
+    for wrong, error in (
+        ({"epsilon": 1e300}, ParameterError),
+        ({"epsilon": 1.0, "budget": Budget(0.5, 1e-5)}, BudgetExceededError),
+    ):
+        with pytest.raises(error):
+            model.set_params(**wrong).fit(make_table())
+        assert model.sample(20, random_state=1).equals(sample)
     model.set_params(budget=None)
 
     whole = Failing()

@@ -67,17 +67,6 @@ def test_not_applicable_follows_and_leaves_the_condition_its_law():
     assert (table.codes("hours") == 0).mean() == pytest.approx(0.4, abs=0.01)
 
 
-def test_a_condition_inside_a_bin_does_not_shift_what_is_not_applicable():
-    """A value is drawn where the condition fits what the row has, whichever that is."""
-    schema = Schema((bins("age", 1), bins("hours", 2)), (NotApplicable("hours", "age >= 0.8"),))
-    rng = np.random.default_rng(11)
-    weights = {"age": np.array([1.0]), "hours": np.array([0.35, 0.35, 0.3])}
-    table = restored(Modelled(schema), law_of(weights, rng), 20_000, rng, shares={})
-    absent = table.mask("hours")
-    assert absent.mean() == pytest.approx(0.3, abs=0.015)
-    assert ((table.values("age") < 0.8) == absent).all()
-
-
 def test_an_order_holds_through_a_hole_between():
     schema = Schema(
         (bins("a", 5), bins("b", 5, nullable=True), bins("c", 5)),
@@ -115,20 +104,6 @@ def test_what_follows_is_computed_from_values_and_stays_in_its_domain():
     assert sums.max() == 12
     np.testing.assert_array_equal(table.codes("grade"), table.codes("passed"))
     np.testing.assert_array_equal(table.codes("c"), schema["c"].encode_values(table.values("c")))
-
-
-def test_kinds_of_holes_come_back_in_their_shares():
-    schema = Schema(
-        (Categorical(name="a", levels=("x", "y"), nullable=True, refused=("R",), unknown=("U",)),)
-    )
-    rng = np.random.default_rng(5)
-    weights = {"a": np.array([0.25, 0.25, 0.5])}
-    shares = {"a": np.array([0.0, 0.8, 0.2])}
-    table = restored(Modelled(schema), law_of(weights, rng), 10_000, rng, shares=shares)
-    holes = table.mask("a").sum()
-    assert not table.mask("a", "missing").any()
-    assert table.mask("a", "refused").sum() == pytest.approx(0.8 * holes, abs=2)
-    assert table.mask("a", "unknown").sum() == pytest.approx(0.2 * holes, abs=2)
 
 
 def test_a_model_that_never_obeys_gives_rows_that_are_like_it_where_they_can_be():

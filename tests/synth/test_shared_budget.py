@@ -18,17 +18,12 @@ from missdp.accounting import (
 from missdp.errors import BudgetExceededError, UnprovenError
 from missdp.mechanisms import Door, Noise, SecureNoise, Training
 from missdp.sources import MemorySource, strategy_named
-
-SCHEMA = Schema(
-    tuple(Categorical(name=name, levels=(0, 1, 2), nullable=name == "a") for name in "abc")
-)
+from synth.tables import rows_of, schema_of
 
 
 @pytest.fixture(scope="module")
 def table():
-    rng = np.random.default_rng(0)
-    codes = {a.name: rng.integers(0, a.size + a.nullable, 300) for a in SCHEMA}
-    return Table.from_codes(SCHEMA, codes)
+    return rows_of(schema_of(dict.fromkeys("abc", 3), "a"), 300)
 
 
 def ones(codes):

@@ -1,9 +1,8 @@
 """A fit spends all that it may, whatever the table, and pays for no choice that is none."""
 
-import numpy as np
 import pytest
 
-from missdp import Categorical, PrivBayes, Schema, Table
+from missdp import PrivBayes
 from missdp.accounting import (
     Budget,
     FilterEvent,
@@ -14,6 +13,7 @@ from missdp.accounting import (
     releases,
 )
 from missdp.synth import AIM, MST
+from synth.tables import rows_of, schema_of
 
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
 SIZES = {"one": [3], "two": [3, 4], "three": [2, 3, 4], "wide": [40, 50, 60, 2]}
@@ -34,19 +34,8 @@ FAMILIES = {
 }
 
 
-def table(sizes, *, nullable=True, n=200, seed=0):
-    rng = np.random.default_rng(seed)
-    schema = Schema(
-        tuple(
-            Categorical(name=f"c{i}", levels=tuple(range(size)), nullable=nullable)
-            for i, size in enumerate(sizes)
-        )
-    )
-    columns = {
-        f"c{i}": np.where(nullable & (rng.random(n) < 0.2), size, rng.integers(0, size, n))
-        for i, size in enumerate(sizes)
-    }
-    return Table.from_codes(schema, columns)
+def table(sizes, n=200, seed=0):
+    return rows_of(schema_of(sizes), n, seed)
 
 
 def share_spent(part):

@@ -289,7 +289,7 @@ class Asking:
     def size(self, charged: Charged, *also: Predicate) -> Noisy:
         """Return the released number of rows in which the attributes are known."""
         question = Counts(
-            function=members, reads=charged.ask.reads, applies=frozenset(self.applicable),
+            function=_members, reads=charged.ask.reads, applies=frozenset(self.applicable),
             given=((self.where, *also), self.holes, self.applicable),
         )  # fmt: skip
         return self.door.answer(charged, question).each()[0]
@@ -319,7 +319,7 @@ class Asking:
             attribute = self.numeric(name)
             limits.append(max(attribute.upper - centre, centre - attribute.lower))
         moves = [self.moved(name) for name in names]
-        move = product_change(limits, moves, same=names[0] == names[1])
+        move = _product_change(limits, moves, same=names[0] == names[1])
         return self.products(charged, names, centres, limits[0] * limits[1], move)
 
     def mean_of(
@@ -327,8 +327,8 @@ class Asking:
     ) -> tuple[float, Interval | None]:
         """Return a mean from released numbers, and its interval if noise were less."""
         average, bounds = self.average(name)
-        wide = corners(average, self.boxes((total, size), pieces, times), bounds)
-        return clip(average(total.value, size.value), bounds), wide
+        wide = _corners(average, self.boxes((total, size), pieces, times), bounds)
+        return _clip(average(total.value, size.value), bounds), wide
 
     def average(self, name: str) -> tuple[Callable[[float, float], float], Interval]:
         """Return how a sum of deviations from the middle and a size make a mean; its bounds."""
@@ -355,10 +355,10 @@ class Asking:
         self, function: Callable[..., float], *numbers: Noisy, bounds: Interval
     ) -> Estimate:
         """Return a function of released numbers that is monotone in each, within public bounds."""
-        value = clip(function(*(number.value for number in numbers)), bounds)
+        value = _clip(function(*(number.value for number in numbers)), bounds)
 
         def interval(times: float) -> Interval | None:
-            return corners(function, self.boxes(numbers, len(numbers), times), bounds)
+            return _corners(function, self.boxes(numbers, len(numbers), times), bounds)
 
         return self.estimate(value, interval, bounds)
 
@@ -503,10 +503,10 @@ def _variance(ask: Asking) -> Estimate:
     def interval(times: float) -> Interval | None:
         wide = ask.mean_of(name, first, size, 3, times)[1]
         off = None if wide is None else (0.0, max(wide[1] - centre, centre - wide[0]))
-        found = corners(spread, [*ask.boxes((squares, size), 3, times), off], bounds)
+        found = _corners(spread, [*ask.boxes((squares, size), 3, times), off], bounds)
         return (shown(found[0]), shown(found[1])) if found else None
 
-    value = shown(clip(spread(squares.value, size.value), bounds))
+    value = shown(_clip(spread(squares.value, size.value), bounds))
     return ask.estimate(value, interval, (0.0, shown(bounds[1])))
 
 
@@ -543,7 +543,7 @@ def _correlation(ask: Asking) -> Estimate:
         boxes = ask.boxes((*found, size), 6, times)
         return _correlation_interval(boxes, means(times))
 
-    value = clip(_ratio(*(m.value for m in moments)), (-1.0, 1.0))
+    value = _clip(_ratio(*(m.value for m in moments)), (-1.0, 1.0))
     return ask.estimate(value, interval, (-1.0, 1.0))
 
 
@@ -575,7 +575,7 @@ def _correlation_interval(
     slack = most * offs[0] * offs[1]
     if first[0] <= 0 or second[0] <= 0:
         return (-1.0, 1.0)
-    return corners(_ratio, [first, second, (low - slack, high + slack)], (-1.0, 1.0))
+    return _corners(_ratio, [first, second, (low - slack, high + slack)], (-1.0, 1.0))
 
 
 def _histogram(ask: Asking) -> Histogram:
@@ -616,24 +616,24 @@ _ANSWERS: dict[str, tuple[int, Callable[[Asking], Estimate | Histogram]]] = {
 }  # fmt: skip
 
 
-def square_change(limit: float, width: float) -> float:
+def _square_change(limit: float, width: float) -> float:
     """Return how far (y - c)^2 can move if y moves by ``width`` and |y - c| stays within a limit.
 
-    >>> square_change(3.0, 1.0), square_change(3.0, 5.0)
+    >>> _square_change(3.0, 1.0), _square_change(3.0, 5.0)
     (5.0, 9.0)
     """
     return limit**2 if width >= limit else width * (2 * limit - width)
 
 
-def product_change(limits: list[float], moves: list[float], *, same: bool) -> float:
+def _product_change(limits: list[float], moves: list[float], *, same: bool) -> float:
     """Return how far the product of two deviations changes when one donor is exchanged."""
     if same:
-        return square_change(limits[0], moves[0]) if moves[0] > 0 else 0.0
+        return _square_change(limits[0], moves[0]) if moves[0] > 0 else 0.0
     one_at_a_time = moves[0] * limits[1] + moves[1] * limits[0]
     return min(one_at_a_time, 2 * limits[0] * limits[1])
 
 
-def corners(
+def _corners(
     function: Callable[..., float], intervals: Iterable[Interval | None], bounds: Interval
 ) -> Interval | None:
     """Return the extreme values over a box of a function monotone in each argument, clipped."""
@@ -643,10 +643,10 @@ def corners(
             return None
         points = [(*point, end) for point in points for end in interval]
     values = [function(*point) for point in points]
-    return clip(min(values), bounds), clip(max(values), bounds)
+    return _clip(min(values), bounds), _clip(max(values), bounds)
 
 
-def clip(value: float, bounds: Interval) -> float:
+def _clip(value: float, bounds: Interval) -> float:
     """Move a released number into its public bounds."""
     if math.isnan(value):
         return bounds[0]
@@ -656,7 +656,7 @@ def clip(value: float, bounds: Interval) -> float:
 # What the door runs
 
 
-def members(
+def _members(
     rows: Rows, chosen: tuple[Predicate, ...], known: Names, about: Names
 ) -> NDArray[np.bool_]:
     """Tell which rows are in all subpopulations, with values, of those to which some apply."""
@@ -674,7 +674,7 @@ def _products(
     rows: Rows, who: tuple[Any, ...], names: Names, centres: tuple[float, ...]
 ) -> NDArray[np.float64]:
     factors = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
-    return np.where(members(rows, *who), math.prod(factors), 0.0)
+    return np.where(_members(rows, *who), math.prod(factors), 0.0)
 
 
 def _level(rows: Rows, chosen: Predicate, name: str) -> NDArray[np.int64]:

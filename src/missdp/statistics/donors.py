@@ -26,7 +26,7 @@ _ROWS = 1 << 20  # at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Side:
+class _Side:
     """Donors, or donees, sorted by cell and label. Private."""
 
     rows: Ints  # numbers in the table
@@ -75,8 +75,8 @@ class Layout:
 
     metric: Metric  # public
     codes: IntArray  # of the distinct matching cells that occur, shape (cells, attributes)
-    donors: Side  # complete rows
-    donees: Side  # incomplete rows
+    donors: _Side  # complete rows
+    donees: _Side  # incomplete rows
     size: int  # of the table
 
 
@@ -142,7 +142,7 @@ def _ranked(labels: NDArray[np.unsignedinteger]) -> tuple[Ints, Ints]:
     return rank, by_label
 
 
-def _side(by_label: Ints, keep: NDArray[np.bool_], cell: Ints, rank: Ints, cells: int) -> Side:
+def _side(by_label: Ints, keep: NDArray[np.bool_], cell: Ints, rank: Ints, cells: int) -> _Side:
     """Return some rows sorted by cell, those of one cell by label."""
     counts = np.zeros(cells, dtype=np.int64)
     for where in blocks(len(cell), _ROWS):
@@ -159,7 +159,7 @@ def _side(by_label: Ints, keep: NDArray[np.bool_], cell: Ints, rank: Ints, cells
         first = following - (np.cumsum(here) - here)  # of each cell, less its place in this part
         put(rows, first[of_part] + np.arange(len(part)), part[order])
         following += here
-    return Side(rows, rank, start)
+    return _Side(rows, rank, start)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,7 +21,7 @@ from missdp.statistics.donors import DONEES, IntArray, Ints, choose_donors, lay_
 from missdp.statistics.metric import Metric, MetricName, build_metric
 from missdp.statistics.profile import Profile
 
-__all__ = ["Aggregate", "KNNImputation", "check_range", "impute"]
+__all__ = ["Aggregate", "KNNImputation", "check_range"]
 
 Aggregate = Literal["nearest", "mean", "majority"]
 Fill: TypeAlias = tuple[str, str, float]
@@ -192,7 +192,7 @@ class KNNImputation:
             for name in self.impute
         )
         return Preparation(
-            function=impute,
+            function=_impute,
             reads=frozenset(self.impute) | frozenset(metric.names),
             given=(fills, self.k, metric),
             draws="labels",
@@ -200,7 +200,7 @@ class KNNImputation:
         )
 
 
-def impute(
+def _impute(
     rows: Rows, labels: NDArray[np.uint64], fills: tuple[Fill, ...], k: int, metric: Metric
 ) -> Prepared:
     """Fill rows from their k nearest donors; the result is private."""

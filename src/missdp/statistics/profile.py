@@ -55,7 +55,7 @@ from missdp.errors import ParameterError
 from missdp.shelf import blocks, portions, room
 from missdp.statistics.donors import DONEES, IntArray, Ints, Layout, NearCells, near_cells
 
-__all__ = ["Profile", "Ring", "change_bounds", "site_count"]
+__all__ = ["Profile"]
 
 _CELLS = 1 << 27
 _PAIRS = 1 << 22
@@ -120,7 +120,7 @@ class Profile:
         terms = min(_FIRST_TERMS, self.max_terms)
         while True:
             upper = self.upper(terms)
-            scores = np.exp(-beta * np.arange(terms)) * (own + donee * change_bounds(upper))
+            scores = np.exp(-beta * np.arange(terms)) * (own + donee * _change_bounds(upper))
             j = int(np.argmax(scores))
             excess = upper[: j + 1] - np.arange(j + 1)
             attained = np.flatnonzero(excess == excess.max())
@@ -147,14 +147,14 @@ class Profile:
         for site in candidates[np.argsort(-bounds[candidates], kind="stable")]:
             if bounds[site] <= best:
                 break
-            best = max(best, site_count(self._layout, self._near, int(site), self._k + j))
+            best = max(best, _site_count(self._layout, self._near, int(site), self._k + j))
         return best
 
 
-def change_bounds(profile: NDArray[np.int64]) -> NDArray[np.int64]:
+def _change_bounds(profile: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return A_j = max over a + b = j of a + M_b, for every j of ``profile``.
 
-    >>> change_bounds(np.array([4, 5, 7, 7, 7, 8])).tolist()
+    >>> _change_bounds(np.array([4, 5, 7, 7, 7, 8])).tolist()
     [4, 5, 7, 8, 9, 10]
     """
     steps = np.arange(len(profile))
@@ -184,7 +184,7 @@ def _site_bounds(layout: Layout, near: NearCells, k: int, terms: int) -> NDArray
         np.add.at(flat, site[inside] * terms + first[inside], weights[index[inside]])
     np.cumsum(bounds, axis=1, out=bounds)
     index, site = np.concatenate(at_home, axis=1)
-    ring = Ring(layout, near)
+    ring = _Ring(layout, near)
     for j in range(terms):
         found = np.bincount(site, weights=ring.depth(k + j)[index], minlength=sites)
         bounds[:, j] += found.astype(np.int32)
@@ -218,7 +218,7 @@ def _within_reach(
     return index, site, distance
 
 
-class Ring:
+class _Ring:
     """Where the donees of each cell stand among its donors on the circle of labels. Private."""
 
     def __init__(self, layout: Layout, near: NearCells) -> None:
@@ -256,7 +256,7 @@ class Ring:
         return np.where(deep, depth, self._donees)
 
 
-def site_count(layout: Layout, near: NearCells, site: int, reach: int) -> int:
+def _site_count(layout: Layout, near: NearCells, site: int, reach: int) -> int:
     """Largest number of donees, over labels, that rank a donor at ``site`` within ``reach``."""
     distance = layout.metric.to_site(layout.codes[near.cells], site).astype(np.int64)
     index = np.flatnonzero(distance <= near.radius)

@@ -25,10 +25,10 @@ from missdp.statistics.imputation import KNNImputation
 if TYPE_CHECKING:
     from missdp.table import Table
 
-__all__ = ["ImputedStatistics", "QueryRequest", "ScaleRelease", "cost_of", "run_query"]
+__all__ = ["ImputedStatistics", "QueryRequest", "ScaleRelease", "run_query"]
 
 
-class Options(TypedDict, total=False):
+class _Options(TypedDict, total=False):
     """How a question is asked: of whom, for what, and whether with a worst case."""
 
     where: str | None
@@ -148,48 +148,48 @@ class ImputedStatistics:
         """
         return Asking(self._door, self._imputation, self._confidence, question, cost).answer()
 
-    def _asked(self, kind: str, *of: str, **how: Unpack[Options]) -> Estimate:
-        cost = cost_of(how.get("epsilon"), how.get("rho"))
+    def _asked(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
+        cost = _cost_of(how.get("epsilon"), how.get("rho"))
         question = Statistic(kind, of, how.get("where"), how.get("uncertainty", "noise"))
         return cast("Estimate", self.answer(question, cost))
 
-    def count(self, **how: Unpack[Options]) -> Estimate:
+    def count(self, **how: Unpack[_Options]) -> Estimate:
         """Count the rows of a subpopulation."""
         return self._asked("count", **how)
 
-    def proportion(self, of: str, **how: Unpack[Options]) -> Estimate:
+    def proportion(self, of: str, **how: Unpack[_Options]) -> Estimate:
         """Proportion of a subpopulation that satisfies ``of``: two released counts divided."""
         return self._asked("proportion", of, **how)
 
-    def mean(self, name: str, **how: Unpack[Options]) -> Estimate:
+    def mean(self, name: str, **how: Unpack[_Options]) -> Estimate:
         """Mean of a numeric attribute over a subpopulation, of the rows where it is known."""
         return self._asked("mean", name, **how)
 
-    def sum(self, name: str, **how: Unpack[Options]) -> Estimate:
+    def sum(self, name: str, **how: Unpack[_Options]) -> Estimate:
         """Sum of a numeric attribute over a subpopulation."""
         return self._asked("sum", name, **how)
 
-    def variance(self, name: str, **how: Unpack[Options]) -> Estimate:
+    def variance(self, name: str, **how: Unpack[_Options]) -> Estimate:
         """Sample variance of a numeric attribute, around a released mean."""
         return self._asked("variance", name, **how)
 
-    def standard_deviation(self, name: str, **how: Unpack[Options]) -> Estimate:
+    def standard_deviation(self, name: str, **how: Unpack[_Options]) -> Estimate:
         """Square root of the released variance."""
         return self._asked("standard_deviation", name, **how)
 
-    def correlation(self, first: str, second: str, **how: Unpack[Options]) -> Estimate:
+    def correlation(self, first: str, second: str, **how: Unpack[_Options]) -> Estimate:
         """Pearson correlation of two numeric attributes, from released means and moments."""
         return self._asked("correlation", first, second, **how)
 
-    def histogram(self, name: str, **how: Unpack[Options]) -> Histogram:
+    def histogram(self, name: str, **how: Unpack[_Options]) -> Histogram:
         """Counts per level (or bin) of an attribute; rows where it is missing are not counted."""
         return cast("Histogram", self._asked("histogram", name, **how))
 
 
-def cost_of(epsilon: float | None, rho: float | None) -> Cost:
+def _cost_of(epsilon: float | None, rho: float | None) -> Cost:
     """Return what a question may spend: pure DP ``epsilon``, or zCDP ``rho``.
 
-    >>> cost_of(0.5, None)
+    >>> _cost_of(0.5, None)
     Cost(currency='pure', amount=0.5, order=None)
     """
     if (epsilon is None) == (rho is None):
@@ -254,7 +254,7 @@ class QueryRequest:
         for name in ("impute", "match", "of", "where", "group"):
             if not isinstance(getattr(self, name), str):
                 raise ParameterError(f"{name} must be text")
-        cost_of(self.epsilon, None)
+        _cost_of(self.epsilon, None)
         check_kind(self.statistic, self.uncertainty)
         if not 0 <= number("bar_share", self.bar_share, least=-1.0, most=1.0, open_end=True) < 1:
             raise ParameterError("bar_share must be at least 0 and below 1")
@@ -319,7 +319,7 @@ def run_query(
             "the question does not fit into what is left of the budget; nothing was computed or "
             "charged"
         )
-    whole, bar = cost_of(request.epsilon, None), request.bar_share if bars else 0.0
+    whole, bar = _cost_of(request.epsilon, None), request.bar_share if bars else 0.0
     statistics = ImputedStatistics(
         table, imputation, budget=budget, undeclared=undeclared,
         scale=ScaleRelease(epsilon=share(whole, bar).amount) if bars else None,

@@ -39,7 +39,7 @@ from missdp.schema import Numeric, Schema
 from missdp.schema.bound import may_be_open, not_everywhere
 from missdp.schema.predicates import Predicate
 
-__all__ = ["PLACES", "Interval", "MissingCells", "Names", "average_bounds", "tally", "total_bounds"]
+__all__ = ["PLACES", "Interval", "MissingCells", "Names"]
 
 Interval: TypeAlias = tuple[float, float]
 Names: TypeAlias = tuple[str, ...]
@@ -76,7 +76,7 @@ class MissingCells:
         """What is asked of the rows as they came."""
         about = not_everywhere(self.schema, sorted(self._portions))
         return Sums(
-            function=tally, reads=self.where.names | self._portions, bound=1.0, change=0.0,
+            function=_tally, reads=self.where.names | self._portions, bound=1.0, change=0.0,
             given=(self.where, self.of, about, self.places), numbers=len(self.places),
         )  # fmt: skip
 
@@ -86,8 +86,8 @@ class MissingCells:
         if isinstance(self.of, Numeric):
             lower, upper = self.of.lower, self.of.upper
         if not self.mean:
-            return total_bounds(box, lower, upper)
-        low, high = average_bounds(box)
+            return _total_bounds(box, lower, upper)
+        low, high = _average_bounds(box)
         return lower + (upper - lower) * low, upper - (upper - lower) * (1 - high)
 
     @property
@@ -101,7 +101,7 @@ class MissingCells:
 _NOTHING: Interval = (0.0, 0.0)
 
 
-def tally(
+def _tally(
     rows: Rows,
     where: Predicate,
     of: Numeric | Predicate | None,
@@ -136,13 +136,13 @@ def _portions(
     return surely.astype(np.float64), surely | ~maybe
 
 
-def average_bounds(box: Mapping[str, Interval]) -> Interval:
+def _average_bounds(box: Mapping[str, Interval]) -> Interval:
     """Return bounds of the average portion over all completions whose subpopulation has a row.
 
     ``box`` has an interval of the rows in each place; places left out hold nothing.
 
     >>> box = {"in_high": (30, 30), "in_low": (50, 50), "in_unknown": (20, 20)}
-    >>> low, high = average_bounds(box)
+    >>> low, high = _average_bounds(box)
     >>> round(low, 3), round(high, 3)
     (0.3, 0.5)
     """
@@ -156,10 +156,10 @@ def average_bounds(box: Mapping[str, Interval]) -> Interval:
     return max(low - 0.5 / QUANTA, 0.0), min(high + 0.5 / QUANTA, 1.0)
 
 
-def total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> Interval:
+def _total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> Interval:
     """Return bounds over all completions of a sum of values ``lower + portion * (upper - lower)``.
 
-    >>> total_bounds({"in_high": (30, 30), "may_high": (5, 7)}, 1.0, 1.0)
+    >>> _total_bounds({"in_high": (30, 30), "may_high": (5, 7)}, 1.0, 1.0)
     (30.0, 37.0)
     """
     box = _rows(box)

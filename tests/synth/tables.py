@@ -1,0 +1,27 @@
+"""Schemas and rows of categorical attributes, as most tests of synthesizers need them."""
+
+import numpy as np
+
+from missdp import Categorical, Schema, Table
+
+
+def schema_of(sizes, nullable=True, rules=()):
+    """Attributes by name, or c0, c1, ..., of so many levels; all nullable, or those named."""
+    named = sizes if isinstance(sizes, dict) else {f"c{i}": k for i, k in enumerate(sizes)}
+    holed = named if nullable is True else nullable or ()
+    attributes = (
+        Categorical(name=name, levels=tuple(range(size)), nullable=name in holed)
+        for name, size in named.items()
+    )
+    return Schema(tuple(attributes), rules)
+
+
+def rows_of(schema, n, seed=0, *, holes=0.2, common=0.0):
+    """Rows drawn evenly; a share of the cells repeats one number that the row has in common."""
+    rng = np.random.default_rng(seed)
+    shared, codes = rng.random(n), {}
+    for attribute in schema:
+        at = np.where(rng.random(n) < common, shared, rng.random(n))
+        hole = attribute.nullable & (rng.random(n) < holes)
+        codes[attribute.name] = np.where(hole, attribute.size, (at * attribute.size).astype(int))
+    return Table.from_codes(schema, codes)
