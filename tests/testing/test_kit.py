@@ -294,7 +294,7 @@ class WeighingThePageAgain(sources.InBlocks):
         (LeavingOutTheLastOnly, "counts are wrong .of rows observed on some attributes"),
         (LeavingOutForGood, "counts are wrong .of rows observed on some attributes"),
         (BlocksOfAll, "code_blocks are wrong.*.of rows observed on some attributes"),
-        (BlocksOnce, "code_blocks are wrong.*.in blocks that are asked for again"),
+        (BlocksOnce, "code_blocks are wrong.*.asked for again"),
         (OneHoleInBlocks, "code_blocks are wrong.*.of cells written in several ways"),
         (WeighingThePageAgain, "counts are wrong .sums of weights, with 6000 rows"),
     ],
