@@ -22,7 +22,7 @@ from missdp.table.streams import stream_of
 
 __all__ = ["align", "aligned", "fitted", "levels_and_holes", "rebin", "schema_of"]
 
-_BLOCK_ROWS = 2**18
+BLOCK_ROWS = 2**18
 
 
 def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Table]:
@@ -67,7 +67,7 @@ def aligned(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
 
     def blocks() -> Iterator[Table]:
         opened = _open_schema(schema)
-        for columns in in_sizes(read_columns(known, opened), _BLOCK_ROWS, opened):
+        for columns in in_sizes(read_columns(known, opened), BLOCK_ROWS, opened):
             yield _nullable(_ruled(Table(opened, columns), schema), schema)
 
     return blocks
