@@ -447,24 +447,20 @@ def check_habits(
     named = HABITS if habits is None else tuple(habits)
     if not {*named} <= {*HABITS}:
         raise ParameterError(f"habits must be some of {list(HABITS)}")
-    found = [
-        finding
-        for on in subjects(family, parameters, strategies, schema)
-        for finding in habits_of(on, named)
-    ]
+    known = subjects(family, parameters, strategies, schema)
+    found = [finding for on in known for finding in habits_of(on, named)]
     return Report(family.__name__, tuple(found)).checked()
 
 
 def habits_of(on: Subject, habits: Iterable[str] = HABITS) -> list[Finding]:
-    """Return what was found for one strategy."""
-    return [_examined(name, on) for name in habits]
-
-
-def _examined(name: str, on: Subject) -> Finding:
-    """Check one promise, with an empty folder of its own."""
-    what = (getattr(_Habits, name).__doc__ or name).split("\n")[0].rstrip(".")
-    with tempfile.TemporaryDirectory() as folder:
-        return examine("habits", what, on.case, getattr(_Habits(on, Path(folder)), name))
+    """Return what was found for one strategy; each habit has an empty folder of its own."""
+    found = []
+    for name in habits:
+        what = (getattr(_Habits, name).__doc__ or name).split("\n")[0].rstrip(".")
+        with tempfile.TemporaryDirectory() as folder:
+            run = getattr(_Habits(on, Path(folder)), name)
+            found.append(examine("habits", what, on.case, run))
+    return found
 
 
 def check_synthesizer(
@@ -529,17 +525,11 @@ def check_synthesizer(
         if audit_trials:
             found.append(_audited(on, audit_trials, seed))
         if schema is None:
-            found += _under_rules(replace(on, schema=RULED), trials, seed)
+            ruled = replace(on, schema=RULED)
+            found += habits_of(ruled, _RULED_HABITS)
+            found += interference_of(ruled, _RULED_PAIRS)
+            found += sensitivity_of(ruled, max(4, trials // 2), seed)
     return Report(family.__name__, tuple(found)).checked()
-
-
-def _under_rules(on: Subject, trials: int, seed: int) -> list[Finding]:
-    """Return what was found on tables with kinds of missing and rules, beside those without."""
-    return [
-        *habits_of(on, _RULED_HABITS),
-        *interference_of(on, _RULED_PAIRS),
-        *sensitivity_of(on, max(4, trials // 2), seed),
-    ]
 
 
 def _audited(on: Subject, trials: int, seed: int) -> Finding:

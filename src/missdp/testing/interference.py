@@ -116,11 +116,8 @@ def check_non_interference(
         cases = {f"{name_of(subject)}, {name}": pair for name, pair in known.items()}
         found = repeated.findings("whatever a call shows was answered", cases)
         return Report(name_of(subject), tuple(found)).checked()
-    found = [
-        finding
-        for on in subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
-        for finding in interference_of(on, pairs)
-    ]
+    families = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
+    found = [finding for on in families for finding in interference_of(on, pairs)]
     return Report(subject.__name__, tuple(found)).checked()
 
 

@@ -113,11 +113,8 @@ def check_sensitivity(
             subject, name, known, seed, lambda: _reads(subject, known[-1][1], watched=False)
         )
         return Report(name, tuple(paid)).checked()
-    found = [
-        finding
-        for on in subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
-        for finding in sensitivity_of(on, trials, seed)
-    ]
+    families = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
+    found = [finding for on in families for finding in sensitivity_of(on, trials, seed)]
     return Report(subject.__name__, tuple(found)).checked()
 
 
