@@ -200,5 +200,5 @@ def test_some_habits_of_all_families(name):
         family,
         parameters={**own, "steps": 2, "batch": 100},
         strategies=["observed"],
-        habits=["save_and_load", "gates", "keeping_holes", "one_column"],
+        habits=["save_and_load", "keeping_holes", "odd_names"],
     )
