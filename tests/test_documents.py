@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from rows_and_epsilon import EPSILONS, FAMILIES, RESULTS, ROWS, mean_of, short, tables
+from rows_and_epsilon import RESULTS, short, tables
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
@@ -259,29 +259,6 @@ def test_the_published_table_of_marginals_and_what_any_network_loses(script):
             alone = table.without_edges(marginals, rate)
             assert alone == pytest.approx(table.figures(name, rate)[5])
             assert alone > published + 0.02
-
-
-def test_what_the_page_on_rows_and_epsilon_says_of_its_numbers_is_so():
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))
-    plain, page = found["without privacy"], read("epsilon-and-rows.md")
-    assert f"{plain['independent']['2-way']:.3f}"[1:] in page
-    assert f"{plain['all levels alike']['2-way']:.3f}"[1:] in page
-    for rows in ROWS:
-        for epsilon in EPSILONS:
-            two = {f: mean_of(found, rows, f"{epsilon:g} {f}", "2-way") for f in FAMILIES}
-            closest = min(two, key=two.get)
-            if rows * epsilon >= 3_000:
-                assert closest == "all-pairs"
-            if rows * epsilon >= 300:
-                assert two["all-pairs"] < 7 / 6 * two[closest]
-            else:
-                assert closest in ("margins", "mst")
-            if two[closest] < plain["independent"]["2-way"]:
-                assert rows * epsilon >= 3_000
-            if rows * epsilon >= 10_000 or rows == 30_000:
-                assert two[closest] < plain["independent"]["2-way"]
-            if rows * epsilon <= 10:
-                assert two[closest] > plain["all levels alike"]["2-way"]
 
 
 @pytest.mark.filterwarnings("ignore")

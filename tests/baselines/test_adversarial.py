@@ -186,5 +186,5 @@ def test_some_habits_of_all_families(name):
         family,
         parameters={**own, "steps": 2, "batch": 100},
         strategies=["observed"],
-        habits=["save_and_load", "gates", "keeping_holes"],
+        habits=["save_and_load", "keeping_holes"],
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +11,14 @@ import pandas as pd
 import pytest
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.errors import ParameterError, SchemaError
+from missdp.errors import SchemaError
 from missdp.evaluate import (
-    MissingnessByKind,
     classifier_f1,
     marginal_distance,
     missing_fidelity,
     missingness_by_kind,
 )
-from missdp.evaluate.classifiers import features
+from missdp.evaluate.classifiers import _features
 from missdp.schema import NotApplicable
 
 SCHEMA = Schema(
@@ -123,16 +121,6 @@ def test_where_only_not_applicable_is_declared_a_null_is_that() -> None:
         assert missingness_by_kind(data, table).truth_shares["hours"] == expected
 
 
-def test_the_result_prints_and_goes_to_json() -> None:
-    found = missingness_by_kind(ONE, TWO)
-    assert json.loads(json.dumps(found.to_dict()))["mean_difference"] == found.mean_difference
-    assert MissingnessByKind.from_json(found.to_json()) == found
-    assert "hours, not applicable" in str(found)
-    assert str(found).count("→") == 9
-    with pytest.raises(ParameterError, match="schema="):
-        missingness_by_kind(ONE.to_native(), TWO.to_native())
-
-
 # -- distances -----------------------------------------------------------------------------------
 
 
@@ -209,13 +197,13 @@ def test_learners_see_not_applicable_and_missing_apart() -> None:
     hours = schema["hours"]
     codes = np.arange(hours.extended_size)
     table = Table.from_codes(schema, {"work": np.zeros(len(codes), int), "hours": codes})
-    encoded = features(table, ["hours"])
+    encoded = _features(table, ["hours"])
     np.testing.assert_array_equal(encoded[:, 1], table.mask("hours", "not_applicable"))
     np.testing.assert_array_equal(encoded[:, 2], codes >= hours.missing_code)
     assert (encoded[hours.size :, 0] == 0).all()
     skipped = Categorical(name="c", levels=("x", "y"), nullable=True, refused=(), not_applicable=())
     table = Table.from_codes(Schema((skipped,)), {"c": [0, 1, 2, 3, 4]})
-    np.testing.assert_array_equal(features(table, ["c"]), np.eye(4)[[0, 1, 2, 3, 3]])
+    np.testing.assert_array_equal(_features(table, ["c"]), np.eye(4)[[0, 1, 2, 3, 3]])
 
 
 def test_learners_take_every_kind() -> None:

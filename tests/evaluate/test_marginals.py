@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 import missdp.evaluate.distances as module
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.evaluate import MarginalDistance, marginal_distance
+from missdp.evaluate import marginal_distance
 
 SCHEMA = Schema(
     (
@@ -167,15 +166,3 @@ def test_batches_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> No
     )
     assert parts == whole
     assert steps == [("2-way marginals", i / 6) for i in range(1, 7)]
-
-
-def test_the_result_prints_and_goes_to_json() -> None:
-    found = marginal_distance(frame(100, 0), frame(100, 1), k=2, schema=SCHEMA)
-    text = str(found)
-    assert text.startswith("2-way marginals, total variation distance: mean 0.")
-    assert text.count("×") == 5
-    document = json.loads(json.dumps(found.to_dict()))
-    assert document["mean"] == found.mean
-    assert MarginalDistance.from_json(found.to_json()) == found
-    assert list(found.worst(2).values()) == sorted(found.per_marginal.values())[:-3:-1]
-    assert MarginalDistance(1, {("a",): 0.5}).max == 0.5

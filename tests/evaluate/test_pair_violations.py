@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -53,14 +52,6 @@ def test_few_rows_make_no_pairs() -> None:
         assert found.pairs == found.broken_rows == {CITY: 0, PAY: 0}
         assert found.pair_shares == found.row_shares == {CITY: 0.0, PAY: 0.0}
     assert pair_violations(FRAME, schema=Schema(SCHEMA.attributes)) == PairViolations(5, {}, {}, {})
-
-
-def test_it_can_be_written_and_read() -> None:
-    found = pair_violations(FRAME, schema=SCHEMA)
-    document = json.loads(json.dumps(found.to_dict()))
-    assert document["row_shares"][CITY] == 0.75
-    assert PairViolations.from_json(found.to_json()) == found
-    assert f"  {PAY}  " in str(found)
 
 
 def test_refusals() -> None:

@@ -249,6 +249,9 @@ def test_only_declared_parameters_make_rows_independent() -> None:
             for name, p in alone.items()
         )
         assert same == mechanism.row_independent
+        if not same:
+            with pytest.raises(UnprovenError):
+                mechanism.observed_at_most(SCHEMA)
 
 
 def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain() -> None:
@@ -269,13 +272,6 @@ def test_mcar_states_its_rates() -> None:
     assert holed.schema.nullable == ("c", "z")
     with pytest.raises(UnprovenError):
         MCAR(rate=0.25, rates="exact").observed(SCHEMA)
-
-
-@pytest.mark.parametrize("mechanism", [MAR(rate=0.1), MNAR(rate=0.1), SelfMasking(rate=0.1)])
-def test_fitted_mechanisms_state_no_bound(mechanism: MissingMechanism) -> None:
-    assert not mechanism.row_independent
-    with pytest.raises(UnprovenError):
-        mechanism.observed_at_most(SCHEMA)
 
 
 def test_constant_columns_and_tiny_tables_are_fine_and_incomplete_ones_refused(make: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,14 +109,6 @@ def test_edges(tmp_path: Path) -> None:
     rising = pd.DataFrame({f"x{i}": [i / 200, i / 200] for i in range(200)})
     rising.loc[1, "x100"] = 9
     assert rule_violations(rising, schema=wide).broken_rows == 1
-
-
-def test_the_result_prints_and_goes_to_json() -> None:
-    found = rule_violations(frame({}, BREAKS["age + größe = 2024"]), schema=SCHEMA)
-    document = json.loads(json.dumps(found.to_dict()))
-    assert document["shares"]["age + größe = 2024"] == 0.5
-    assert RuleViolations.from_json(found.to_json()) == found
-    assert "age + größe = 2024" in str(found)
 
 
 def test_refusals() -> None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from missdp.accounting import releases
 from missdp.errors import ParameterError
 from missdp.mechanisms import Score
 from missdp.testing import HABITS, RULED, check_non_interference, check_sensitivity
@@ -24,7 +23,7 @@ from synth.conformance import (
     make_table,
     subject,
 )
-from testing.ruled import ONE_FIT, ONE_FREE, OWN, costs_nothing, obeyed_rules
+from testing.ruled import ONE_FIT, ONE_FREE, OWN, costs_nothing, gates, obeyed_rules
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 every_case = pytest.mark.parametrize(("family", "strategy"), CASES, ids=IDS)
@@ -35,7 +34,6 @@ every_family = pytest.mark.parametrize(
 BY_STRATEGY = (
     "charged_before_reading",
     "guarantee",
-    "gates",
     "keeping_holes",
     "save_and_load",
     "streaming",
@@ -68,31 +66,7 @@ def test_sixty_columns(family, strategy):
 
 @every_case
 def test_gates_are_those_of_the_strategy(family, strategy):
-    """Whatever reads the counts of a clique says which attributes a row must have observed."""
-    model = subject(family, strategy).fitted(n_rows=300)
-    released = [e for e in releases(model.guarantee_.events) if e.label != "tree alter"]
-    trees = [e for e in releases(model.guarantee_.events) if e.label == "tree alter"]
-    found = [frozenset(e.gate or ()) for e in released]
-    every = frozenset(SCHEMA.nullable)
-    own = {"observed": {"alter"}, "impute-first": {"alter"}, "complete-rows": every}
-    masks = strategy == "observed" and model.reads_masks
-    assert {frozenset(e.gate or ()) for e in trees} == {
-        frozenset(own.get(strategy, ()) if not masks else ())
-    }
-    if strategy == "joint" or masks:
-        assert set(found) == {frozenset()}
-    elif strategy == "complete-rows":
-        assert set(found) == {every}
-    elif strategy == "impute-first":
-        assert set(found[:3]) == {frozenset({name}) for name in every}
-        assert set(found[3:]) == {frozenset()}
-    else:
-        for event in released:
-            names = set(event.label.removeprefix("marginal ").split(" x "))
-            if event.label.startswith("heads of"):  # several at once read a row for any of them
-                heads = event.label.removeprefix("heads of ").split(", ")
-                names = set(heads) if len(heads) == 1 else set()
-            assert frozenset(event.gate or ()) == (every & names)
+    gates(subject(family, strategy))
 
 
 @every_case
@@ -121,7 +95,7 @@ def test_one_row_moves_what_was_charged_for_whichever_row_it_is(family, strategy
 @pytest.mark.parametrize(("family", "strategy"), [p for p in PAIRED if p[0].name not in LONG])
 def test_kinds_and_rules(family, strategy):
     on = subject(family, strategy, RULED)
-    assert failed(habits_of(on, ["gates", "spends_what_was_asked"])) == []
+    assert failed(habits_of(on, ["spends_what_was_asked"])) == []
     for promise in ONE_FIT:
         promise(on)
     given = {"parameters": family.options, "strategies": [strategy], "schema": RULED}

@@ -70,6 +70,32 @@ def filled_cells(on):
         expect((empty == absent).all(), f"{name} is empty where it applies")
 
 
+def gates(on):
+    """Whatever is released says which attributes a row must have observed to be read."""
+    modelled, strategy = Modelled(on.schema), on.family.strategy_of(on.strategy)
+    every = frozenset(modelled.schema.nullable) - modelled.filled  # rules settle the others
+    released = releases(on.fitted(n_rows=300).guarantee_.events)
+    trees = [e for e in released if e.label.startswith("tree ")]  # before holes are filled
+    for event in trees:
+        alone = strategy.gate((event.label.removeprefix("tree "),), modelled.schema)
+        assert (event.gate or set()) == alone - modelled.filled
+    rest = [e for e in released if e not in trees]
+    found = [frozenset(event.gate or ()) for event in rest]
+    if strategy.models_holes:
+        assert set(found) == {frozenset()}
+    elif strategy.complete_only:
+        assert set(found) == {every}
+    elif strategy.fills:
+        assert sorted(filter(None, found), key=sorted) == sorted(({n} for n in every), key=sorted)
+    else:
+        for event, gate in zip(rest, found, strict=True):
+            names = set(event.label.removeprefix("marginal ").split(" x "))
+            if event.label.startswith("heads of"):  # several at once read a row for any of them
+                heads = event.label.removeprefix("heads of ").split(", ")
+                names = set(heads) if len(heads) == 1 else set()
+            assert gate == every & names, event.label
+
+
 def costs_nothing(on):
     """What follows from others is in no release and no gate; nothing is spent on it."""
     model, derived = on.fitted(n_rows=300), on.schema.rulebook.derives
@@ -155,7 +181,7 @@ def fitted_again(on):
     obeying(model.fit(on.table()).sample_table(20, random_state=1), "fitted again")
 
 
-ONE_FIT = (obeyed_rules, filled_cells, costs_nothing, types_and_codes, several_tables)
+ONE_FIT = (obeyed_rules, gates, filled_cells, costs_nothing, types_and_codes, several_tables)
 OWN = (*ONE_FIT, rows_that_break_rules, kinds_of_holes, fitted_again)
 
 

@@ -33,9 +33,7 @@ from missdp.testing import (
     check_non_interference,
     check_sensitivity,
     check_synthesizer,
-    neighbours,
 )
-from missdp.testing.made_up import SCHEMA
 from testing import examples
 
 FILLED = KNNImputation(impute=("alter", "ok"), match_on="score")
@@ -383,9 +381,3 @@ def test_a_last_iterate_tells_nothing():
     law = SecretStop(domain=domain, loss=loss, multiplier=1.0, rate=0.1)
     with pytest.raises(UnprovenError):
         law.exceeds(ZCDPEvent(rho=1.0), None, None)
-
-
-def test_neighbours_keep_the_values_of_the_other_rows():
-    for table, more, _ in neighbours(SCHEMA, 10, seed=0):
-        for name in ("alter", "score"):
-            assert np.array_equal(table.values(name), more.values(name)[:-1])

@@ -7,11 +7,12 @@ import pytest
 
 from missdp.accounting import Budget, LaplaceEvent
 from missdp.errors import CheckFailedError
+from missdp.schema import Numeric
 from missdp.schema.bound import Forbids
 from missdp.synth import sampling
 from missdp.table import Table
 from missdp.table.follow import known_cells
-from missdp.testing import RULED, check_non_interference, check_synthesizer, neighbours
+from missdp.testing import RULED, SCHEMA, check_non_interference, check_synthesizer, neighbours
 from missdp.testing.findings import Broken, Subject
 from missdp.testing.habits import habits_of
 from missdp.testing.made_up import read_again, unread, with_other_kinds
@@ -150,20 +151,22 @@ def test_made_up_tables_have_every_kind_and_break_rules_before_they_are_read():
     assert not np.array_equal(other.codes("größe"), table.codes("größe"))
 
 
-def test_neighbours_differ_in_one_row_that_may_break_rules():
-    pairs = list(neighbours(RULED, 40, 0))
+@pytest.mark.parametrize("schema", [SCHEMA, RULED])
+def test_neighbours_differ_in_one_row_that_has_holes_half_the_time(schema):
+    pairs = list(neighbours(schema, 40, 0))
+    assert {len(table) for table, _, _ in pairs} == {0, 1, 3, 12, 30}
     for table, more, _ in pairs:
         assert len(more) == len(table) + 1
-        for name in RULED.names:  # whatever one row holds, others are read as before
-            assert np.array_equal(more.codes(name)[:-1], table.codes(name))
-    broken = [
-        bool(broken_by_hand(RULED, next(rows_by_hand(Table.from_codes(RULED, row).with_values(
-            np.random.default_rng(0)
-        )))))
-        for _, _, row in pairs
-    ]  # fmt: skip
-    assert sum(broken) > 10
-    holes = [any(row[n][0] >= RULED[n].missing_code for n in RULED.nullable) for *_, row in pairs]
+        for a in schema:  # whatever one row holds, others are read as before
+            assert np.array_equal(more.codes(a.name)[:-1], table.codes(a.name))
+            if isinstance(a, Numeric) and schema is SCHEMA:
+                assert np.array_equal(more.values(a.name)[:-1], table.values(a.name))
+    rows = [
+        Table.from_codes(schema, row).with_values(np.random.default_rng(0)) for *_, row in pairs
+    ]
+    broken = [bool(broken_by_hand(schema, next(rows_by_hand(row)))) for row in rows]
+    assert sum(broken) > 10 or schema is SCHEMA
+    holes = [any(row[n][0] >= schema[n].missing_code for n in schema.nullable) for *_, row in pairs]
     assert sum(holes) == 20
 
 

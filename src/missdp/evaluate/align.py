@@ -22,7 +22,7 @@ from missdp.table.streams import stream_of
 
 __all__ = ["align", "aligned", "fitted", "levels_and_holes", "rebin", "schema_of"]
 
-_BLOCK_ROWS = 2**18
+BLOCK_ROWS = 2**18
 
 
 def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Table]:
@@ -59,32 +59,26 @@ def aligned(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
     Files, DuckDB relations and streams are read again each time, a block of rows at a time; what is
     held already comes as one block.
     """
-    stream = None if isinstance(data, Table) else stream_of(data)
+    stream, opened = None if isinstance(data, Table) else stream_of(data), _open_schema(schema)
     if stream is None:
         table = _read(data, schema)
         return lambda: iter([table])
-    known = stream
 
     def blocks() -> Iterator[Table]:
-        opened = _open_schema(schema)
-        for columns in in_sizes(read_columns(known, opened), _BLOCK_ROWS, opened):
+        for columns in in_sizes(read_columns(stream, opened), BLOCK_ROWS, opened):
             yield _nullable(_ruled(Table(opened, columns), schema), schema)
 
     return blocks
 
 
 def _read(data: Any, schema: Schema) -> Table:
-    table = data if isinstance(data, Table) else _followed(data, schema)
-    return _nullable(table, schema)
+    if not isinstance(data, Table):  # whose holes need not be declared
+        data = _ruled(Table.read(data, _open_schema(schema)), schema)
+    return _nullable(data, schema)
 
 
 def _nullable(table: Table, schema: Schema) -> Table:
     return fitted(table, Schema(tuple(replace(a, nullable=True) for a in schema)))
-
-
-def _followed(data: Any, schema: Schema) -> Table:
-    """Read a table whose holes need not be declared, and apply the rules."""
-    return _ruled(Table.read(data, _open_schema(schema)), schema)
 
 
 def _ruled(table: Table, schema: Schema) -> Table:

@@ -6,12 +6,11 @@ explicit seed.
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,19 +44,18 @@ from missdp.threads import one_blas_thread
 __all__ = [
     "LEARNERS",
     "ClassifierF1",
-    "Learner",
-    "balanced_split",
-    "check_learners",
     "classifier_f1",
-    "features",
     "holdout",
 ]
 
 
 _MAX_ONE_HOT = 64
+_Task: TypeAlias = tuple[
+    NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]
+]
 
 
-def features(table: Table, names: Iterable[str]) -> NDArray[np.float64]:
+def _features(table: Table, names: Iterable[str]) -> NDArray[np.float64]:
     """Encode attributes as numbers, shape ``(n, f)``.
 
     Unordered levels become one indicator each (up to 64 of them); levels with an order, bins and
@@ -77,21 +75,11 @@ def _block(attribute: AnyAttribute, codes: NDArray[np.unsignedinteger]) -> NDArr
     return np.column_stack([np.where(merged >= attribute.size, 0.0, place), *none])
 
 
-def balanced_split(attribute: AnyAttribute, counts: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-    """Split the levels of an attribute into two classes that are as equally frequent as possible.
+def _balanced_split(attribute: AnyAttribute, counts: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Split levels into two classes as equally frequent as possible: True for the rarer one.
 
-    Parameters
-    ----------
-    attribute : Attribute
-        Ordered levels and bins are cut at one point; unordered ones are split into the most
-        balanced pair of sets (an exact subset sum).
-    counts : array of int, shape (size,)
-        Rows per level.
-
-    Returns
-    -------
-    array of bool, shape (size,), or None
-        True for the rarer class, which counts as positive; None if only one level occurs.
+    Ordered levels and bins are cut at one point; unordered ones are split into the most balanced
+    pair of sets (an exact subset sum). None if only one level occurs.
     """
     if np.count_nonzero(counts) < 2:
         return None
@@ -124,28 +112,17 @@ def _subset(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return chosen
 
 
-class Learner(Protocol):
-    """The part of scikit-learn's classifier interface that is used."""
-
-    def fit(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> Any:  # noqa: D102
-        ...
-
-    def predict(self, X: NDArray[np.float64]) -> NDArray[np.int64]:  # noqa: D102
-        ...
-
-
-def _xgboost(seed: int) -> Learner:
+def _xgboost(seed: int) -> Any:
     absent = MissingDependencyError(
         "the XGBoost learner needs an extra: pip install 'missdp[learners]', or name the other "
         "learners"
     )
     with replacing(ImportError, by=absent):
         from xgboost import XGBClassifier
-    learner: Learner = XGBClassifier(random_state=seed, n_jobs=1)
-    return learner
+    return XGBClassifier(random_state=seed, n_jobs=1)
 
 
-LEARNERS: dict[str, Callable[[int], Learner]] = {
+LEARNERS: dict[str, Callable[[int], Any]] = {
     "LogisticRegression": lambda seed: LogisticRegression(random_state=seed),
     "AdaBoost": lambda seed: AdaBoostClassifier(random_state=seed),
     "GradientBoosting": lambda seed: GradientBoostingClassifier(random_state=seed),
@@ -159,7 +136,7 @@ LEARNERS: dict[str, Callable[[int], Learner]] = {
 """Name to maker: a maker takes a seed and returns a fresh classifier."""
 
 
-def check_learners(names: Iterable[str] | None) -> tuple[str, ...]:
+def _check_learners(names: Iterable[str] | None) -> tuple[str, ...]:
     """Return the learners to use, or refuse unknown ones and absent libraries at once.
 
     Raises
@@ -341,7 +318,7 @@ def classifier_f1(
     >>> classifier_f1(table, table, random_state=0, learners=("BernoulliNB",)).mean
     1.0
     """
-    chosen = check_learners(learners)
+    chosen = _check_learners(learners)
     max_rows = whole("max_rows", max_rows)
     random_state = whole("random_state", random_state, least=0)
     real, made = align(truth, synthetic, schema)
@@ -353,69 +330,49 @@ def classifier_f1(
         raise DataError("classifiers need rows to train on and rows to test on")
     train = _cap(made, max_rows, (random_state, 1))
     held = _cap(held, max_rows, (random_state, 2))
-    report = _counted(progress, len(targets) * len(chosen))
-    scores: dict[str, dict[str, float]] = {}
+    done, scores = 0, dict[str, dict[str, float]]()
     for name in targets:
-        task = _task(real, train, held, name)
-        if task is not None:
-            scores[name] = {}
+        task, place = _task(real, train, held, name), real.schema.names.index(name)
         for learner in chosen:
-            if task is not None:
-                scores[name][learner] = _score(learner, task, _seed(random_state, learner, task))
-            report()
+            if task is not None:  # one seed per target and learner, whichever others are asked for
+                key = (random_state, 3, place, list(LEARNERS).index(learner))
+                seed = int(np.random.SeedSequence(key).generate_state(1)[0])
+                scores.setdefault(name, {})[learner] = _score(learner, task, seed)
+            done += 1
+            if progress is not None:
+                progress("training classifiers", done / (len(targets) * len(chosen)))
     skipped = tuple(name for name in targets if name not in scores)
     return ClassifierF1(scores, skipped, held_out=test is not None)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Task:
-    """One target: features and classes to train on and to test on."""
-
-    place: int
-    train_x: NDArray[np.float64]
-    train_y: NDArray[np.int64]
-    test_x: NDArray[np.float64]
-    test_y: NDArray[np.int64]
-
-
 def _task(truth: Table, train: Table, test: Table, name: str) -> _Task | None:
+    """Return features and classes to train on and to test on, if there is anything to learn."""
     attribute = truth.schema[name]
     counts = np.bincount(truth.codes(name), minlength=attribute.extended_size)[: attribute.size]
-    positive = balanced_split(attribute, counts)
-    test = test.take(~test.mask(name))
-    if positive is None or not len(test):
+    positive = _balanced_split(attribute, counts)
+    tables = [table.take(~table.mask(name)) for table in (train, test)]
+    if positive is None or not len(tables[1]):
         return None
-    train = train.take(~train.mask(name))
     others = [other for other in truth.schema.names if other != name]
-    return _Task(
-        place=truth.schema.names.index(name),
-        train_x=features(train, others),
-        train_y=positive[train.codes(name)].astype(np.int64),
-        test_x=features(test, others),
-        test_y=positive[test.codes(name)].astype(np.int64),
-    )
+    one, two = ((_features(t, others), positive[t.codes(name)].astype(np.int64)) for t in tables)
+    return *one, *two
 
 
 def _score(learner: str, task: _Task, seed: int) -> float:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.metrics import f1_score
 
-    classes = np.unique(task.train_y)
+    train_x, train_y, test_x, test_y = task
+    classes = np.unique(train_y)
     if len(classes) < 2:  # nothing to learn from: a constant guess
-        guess = np.full(len(task.test_y), classes[0] if len(classes) else 0)
+        guess = np.full(len(test_y), classes[0] if len(classes) else 0)
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = LEARNERS[learner](seed)
-            model.fit(task.train_x, task.train_y)
-            guess = model.predict(task.test_x)
-    return float(f1_score(task.test_y, guess, zero_division=0.0))
-
-
-def _seed(random_state: int, learner: str, task: _Task) -> int:
-    """One seed per target and learner, whichever others are asked for."""
-    key = (random_state, 3, task.place, list(LEARNERS).index(learner))
-    return int(np.random.SeedSequence(key).generate_state(1)[0])
+            model.fit(train_x, train_y)
+            guess = model.predict(test_x)
+    return float(f1_score(test_y, guess, zero_division=0.0))
 
 
 def _cap(table: Table, max_rows: int, key: tuple[int, int]) -> Table:
@@ -434,14 +391,3 @@ def _targets(schema: Schema, attributes: Iterable[str] | None) -> tuple[str, ...
     if not targets or len(set(targets)) != len(targets):
         raise ParameterError("name at least one target attribute, each once")
     return targets
-
-
-def _counted(progress: Progress | None, total: int) -> Callable[[], None]:
-    """Count calls, and pass the count on."""
-    done = itertools.count(1)
-
-    def report() -> None:
-        if progress is not None:
-            progress("training classifiers", next(done) / total)
-
-    return report

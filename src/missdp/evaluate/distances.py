@@ -174,39 +174,40 @@ def marginal_distance(
     if missing not in ("unobserved", "level"):
         raise ParameterError(f"missing must be 'unobserved' or 'level', not {missing!r}")
     finer = None if bins is None else whole("bins", bins)
-    both = [_Counted(data, declared, finer) for data in (truth, synthetic)]
+    both = [aligned(data, declared) for data in (truth, synthetic)]
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     distances: dict[tuple[str, ...], float] = {}
-    total = math.comb(len(declared), k)
-    for batch in _batches(both[0].schema, k):
-        one, two = (counted.counts(batch, rows) for counted in both)
+    total, fewest = math.comb(len(declared), k), 0
+    for batch in _batches(_plain(next(both[0]()), finer).schema, k):
+        (one, n_one), (two, n_two) = (_counted(blocks(), batch, rows, finer) for blocks in both)
+        fewest = min(n_one, n_two)
         distances |= {clique: total_variation(one[clique], two[clique]) for clique in batch}
         if progress is not None:
             progress(f"{k}-way marginals", len(distances) / total)
-    return MarginalDistance(k, distances, min(counted.rows for counted in both))
+    return MarginalDistance(k, distances, fewest)
 
 
-class _Counted:
-    """A table under the levels, bins and holes that are compared, counted block by block."""
+def _plain(table: Table, bins: int | None) -> Table:
+    """Return a table under the levels, bins and holes that are compared."""
+    return levels_and_holes(table if bins is None else rebin(table, bins))
 
-    def __init__(self, data: Any, declared: Schema, bins: int | None) -> None:
-        def plain(table: Table) -> Table:
-            return levels_and_holes(table if bins is None else rebin(table, bins))
 
-        self._blocks, self._plain, self.rows = aligned(data, declared), plain, 0
-        self.schema = plain(next(self._blocks())).schema
-
-    def counts(self, cliques: list[tuple[str, ...]], rows: Rows) -> Counts:
-        """Count the rows in every cell of every clique, in one pass."""
-        counter = Counter(self.schema, check_cliques(self.schema, cliques, rows))
-        self.rows = 0
-        for block in map(self._plain, self._blocks()):
-            self.rows += len(block)
-            codes = {name: block.codes(name) for name in counter.names}
-            for start in range(0, len(block), CHUNK_ROWS):
-                part = {name: column[start : start + CHUNK_ROWS] for name, column in codes.items()}
-                counter.add(part, min(CHUNK_ROWS, len(block) - start))
-        return counter.result(rows)
+def _counted(
+    blocks: Iterator[Table], cliques: list[tuple[str, ...]], rows: Rows, bins: int | None
+) -> tuple[Counts, int]:
+    """Count the rows in every cell of every clique in one pass, and all rows."""
+    counter, total = None, 0
+    for block in blocks:
+        plain = _plain(block, bins)
+        if counter is None:
+            counter = Counter(plain.schema, check_cliques(plain.schema, cliques, rows))
+        total += len(plain)
+        codes = {name: plain.codes(name) for name in counter.names}
+        for start in range(0, len(plain), CHUNK_ROWS):
+            part = {name: column[start : start + CHUNK_ROWS] for name, column in codes.items()}
+            counter.add(part, min(CHUNK_ROWS, len(plain) - start))
+    assert counter is not None  # a table without rows is a block, too
+    return counter.result(rows), total
 
 
 def total_variation(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
@@ -363,67 +364,47 @@ def missing_fidelity(
     {'a': -0.5}
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    one, two = (_Masks(aligned(data, declared)(), declared) for data in (truth, synthetic))
-    return MissingFidelity(
-        truth_rates=one.rates,
-        synthetic_rates=two.rates,
-        pairs=_pair_distances(one, two),
-        patterns=_pattern_distance(one, two),
-        rows=min(one.rows, two.rows),
+    one, two = (_patterns(aligned(data, declared)()) for data in (truth, synthetic))
+    rows, names = (one.total(), two.total()), declared.names
+    shares = [_pair_shares(found, len(names)) for found in (one, two)]
+    rates = [{name: float(share[0, i, i]) for i, name in enumerate(names)} for share in shares]
+    if all(rows):
+        gaps = np.abs(shares[0] - shares[1]).sum(axis=0) / 2
+        every = sorted(one.keys() | two.keys())
+        apart = math.fsum(abs(one[p] / rows[0] - two[p] / rows[1]) for p in every) / 2
+    else:
+        apart = float(rows[0] != rows[1])
+        gaps = np.full(2 * (len(names),), apart)
+    places = itertools.combinations(range(len(names)), 2)
+    pairs = {(names[i], names[j]): float(gaps[i, j]) for i, j in places}
+    return MissingFidelity(rates[0], rates[1], pairs, apart, min(rows))
+
+
+def _patterns(tables: Iterator[Table]) -> CountOf[bytes]:
+    """Count the rows of each pattern of holes, packed into bits."""
+    patterns: CountOf[bytes] = CountOf()
+    for table in tables:
+        mask = missing_mask(table)
+        for start in range(0, len(mask), CHUNK_ROWS):
+            packed = np.packbits(mask[start : start + CHUNK_ROWS], axis=1)
+            found, counts = np.unique(packed.view(f"V{packed.shape[1]}"), return_counts=True)
+            known = (pattern.tobytes() for pattern in found)
+            patterns.update(dict(zip(known, counts.tolist(), strict=True)))
+    return patterns
+
+
+def _pair_shares(patterns: CountOf[bytes], width: int) -> NDArray[np.float64]:
+    """Shares of rows with both holes, the first only, the second only, none: ``(4, d, d)``."""
+    both = np.zeros((width, width))
+    packed = np.frombuffer(b"".join(patterns), dtype=np.uint8).reshape(
+        len(patterns), -(-width // 8)
     )
-
-
-class _Masks:
-    """How often cells are missing, alone and two at once, and how often each pattern occurs."""
-
-    def __init__(self, tables: Iterator[Table], declared: Schema) -> None:
-        self.names = declared.names
-        self.rows = 0
-        self.both = np.zeros((len(declared), len(declared)))
-        self.patterns: CountOf[bytes] = CountOf()
-        for table in tables:
-            mask = missing_mask(table)
-            self.rows += len(mask)
-            for start in range(0, len(mask), CHUNK_ROWS):
-                part = mask[start : start + CHUNK_ROWS]
-                holes = part.astype(np.float64)
-                self.both += holes.T @ holes
-                packed = np.ascontiguousarray(np.packbits(part, axis=1))
-                each = packed.view(f"V{packed.shape[1]}").reshape(-1)
-                found, counts = np.unique(each, return_counts=True)
-                self.patterns.update(
-                    dict(zip((p.tobytes() for p in found), counts.tolist(), strict=True))
-                )
-
-    @property
-    def rates(self) -> dict[str, float]:
-        shares = np.diag(self.both) / max(1, self.rows)
-        return {name: float(rate) for name, rate in zip(self.names, shares, strict=True)}
-
-    @property
-    def pair_shares(self) -> NDArray[np.float64]:
-        """Shares of the patterns both, first only, second only, neither; shape ``(4, d, d)``."""
-        both = self.both / self.rows
-        rate = np.diag(both)
-        first, second = rate[:, None] - both, rate[None, :] - both
-        return np.stack([both, first, second, 1.0 - both - first - second])
-
-
-def _pair_distances(one: _Masks, two: _Masks) -> dict[tuple[str, str], float]:
-    names = one.names
-    if not one.rows or not two.rows:
-        distance = float(one.rows != two.rows)
-        return dict.fromkeys(itertools.combinations(names, 2), distance)
-    gap = np.abs(one.pair_shares - two.pair_shares).sum(axis=0) / 2
-    return {
-        (names[i], names[j]): float(gap[i, j])
-        for i, j in itertools.combinations(range(len(names)), 2)
-    }
-
-
-def _pattern_distance(one: _Masks, two: _Masks) -> float:
-    if not one.rows or not two.rows:
-        return float(one.rows != two.rows)
-    every = one.patterns.keys() | two.patterns.keys()
-    gaps = (abs(one.patterns[p] / one.rows - two.patterns[p] / two.rows) for p in sorted(every))
-    return float(0.5 * math.fsum(gaps))
+    counts = np.array([*patterns.values()], dtype=np.float64)
+    for start in range(0, len(packed), CHUNK_ROWS):
+        part = slice(start, start + CHUNK_ROWS)
+        holes = np.unpackbits(packed[part], axis=1, count=width).astype(np.float64)
+        both += (holes.T * counts[part]) @ holes
+    both /= max(1, patterns.total())
+    rate = np.diag(both)
+    first, second = rate[:, None] - both, rate[None, :] - both
+    return np.stack([both, first, second, 1.0 - both - first - second])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as CountOf
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -118,15 +118,18 @@ def missingness_by_kind(
     declared = schema_of(truth, synthetic, schema=schema)
     both = [_shares(aligned(data, declared)(), declared) for data in (truth, synthetic)]
     (one, rows), (two, others) = both
-    listed = {
-        attribute.name: [
-            kind
-            for kind in shares
-            if kind in attribute.kinds or shares[kind] or two[attribute.name][kind]
-        ]
-        for attribute, shares in zip(declared, one.values(), strict=True)
-    }
-    return MissingnessByKind(_of(one, listed), _of(two, listed), min(rows, others))
+
+    def listed(shares: Shares) -> Shares:
+        return {
+            a.name: {
+                kind: share
+                for kind, share in shares[a.name].items()
+                if kind in a.kinds or one[a.name][kind] or two[a.name][kind]
+            }
+            for a in declared
+        }
+
+    return MissingnessByKind(listed(one), listed(two), min(rows, others))
 
 
 def _shares(tables: Iterator[Table], declared: Schema) -> tuple[Shares, int]:
@@ -141,7 +144,3 @@ def _shares(tables: Iterator[Table], declared: Schema) -> tuple[Shares, int]:
         for name, counts in found.items()
     }
     return shares, rows
-
-
-def _of(shares: Shares, listed: Mapping[str, list[str]]) -> Shares:
-    return {name: {kind: shares[name][kind] for kind in kinds} for name, kinds in listed.items()}

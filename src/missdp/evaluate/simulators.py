@@ -170,14 +170,12 @@ class MCAR(MissingMechanism):
     rates: RateKind = "expected"
 
     def __post_init__(self) -> None:
-        _check_rates_kind(self.rates)
         if not isinstance(self.rate, Mapping):
-            _check_rate(self.rate)
+            _check_rates(self.rates, self.rate)
             return
+        _check_rates(self.rates, *self.rate.values())
         if self.columns is not None:
             raise ParameterError("give a rate per column, or one rate and columns, not both")
-        for rate in self.rate.values():
-            _check_rate(rate)
 
     @property
     def row_independent(self) -> bool:
@@ -201,7 +199,7 @@ class MCAR(MissingMechanism):
             raise UnprovenError("exact hole counts couple the rows; use rates='expected'")
         missing = self.missing_rates(schema)
         found = {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
-        return found | _always_known(schema)
+        return found | dict.fromkeys(schema.rulebook.may_fill, 1.0)
 
     def observed_at_most(self, schema: Schema) -> dict[str, float]:
         """Bound each attribute's probability of being observed; see :meth:`observed`."""
@@ -283,7 +281,7 @@ class DeclaredMechanism(MissingMechanism):
             none = not_everywhere(schema, least)  # what is not applicable weighs 0
             lowest = sum(min(x, 0.0) if driver in none else x for driver, x in least.items())
             bounds[name] = float(expit(-(self.intercepts[name] + lowest)))
-        return bounds | _always_known(schema)
+        return bounds | dict.fromkeys(schema.rulebook.may_fill, 1.0)
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
         from scipy.special import expit
@@ -331,8 +329,7 @@ class _Fitted(MissingMechanism):
     rates: RateKind = "expected"
 
     def __post_init__(self) -> None:
-        _check_rate(self.rate)
-        _check_rates_kind(self.rates)
+        _check_rates(self.rates, self.rate)
         if not 0 < self.strength < float("inf"):
             raise ParameterError(f"strength must be a positive number, not {self.strength!r}")
 
@@ -501,17 +498,13 @@ def _draw_exact(chance: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
     return holes
 
 
-def _check_rate(rate: float) -> float:
-    """Refuse what is not a share below 1."""
-    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 1:
-        raise ParameterError(f"a missing rate must be in [0, 1), not {rate!r}")
-    return float(rate)
-
-
-def _check_rates_kind(rates: str) -> None:
-    """Refuse an unknown way to meet the rate."""
-    if rates not in ("expected", "exact"):
-        raise ParameterError(f"rates must be 'expected' or 'exact', not {rates!r}")
+def _check_rates(kind: str, *rates: float) -> None:
+    """Refuse what is not a share below 1, and an unknown way to meet it."""
+    if kind not in ("expected", "exact"):
+        raise ParameterError(f"rates must be 'expected' or 'exact', not {kind!r}")
+    for rate in rates:
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 1:
+            raise ParameterError(f"a missing rate must be in [0, 1), not {rate!r}")
 
 
 def _check_names(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
@@ -542,11 +535,6 @@ def _has_value(table: Table, name: str) -> NDArray[np.bool_]:
     return ~table.mask(name)
 
 
-def _always_known(schema: Schema) -> dict[str, float]:
-    """Return what bounds the chances of what may be settled without a value: 1, all the time."""
-    return dict.fromkeys(schema.rulebook.may_fill, 1.0)
-
-
 def _spared(table: Table, chances: Probabilities) -> Probabilities:
     """Return the probabilities, 0 where there is nothing to lose."""
     return {name: np.where(_has_value(table, name), p, 0.0) for name, p in chances.items()}
@@ -568,16 +556,11 @@ def _positions(attribute: AnyAttribute) -> Floats:
 
 
 def _sum_scores(table: Table, scores: Scores) -> Floats:
-    """Add up the scores of each row's levels."""
+    """Add up the scores of each row's levels; what is not applicable has 0."""
     total = np.zeros(len(table))
     for name, score in scores.items():
-        total += _score_of(table, name, score)
+        total += np.append(score, 0.0)[table.codes(name)]
     return total
-
-
-def _score_of(table: Table, name: str, score: Floats) -> Floats:
-    """Return the score of each row's level; what is not applicable has 0."""
-    return np.asarray(np.append(score, 0.0)[table.codes(name)])
 
 
 def _random_scores(
@@ -594,7 +577,7 @@ def _random_scores(
         unordered = isinstance(attribute, Categorical)
         score = rng.standard_normal(attribute.size) if unordered else _positions(attribute)
         weight = rng.standard_normal()
-        scores[name] = weight * _divide(score, _score_of(table, name, score))
+        scores[name] = weight * _divide(score, _sum_scores(table, {name: score}))
     total = _sum_scores(table, scores)
     return {name: strength * _divide(score, total) for name, score in scores.items()}
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from missdp.evaluate.align import fitted, schema_of
+from missdp.evaluate.align import BLOCK_ROWS, fitted, schema_of
 from missdp.record import Record
 from missdp.schema import Schema
 from missdp.sources.partners import observed_on, violating_partners
@@ -18,8 +18,6 @@ from missdp.table.follow import known_cells
 from missdp.table.streams import stream_of
 
 __all__ = ["PairViolations", "RuleViolations", "pair_violations", "rule_violations"]
-
-_BLOCK_ROWS = 2**18
 
 
 @dataclass(frozen=True)
@@ -234,7 +232,7 @@ def pair_violations(data: Any, *, schema: Schema | None = None) -> PairViolation
     {'t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)': 2}
     """
     schema = schema_of(data, schema=schema)
-    table = _as_it_is(data, replace(schema, rules=()))
+    table = Table.joined([*_blocks(data, replace(schema, rules=()))])
     observed, pairs, broken = dict[str, int](), dict[str, int](), dict[str, int]()
     for denial in schema.rulebook.pairs:
         rows = table.take(observed_on(denial.names, table))
@@ -245,16 +243,11 @@ def pair_violations(data: Any, *, schema: Schema | None = None) -> PairViolation
     return PairViolations(len(table), observed, pairs, broken)
 
 
-def _as_it_is(data: Any, plain: Schema) -> Table:
-    """Read a table under a schema without rules, so that none is applied."""
-    return fitted(data, plain) if isinstance(data, Table) else Table.read(data, plain)
-
-
 def _blocks(data: Any, plain: Schema) -> Iterator[Table]:
-    """Yield the rows of `_as_it_is`, a block at a time if they stream."""
+    """Yield rows under a schema without rules, so that none is applied; streams in blocks."""
     stream = None if isinstance(data, Table) else stream_of(data)
     if stream is None:
-        yield _as_it_is(data, plain)
+        yield fitted(data, plain) if isinstance(data, Table) else Table.read(data, plain)
         return
-    for columns in in_sizes(read_columns(stream, plain), _BLOCK_ROWS, plain):
+    for columns in in_sizes(read_columns(stream, plain), BLOCK_ROWS, plain):
         yield Table(plain, columns)

@@ -273,18 +273,14 @@ def _best_threshold(
     far = 2 * float(finite.max(initial=0.0)) + 1
     parts = [np.clip(part, -far, far) for part in (present, absent)]
     values = np.unique(np.quantile(np.concatenate(parts), np.linspace(0, 1, 64)))
-    counts = [
-        trials * (np.mean(part[:, None] >= values, axis=0) + _normal_share(part, values)) / 2
-        for part in parts
-    ]
+    counts = []
+    for part in parts:
+        normal = ndtr((part.mean() - values) / max(float(part.std()), 1e-9))
+        counts.append(trials * (np.mean(part[:, None] >= values, axis=0) + normal) / 2)
     low, high = _bounds(counts[0], trials, counts[1], trials, confidence)
     with np.errstate(invalid="ignore"):
         bound = np.nan_to_num(ndtri(low) - ndtri(high), nan=-math.inf, posinf=0.0)
     return float(values[int(np.argmax(bound))])
-
-
-def _normal_share(part: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(ndtr((part.mean() - values) / max(float(part.std()), 1e-9)))
 
 
 def _bounds(hits: Any, most: int, alarms: Any, runs: int, confidence: float) -> tuple[Any, Any]:
@@ -343,8 +339,7 @@ def audit_samples(
     >>> audit_samples(bootstrap, *frames, claim=Claim(((0.5, 0.0),)), trials=200).flagged
     True
     """
-    if trials < 20:
-        raise ParameterError("an audit needs at least 20 trials")
+    _check(trials, confidence, 1.0)
     one, other = (t.to_native("pandas") if isinstance(t, Table) else t for t in (table, neighbour))
     seen: list[list[Any]] = [[], []]
     for number in range(trials):
@@ -363,19 +358,15 @@ def _agreement(sample: Any, row: Any) -> list[float]:
     frame = sample.to_native("pandas") if isinstance(sample, Table) else sample
     agrees = np.column_stack(
         [
-            (frame[name].isna() if _is_missing(row[name]) else frame[name] == row[name])
+            (frame[name].isna() if missing else frame[name] == row[name])
             .fillna(False)
             .to_numpy(dtype=bool)
-            for name in row.index
+            for name, missing in row.isna().items()
         ]
     )
     size = max(1, len(agrees))
     whole = float(agrees.all(axis=1).sum())
     return [*(agrees.sum(axis=0) / size), whole / size, float(whole > 0), math.log(size)]
-
-
-def _is_missing(cell: Any) -> bool:
-    return cell is None or bool(cell != cell) if not hasattr(cell, "__len__") else False
 
 
 def _learned(
@@ -473,11 +464,8 @@ class _Attacker:
     def recorded(self, side: int, number: int) -> Recorder:
         """Answer a run on one of the tables."""
         mixed = np.random.SeedSequence([self.seed, side, number % 2**32])
-        kept = Recorder(
-            int(mixed.generate_state(1, np.uint64)[0] >> 1),
-            scale=self.scale,
-            stop_after=self.stop_after,
-        )
+        seed = int(mixed.generate_state(1, np.uint64)[0] >> 1)
+        kept = Recorder(seed, scale=self.scale, stop_after=self.stop_after)
         self._stopped(kept, self.tables[side])
         bare = Counter(replace(answer.event, label="", gate=None) for answer in kept.kept)
         self.events.add(tuple(sorted(bare.items(), key=repr)))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Ordinal, Schema
+from missdp.schema.attributes import Kind
 from missdp.sources import Clique, MarginalSource, MemorySource, Rows
 from missdp.sources.counts import RowWeight
 from missdp.sources.strategies import can_leave_out_rows, complete_rows
@@ -75,8 +76,7 @@ CODED = Schema(
         Numeric(name="wert", lower=-1, upper=1, bins=2),
     )
 )
-_SECRETS: tuple[str | float, ...] = ("SECRET", 424242.0)
-"""What no message may quote."""
+_SECRETS: tuple[str | float, ...] = ("SECRET", 424242.0)  # what no message may quote
 
 
 def check_source(
@@ -173,25 +173,22 @@ class _Source:
     def exact(self) -> str:
         """Counts equal those by hand, on tables with holes, for any order of names."""
         for number in range(self.trials):
-            n = (0, 1, 5, 20, 60)[number % 5] if number else 60
+            n = (60, 0, 1, 5, 20)[number % 5]
             table = self._table(n, number)
-            _counted(self.make(table), table, f"on a table with holes, with {n} rows")
+            source, when = self.make(table), f"on a table with holes, with {n} rows"
+            _compare(source, table, when, weighed=12 if number < 3 else 0)
+            if number == 0:
+                _compare(source, table, "asked for again", turn=0)
         return f"{self.trials} tables, {len(self._cliques)} cliques"
 
     def beside_counts(self) -> str:
         """Sums of weights, rows as codes and rows left out are those by hand, where it has them."""
-        for number, n in enumerate((60, 0, 1)):
-            table = self._table(n, number)
-            source = self.make(table)
-            for when in ("in blocks", "in blocks that are asked for again"):
-                _beside(source, table, f"{when}, with {n} rows", self._cliques[:12])
-        table = self._table(60)
-        source, left_out = self.make(table), 0
+        table, left_out = self._table(60), 0
+        source = self.make(table)
         for number, (fewer, names) in enumerate(self._fewer(source)):
             when = "of rows observed on some attributes"
-            _counted(fewer, table, when, modes=_either(number), observed_on=names)
             expect(_weighs(fewer) or not _weighs(source), f"weighted_counts is missing {when}")
-            _beside(fewer, table, when, self._cliques[:12], names)
+            _compare(fewer, table, when, turn=number, observed_on=names, weighed=12)
             left_out += 1
         told = {
             "weighted_counts": _weighs(source),
@@ -218,9 +215,7 @@ class _Source:
                     return "not of rows with rules"
                 table = spelled(unread(schema, 40, self.seed + number, holes=0.4), number)
                 source = self.make(table)
-                _counted(source, table, when, modes=_either(number))
-                if number < 2:
-                    _beside(source, table, when, ())
+                _compare(source, table, when, turn=number)
                 if not table.were_read:
                     return _IN_CODES
         return f"of {len(self.schemas)} schemas"
@@ -270,8 +265,7 @@ class _Source:
             starts = [0, *ends[:-1]]
             tables = [rows.take(np.arange(s, e)) for s, e in zip(starts, ends, strict=True)]
             source, when = self.in_parts(tables), f"in {len(ends)} parts"
-            _counted(source, rows, when, modes=_either(number))
-            _beside(source, rows, when, self._cliques[:12] if number < 3 else ())
+            _compare(source, rows, when, turn=number, weighed=12 if number < 3 else 0)
 
     def read_twice(self) -> None:
         """What has to be read again is counted once."""
@@ -280,8 +274,7 @@ class _Source:
         for number in range(2):
             table = self._table(60, number)
             source, when = self.retried(table), "of rows that were read twice"
-            _counted(source, table, when, modes=_either(number))
-            _beside(source, table, when, self._cliques[:12] if number == 0 else ())
+            _compare(source, table, when, turn=number, weighed=0 if number else 12)
 
     def requests(self) -> None:
         """Cliques may repeat or be none, and answers written to, without changing the next."""
@@ -292,23 +285,21 @@ class _Source:
             for asked in ([pair, pair], iter([pair])):
                 found = source.counts(asked, rows=rows)
                 expect(list(found) == [pair], "a clique that repeats is returned once")
-                wanted = _counted_by_hand(table, pair, rows)
+                wanted = _by_hand(table, pair, rows, _kept(table, ()))
                 _alike(found[pair], wanted, "asked for again: hand out copies")
             if found[pair].flags.writeable:
                 found[pair][...] = -1
 
     def many_rows(self) -> str:
         """With more rows than a block or page holds, every row is still counted, once."""
-        cliques = [*(c for c in self._cliques if len(c) < 2), *self._cliques[-1:]]
+        cliques = [self._cliques[-1], *(c for c in self._cliques if len(c) < 2)]
         for n, number in ((min(4096, self.most_rows), 0), (self.most_rows, 1)):
             table = self._table(n, number)
             source, when = self.make(table), f"with {n} rows"
-            _counted(source, table, when, modes=_MODES[1 - number :], cliques=cliques)
-        _beside(source, table, when, cliques[-2:])
+            _compare(source, table, when, turn=1 - number, cliques=cliques, weighed=2 * number)
         for fewer, names in list(self._fewer(source))[-1:]:
-            told = f"of complete rows, {when}"
-            _counted(fewer, table, told, modes=_MODES[:1], cliques=cliques, observed_on=names)
-            _beside(fewer, table, told, cliques[-2:], names)
+            when = f"of complete rows, {when}"
+            _compare(fewer, table, when, turn=0, cliques=cliques, observed_on=names, weighed=2)
         return f"up to {self.most_rows}"
 
     def refusals(self) -> None:
@@ -336,96 +327,68 @@ class _Source:
         expect(said[0] == said[1] == said[2], "repr or errors differ with the rows: leave them out")
 
 
-def _either(number: int) -> Sequence[Rows]:
-    """Return the modes in turns: engines take their time for each."""
-    return _MODES[number % 2 :][:1]
-
-
 # By hand
 
 
-def _counted(
-    source: MarginalSource,
-    table: Table,
-    when: str,
-    *,
-    modes: Sequence[Rows] = _MODES,
-    cliques: Sequence[Clique] = (),
-    observed_on: Sequence[str] = (),
-) -> None:
-    """Compare counts, if not told otherwise of all cliques, with those by hand."""
-    cliques = list(cliques) or _all_cliques(table.schema)
-    for rows in modes:
-        found = source.counts(cliques, rows=rows)
-        expect(list(found) == cliques, "return one entry per clique, in their order")
-        for clique in cliques:
-            wanted = _counted_by_hand(table, clique, rows, observed_on)
-            _alike(found[clique], wanted, f"{when}, rows={rows!r}")
-
-
-def _beside(
+def _compare(
     source: Any,
     table: Table,
     when: str,
-    cliques: Sequence[Clique],
+    *,
+    turn: int | None = None,
+    cliques: Sequence[Clique] = (),
     observed_on: Sequence[str] = (),
+    weighed: int = 0,
 ) -> None:
-    """Compare sums of weights, and rows as codes, with those by hand, if there are any."""
-    if _weighs(source) and cliques:
-        weight = _made_up_weight(table.schema)
-        found = source.weighted_counts(cliques, weight)
+    """Compare counts, rows as codes and a few sums of weights with those by hand.
+
+    Counts are of all cliques, if not told otherwise, and of both modes or of one in turns, since
+    engines take their time for each; the rest is compared if the source has it.
+    """
+    cliques = list(cliques) or _all_cliques(table.schema)
+    kept = _kept(table, observed_on)
+    for rows in _MODES if turn is None else (_MODES[turn % 2],):
+        found = source.counts(cliques, rows=rows)
+        expect(list(found) == cliques, "return one entry per clique, in their order")
         for clique in cliques:
-            wanted = _weighed_by_hand(table, clique, weight, observed_on)
-            _alike(found[clique], wanted, f"sums of weights, {when}")
+            wanted = _by_hand(table, clique, rows, kept)
+            _alike(found[clique], wanted, f"{when}, rows={rows!r}")
+    if _weighs(source) and weighed:
+        weight = _made_up_weight(table.schema)
+        sums = source.weighted_counts(cliques[:weighed], weight)
+        for clique in cliques[:weighed]:
+            wanted = _by_hand(table, clique, "extended", kept, weight)
+            _alike(sums[clique], wanted, f"sums of weights, {when}")
     if streams_codes(source):
-        rows = _rows_of_blocks(source, table.schema.names, when)
-        wanted_rows = _occurrences(table, table.schema.names, observed_on)
-        expect(rows == wanted_rows, f"rows of code_blocks are wrong: yield each once ({when})")
+        blocks = _rows_of_blocks(source, table.schema.names, when)
+        columns = (table.codes(name)[kept].tolist() for name in table.schema.names)
+        alike = blocks == collections.Counter(zip(*columns, strict=True))
+        expect(alike, f"rows of code_blocks are wrong: yield each once ({when})")
 
 
-def _occurrences(
-    table: Table, names: Sequence[str], observed_on: Sequence[str] = ()
-) -> collections.Counter[tuple[int, ...]]:
-    """Return how often each tuple of codes occurs in rows without a hole in some attributes."""
-    columns = [table.codes(name).tolist() for name in names]
-    cells = zip(*columns, strict=True) if columns else itertools.repeat((), len(table))
-    return collections.Counter(itertools.compress(cells, _kept(table, observed_on)))
-
-
-def _counted_by_hand(
-    table: Table, clique: Clique, rows: Rows, observed_on: Sequence[str] = ()
+def _by_hand(
+    table: Table,
+    clique: Clique,
+    rows: Rows,
+    kept: NDArray[np.bool_],
+    weight: RowWeight | None = None,
 ) -> NDArray[np.int64]:
-    """Return the counts of a clique, row by row, as the documentation of sources says."""
-    schema = table.schema
-    shape = schema.shape(clique) if rows == "observed" else schema.extended_shape(clique)
-    counts = np.zeros(shape, dtype=np.int64)
-    for cell, times in _occurrences(table, clique, observed_on).items():
-        valued = all(code < schema[name].size for code, name in zip(cell, clique, strict=True))
-        if valued or rows == "extended":
-            counts[cell] = times
-    return counts
-
-
-def _weighed_by_hand(
-    table: Table, clique: Clique, weight: RowWeight, observed_on: Sequence[str]
-) -> NDArray[np.int64]:
-    """Return the sums of the weights of rows without a hole in some attributes."""
-    kept = np.array(_kept(table, observed_on), dtype=bool)
-    each = weight({name: table.codes(name)[kept] for name in weight.names})
+    """Add up the rows that are kept, or their weights, as the documentation of sources says."""
+    each = np.ones(int(kept.sum()), dtype=np.int64)
+    if weight is not None:
+        each = weight({name: table.codes(name)[kept] for name in weight.names})
     wanted = np.zeros(table.schema.extended_shape(clique), dtype=np.int64)
     cells = tuple(table.codes(name)[kept].astype(np.int64) for name in clique)
     np.add.at(wanted, cells, each if clique else each.sum())
-    return wanted
+    valued = tuple(slice(table.schema[name].size) for name in clique)
+    return wanted[valued] if rows == "observed" else wanted
 
 
-def _kept(table: Table, observed_on: Sequence[str]) -> list[bool]:
+def _kept(table: Table, observed_on: Sequence[str]) -> NDArray[np.bool_]:
     """Whether each row has no hole; what is not applicable has no value, and is no hole."""
-    kept = [True] * len(table)
+    kept = np.ones(len(table), dtype=bool)
     for name in observed_on:
-        attribute = table.schema[name]
-        hole = attribute.missing_code if attribute.nullable else attribute.extended_size
-        codes = table.codes(name).tolist()
-        kept = [k and c < hole for k, c in zip(kept, codes, strict=True)]
+        kept &= table.codes(name) < table.schema[name].missing_code
     return kept
 
 
@@ -505,58 +468,46 @@ class _AsWritten(Table):
 
 
 def spelled(table: Table, seed: int = 0) -> _AsWritten:
-    """Return a table with its cells written in every way that means the same.
+    """Return a made-up table without rules, its cells written in every way that means the same.
 
     A kind of missing that has no code cannot be written: it is plainly missing in what comes back.
-
-    Parameters
-    ----------
-    table : Table
-        Made up, with values of its numbers, and without rules.
-    seed : int, default 0
-
-    Examples
-    --------
-    >>> from missdp.testing import made_up
-    >>> spelled(made_up(CODED, 4), seed=1).to_arrow()["ja"].type
-    DataType(bool)
     """
     rng = np.random.default_rng(seed)
     table, arrays = _writable(table), []
     for attribute in table.schema:
         codes = table.codes(attribute.name).tolist()
-        numeric = isinstance(attribute, Numeric)
-        values = table.values(attribute.name).tolist() if numeric else codes
-        kind = _type_of(attribute, seed)
-        cells = [_cell(attribute, *pair, kind, rng) for pair in zip(codes, values, strict=True)]
+        values = table.values(attribute.name) if isinstance(attribute, Numeric) else codes
+        kind, cells = _type_of(attribute, seed), list[Cell]()
+        for code, value in zip(codes, values, strict=True):
+            ways = list(_ways(attribute, code, float(value), kind))
+            cells.append(_as(kind, ways[int(rng.integers(len(ways)))], rng))
         arrays.append(pa.array(cells, kind, from_pandas=False))
     return _AsWritten.of(table, pa.table(arrays, names=list(table.schema.names)))
 
 
 def _writable(table: Table) -> Table:
-    columns = {}
+    """Return the table with kinds of missing that have no code as plain missing."""
+    columns = {name: table.column(name) for name in table.schema.names}
     for attribute in table.schema:
-        column = table.column(attribute.name)
-        codes = column.codes.copy()
+        codes = table.codes(attribute.name).copy()
         for place, kind in enumerate(attribute.kinds):
-            if kind != "missing" and attribute.nullable and not attribute.codes_of(kind):
+            if attribute.nullable and not attribute.codes_of(kind):
                 codes[codes == attribute.size + place] = attribute.missing_code
-        columns[attribute.name] = Column(codes, column.values)
+        columns[attribute.name] = Column(codes, columns[attribute.name].values)
     return Table(table.schema, columns, kind=table.kind)
 
 
-def _unfit(table: Table, attribute: AnyAttribute, secret: Cell) -> _AsWritten:
+def _unfit(table: Table, attribute: AnyAttribute, secret: str | float) -> _AsWritten:
     """Return the table with a cell that does not fit as the last of a column."""
     cells = table.to_arrow(holes="codes")
     place = table.schema.names.index(attribute.name)
     old = cells.column(place)
     number = pa.types.is_integer(old.type) or pa.types.is_floating(old.type)
+    new = [*old.to_pylist()[:-1], secret]
+    kind = pa.float64()
     if isinstance(secret, str) or not number:
-        wanted = [None if c is None else str(c) for c in old.to_pylist()]
-        new = pa.array([*wanted[:-1], None if secret is None else str(secret)], pa.string())
-    else:
-        new = pa.array([*old.to_pylist()[:-1], secret], pa.float64())
-    return _AsWritten.of(table, cells.set_column(place, attribute.name, new))
+        new, kind = [None if cell is None else str(cell) for cell in new], pa.string()
+    return _AsWritten.of(table, cells.set_column(place, attribute.name, pa.array(new, kind)))
 
 
 def _type_of(attribute: AnyAttribute, seed: int) -> pa.DataType:
@@ -573,44 +524,33 @@ def _type_of(attribute: AnyAttribute, seed: int) -> pa.DataType:
     return pa.int64() if seed % 3 == 1 else pa.float64()
 
 
-def _cell(
-    attribute: AnyAttribute, code: int, value: float, kind: pa.DataType, rng: np.random.Generator
-) -> Cell:
-    """Return one of the ways to write a cell."""
+def _ways(attribute: AnyAttribute, code: int, value: float, kind: pa.DataType) -> Iterator[Cell]:
+    """Yield the ways to write a cell."""
+    clamps = isinstance(attribute, Numeric) and attribute.outside == "clamp"
     if code >= attribute.size:
-        ways: list[Cell] = list(_without_value(attribute, code, kind))
-    elif isinstance(attribute, Numeric):
-        ways = list(_numbers(attribute, code, value))
+        yield from _without_value(attribute, attribute.kinds[code - attribute.size], kind)
+    elif not isinstance(attribute, Numeric):
+        yield attribute.levels[code]
     else:
-        ways = [attribute.levels[code]]
-    cell = ways[int(rng.integers(len(ways)))]
-    return _as(kind, cell, rng)
+        yield value
+        if clamps and not attribute.spikes and code == 0:
+            yield from (attribute.lower - 5.0, float("-inf"))
+        if clamps and not attribute.spikes and code == attribute.size - 1:
+            yield from (attribute.upper + 5.0, float("inf"))
 
 
-def _without_value(attribute: AnyAttribute, code: int, kind: pa.DataType) -> Iterator[Cell]:
+def _without_value(attribute: AnyAttribute, name: Kind, kind: pa.DataType) -> Iterator[Cell]:
     """Yield what stands for a kind of missing."""
-    name = attribute.kinds[code - attribute.size]
     yield from attribute.codes_of(name)
-    null = "missing" if attribute.nullable else "not_applicable"
-    if name != null:
+    if name != ("missing" if attribute.nullable else "not_applicable"):
         return
     yield None
     if pa.types.is_string(kind):
         yield from ("", "  ")
     if pa.types.is_floating(kind):
         yield float("nan")
-    if name == "missing" and attribute.outside == "missing" and isinstance(attribute, Numeric):
+    if name == "missing" and isinstance(attribute, Numeric) and attribute.outside == "missing":
         yield from (attribute.upper + 0.5, attribute.lower - 0.5, float("inf"), float("-inf"))
-
-
-def _numbers(attribute: Numeric, code: int, value: float) -> Iterator[Cell]:
-    """Yield numbers that are read as a value of a bin."""
-    yield value
-    if attribute.outside == "clamp" and not attribute.spikes:
-        if code == 0:
-            yield from (attribute.lower - 5.0, float("-inf"))
-        if code == attribute.size - 1:
-            yield from (attribute.upper + 5.0, float("inf"))
 
 
 _TEXTS: dict[type, tuple[Callable[[Any], str], ...]] = {

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
-from types import TracebackType
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -232,15 +231,9 @@ class Report(Record):
 class Caught(AbstractContextManager["Caught"]):
     """Keep whatever error is raised inside; interruptions pass through."""
 
-    def __init__(self) -> None:
-        self.error: Exception | None = None
+    error: Exception | None = None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
         """Keep an error."""
         self.error = error if isinstance(error, Exception) else None
         return self.error is not None
@@ -251,27 +244,16 @@ class Caught(AbstractContextManager["Caught"]):
         return "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
 
 
-class refuses(AbstractContextManager[None]):  # noqa: N801 - reads as a statement
-    """Expect an error of a kind, whose message contains some text."""
-
-    def __init__(self, kind: type[Exception], what: str, *, containing: str = "") -> None:
-        self._kind, self._what, self._containing = kind, what, containing
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        """Take the expected error, and complain of any other outcome."""
-        expect(error is not None, f"{self._what} must be refused with {self._kind.__name__}")
-        if not isinstance(error, self._kind):
-            return False
-        expect(
-            self._containing in str(error),
-            f"the refusal of {self._what} should mention {self._containing!r}",
-        )
-        return True
+@contextmanager
+def refuses(kind: type[Exception], what: str, *, containing: str = "") -> Iterator[None]:
+    """Expect an error of a kind, whose message contains some text; others pass through."""
+    with Caught() as caught:
+        yield
+    expect(caught.error is not None, f"{what} must be refused with {kind.__name__}")
+    if caught.error is not None and not isinstance(caught.error, kind):
+        raise caught.error
+    named = containing in str(caught.error)
+    expect(named, f"the refusal of {what} should mention {containing!r}")
 
 
 def expect(kept: object, otherwise: str) -> None:
@@ -491,29 +473,26 @@ def same(one: Any, other: Any) -> bool:
 
 
 class Guarded(MemorySource):
-    """Rows that note whether they were read while no answer was being computed.
+    """Rows that tell whenever they are read.
 
     Parameters
     ----------
     table : Table
-    witness : Recorder
+    on_read : callable
+        Called before each read.
     """
 
-    def __init__(self, table: Table, witness: Recorder) -> None:
+    def __init__(self, table: Table, on_read: Callable[[], None]) -> None:
         super().__init__(table)
-        self.witness, self.outside, self.reads = witness, 0, 0
-
-    def _note(self) -> None:
-        self.reads += 1
-        self.outside += not self.witness.reading
+        self._on_read = on_read
 
     @property
     def table(self) -> Table:
         """The private rows."""
-        self._note()
+        self._on_read()
         return super().table
 
     def counts(self, cliques: Any, *, rows: Any) -> Any:
         """Count every clique."""
-        self._note()
+        self._on_read()
         return super().counts(cliques, rows=rows)

@@ -38,7 +38,6 @@ from missdp.errors import (
 from missdp.record import sealed, unsealed
 from missdp.schema import Categorical, Schema
 from missdp.sources import MemorySource
-from missdp.sources.modelled import Modelled
 from missdp.sources.streamed import DuckDBSource
 from missdp.synth import Synthesizer
 from missdp.table import Table
@@ -47,7 +46,6 @@ from missdp.testing.findings import (
     Caught,
     Finding,
     Guarded,
-    Recorder,
     Report,
     Subject,
     examine,
@@ -114,10 +112,11 @@ class _Habits:
     def charged_before_reading(self) -> None:
         """A shared budget, of clones too, is charged before anything is read."""
         budget = self._enough()
-        spy = _Spy(self.on.table(), budget)
+        charged = list[int]()
+        spy = Guarded(self.on.table(), lambda: charged.append(len(budget.events)))
         model = self.on.build(budget=budget).fit(spy)
-        expect(spy.charged, "nothing was read")
-        expect(min(spy.charged) >= 1, "rows were read before the budget was charged")
+        expect(charged, "nothing was read")
+        expect(min(charged) >= 1, "rows were read before the budget was charged")
         most = self.on.epsilon * (1 + 1e-9)
         expect(budget.spent.epsilon <= most, "more was charged than was asked for")
         before = len(budget.events)
@@ -131,11 +130,12 @@ class _Habits:
     def refused_fit(self) -> None:
         """A fit that a budget refuses reads nothing and charges nothing."""
         budget = self._enough(0.5)
-        spy = _Spy(self.on.table(), budget)
+        reads = list[bool]()
+        spy = Guarded(self.on.table(), lambda: reads.append(True))
         for data, schema in ((spy, None), (self.folder / "absent.csv", self.on.schema)):
             with refuses(BudgetExceededError, "a fit beyond the budget"):
                 self.on.build(budget=budget).fit(data, schema=schema)
-        expect(not spy.charged, "rows were read although the budget refused")
+        expect(not reads, "rows were read although the budget refused")
         expect(not budget.events, "the budget recorded what it refused")
 
     def failed_fit(self) -> None:
@@ -143,7 +143,7 @@ class _Habits:
         budget = self._enough()
         model = self.on.fitted().set_params(budget=budget)
         with refuses(DataError, "a source that cannot be read"):
-            model.fit(_Spy(self.on.table(), budget, fails=True))
+            model.fit(Guarded(self.on.table(), _fail))
         expect(budget.events, "a fit that failed must stay charged")
         with refuses(NotFittedError, "sampling after a failed fit"):
             model.sample(1)
@@ -203,38 +203,6 @@ class _Habits:
         kept = (again.missing, again.epsilon) == (on.strategy, on.epsilon)
         expect(kept, "save the parameters of the fit, not those that were set later")
         expect(again.ground_truth_guarantee(known) == before, "a loaded model must state the same")
-
-    def gates(self) -> None:
-        """Whatever is released says which attributes a row must have observed to be read."""
-        on, modelled = self.on, Modelled(self.on.schema)
-        strategy = on.family.strategy_of(on.strategy)
-        every = frozenset(modelled.schema.nullable) - modelled.filled  # rules settle the others
-        released = releases(on.fitted(n_rows=300).guarantee_.events)
-        for name in (a.name for a in modelled.schema):  # bins are found before holes are filled
-            trees = [e for e in released if e.label == f"tree {name}"]
-            alone = strategy.gate((name,), modelled.schema) - modelled.filled
-            expect(
-                all((e.gate or set()) == alone for e in trees), f"the tree of {name} has no gate"
-            )
-        rest = [e for e in released if not e.label.startswith("tree ")]
-        found = [frozenset(event.gate or ()) for event in rest]
-        if strategy.models_holes:
-            expect(set(found) <= {frozenset()}, "every row is read, so there is no gate")
-        elif strategy.complete_only:
-            expect(
-                set(found) == {every}, "only complete rows are read: all attributes are the gate"
-            )
-        elif strategy.fills:
-            margins = [gate for gate in found if gate]
-            single = all(len(gate) == 1 for gate in margins)
-            expect(single, "margins of an imputer have one attribute")
-            expect(len({*margins}) == len(margins), "a margin of filled rows has no gate")
-        else:
-            for event in rest:
-                names = set(event.label.removeprefix("marginal ").split(" x "))
-                told = frozenset(event.gate or ()) == (every & names)
-                counts = event.label.startswith("marginal ")
-                expect(told or not counts, "the gate must be the attributes that are counted")
 
     def output_shape(self) -> None:
         """Columns, types and values of synthetic rows, and what is spent, are the schema's."""
@@ -318,14 +286,11 @@ class _Habits:
             expect(one.equals(other) == (seed == 0), said)
 
     def odd_names(self) -> None:
-        """Columns may have any name."""
+        """Columns may have any name, and there may be one."""
         names = ("schema", "counts", "größe", "a b", "missing", "大")
         out = replace(self.on, schema=_columns(names, "x", "ü"))
         kept = tuple(out.fitted(120).sample(3).columns)
         expect(kept == names, "columns must keep their names")
-
-    def one_column(self) -> None:
-        """A table of one column is learned."""
         table = Table.from_codes(_columns("x", "a", "b"), {"x": [0] * 300 + [1] * 100 + [2] * 100})
         model = self.on.build(epsilon=max(5.0, self.on.epsilon)).fit(table)
         share = float((model.sample(1000)["x"] == "a").mean())
@@ -400,18 +365,8 @@ class _Habits:
         expect(done or not budget.events, "what public facts rule out was charged for")
 
 
-class _Spy(Guarded):
-    """A source that notes what had been charged when it was read, or fails."""
-
-    def __init__(self, table: Table, budget: Budget, *, fails: bool = False) -> None:
-        super().__init__(table, Recorder(0))
-        self.budget, self.fails = budget, fails
-        self.charged: list[int] = []
-
-    def _note(self) -> None:
-        self.charged.append(len(self.budget.events))
-        if self.fails:
-            raise DataError("the disk is on fire")
+def _fail() -> None:
+    raise DataError("the disk is on fire")
 
 
 def _columns(names: Iterable[str], *levels: str) -> Schema:
@@ -447,7 +402,6 @@ HABITS = tuple(name for name in vars(_Habits) if not name.startswith("_"))
 # What could depend on kinds and rules; everything else was checked without them.
 _RULED_HABITS = (
     "charged_before_reading",
-    "gates",
     "output_shape",
     "keeping_holes",
     "spends_what_was_asked",
@@ -493,24 +447,20 @@ def check_habits(
     named = HABITS if habits is None else tuple(habits)
     if not {*named} <= {*HABITS}:
         raise ParameterError(f"habits must be some of {list(HABITS)}")
-    found = [
-        finding
-        for on in subjects(family, parameters, strategies, schema)
-        for finding in habits_of(on, named)
-    ]
+    known = subjects(family, parameters, strategies, schema)
+    found = [finding for on in known for finding in habits_of(on, named)]
     return Report(family.__name__, tuple(found)).checked()
 
 
 def habits_of(on: Subject, habits: Iterable[str] = HABITS) -> list[Finding]:
-    """Return what was found for one strategy."""
-    return [_examined(name, on) for name in habits]
-
-
-def _examined(name: str, on: Subject) -> Finding:
-    """Check one promise, with an empty folder of its own."""
-    what = (getattr(_Habits, name).__doc__ or name).split("\n")[0].rstrip(".")
-    with tempfile.TemporaryDirectory() as folder:
-        return examine("habits", what, on.case, getattr(_Habits(on, Path(folder)), name))
+    """Return what was found for one strategy; each habit has an empty folder of its own."""
+    found = []
+    for name in habits:
+        what = (getattr(_Habits, name).__doc__ or name).split("\n")[0].rstrip(".")
+        with tempfile.TemporaryDirectory() as folder:
+            run = getattr(_Habits(on, Path(folder)), name)
+            found.append(examine("habits", what, on.case, run))
+    return found
 
 
 def check_synthesizer(
@@ -575,17 +525,11 @@ def check_synthesizer(
         if audit_trials:
             found.append(_audited(on, audit_trials, seed))
         if schema is None:
-            found += _under_rules(replace(on, schema=RULED), trials, seed)
+            ruled = replace(on, schema=RULED)
+            found += habits_of(ruled, _RULED_HABITS)
+            found += interference_of(ruled, _RULED_PAIRS)
+            found += sensitivity_of(ruled, max(4, trials // 2), seed)
     return Report(family.__name__, tuple(found)).checked()
-
-
-def _under_rules(on: Subject, trials: int, seed: int) -> list[Finding]:
-    """Return what was found on tables with kinds of missing and rules, beside those without."""
-    return [
-        *habits_of(on, _RULED_HABITS),
-        *interference_of(on, _RULED_PAIRS),
-        *sensitivity_of(on, max(4, trials // 2), seed),
-    ]
 
 
 def _audited(on: Subject, trials: int, seed: int) -> Finding:

@@ -9,7 +9,7 @@ needs NumPy and pandas only, and runs in any library's environment.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,23 +126,21 @@ def differing_facts(
     for times in (repeats, _AGAIN * repeats):
         for table, seen in zip((pair.one, pair.other), runs, strict=True):
             seen.extend(_facts(run, table) for _ in range(times))
-        told = _told(*map(_always, runs))
+        told = _told(*runs)
         if not told:
             break
     return told
 
 
-_VARIES = object()
-
-
-def _told(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return what one table always has and the other never, or with another value."""
-    return {
-        name: (one.get(name), other.get(name))
-        for name in dict.fromkeys((*one, *other))
-        if _VARIES not in (one.get(name), other.get(name))
-        and not _same(one.get(name), other.get(name))
-    }
+def _told(ones: list[dict[str, Any]], others: list[dict[str, Any]]) -> dict[str, tuple[Any, Any]]:
+    """Return what one table always has, and the other always has in another way."""
+    found = {}
+    for name in dict.fromkeys(name for facts in (*ones, *others) for name in facts):
+        one, other = ([facts.get(name) for facts in runs] for runs in (ones, others))
+        seen = [{(type(value), repr(value)) for value in values} for values in (one, other)]
+        if len(seen[0]) == len(seen[1]) == 1 and seen[0] != seen[1]:
+            found[name] = one[0], other[0]
+    return found
 
 
 def _with(column: pd.Series[Any], value: Any) -> pd.Series[Any]:
@@ -161,7 +159,7 @@ def _facts(run: Callable[[pd.DataFrame], Any], table: pd.DataFrame) -> dict[str,
             return {"refusal": type(error).__name__, "message": str(error)[:200]}
     facts: dict[str, Any] = {"warnings": sorted({str(w.message)[:200] for w in warned})}
     if isinstance(found, pd.DataFrame):
-        return facts | _of_columns(found)
+        found = {"frame": found}
     pairs = found.items() if hasattr(found, "items") else [("type", type(found).__name__)]
     for name, value in pairs:
         facts |= _of_columns(value) if isinstance(value, pd.DataFrame) else {str(name): value}
@@ -186,17 +184,3 @@ def _of_columns(frame: pd.DataFrame) -> dict[str, Any]:
         elif values.nunique() <= _MOST_LEVELS:
             facts[f"levels of {name}"] = tuple(sorted(map(str, values.unique())))
     return facts
-
-
-def _always(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the facts that are the same in all runs; others as `_VARIES`."""
-    names: Iterable[str] = dict.fromkeys(name for facts in runs for name in facts)
-    found = {}
-    for name in names:
-        values = [facts.get(name) for facts in runs]
-        found[name] = values[0] if all(_same(v, values[0]) for v in values) else _VARIES
-    return found
-
-
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and repr(one) == repr(other)

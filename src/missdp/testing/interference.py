@@ -116,11 +116,8 @@ def check_non_interference(
         cases = {f"{name_of(subject)}, {name}": pair for name, pair in known.items()}
         found = repeated.findings("whatever a call shows was answered", cases)
         return Report(name_of(subject), tuple(found)).checked()
-    found = [
-        finding
-        for on in subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
-        for finding in interference_of(on, pairs)
-    ]
+    families = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
+    found = [finding for on in families for finding in interference_of(on, pairs)]
     return Report(subject.__name__, tuple(found)).checked()
 
 
@@ -209,10 +206,9 @@ def _seen(kept: Recorder, again: Recorder, first: Facts, second: Facts) -> str:
 def _reads_nothing(on: Subject, repeated: _Repeated, one: Table, other: Table) -> str:
     """Repeat answers without computing what is behind them."""
     kept = repeated.recorded(one)[0]
-    again = Repeater(kept, reads=False)
-    rows = Guarded(other, again)
-    on.build(random_state=again).fit(rows)
-    expect(not rows.reads, f"rows were read {rows.reads} times without an answer. {_ADVICE}")
+    again, reads = Repeater(kept, reads=False), list[bool]()
+    on.build(random_state=again).fit(Guarded(other, lambda: reads.append(True)))
+    expect(not reads, f"rows were read {len(reads)} times without an answer. {_ADVICE}")
     expect(len(again.kept) == len(kept.kept), "fewer questions were asked")
     return f"{len(kept.kept)} answers"
 
@@ -224,17 +220,10 @@ def _shown_by_fit(on: Subject, witness: Recorder, table: Any) -> Facts:
     """Fit a model, and return everything that anyone sees of it."""
     model, progress = on.build(random_state=witness), list[tuple[str, float]]()
     model.set_params(progress=lambda *shown: progress.append(shown))
-    with warnings.catch_warnings(record=True) as warned, Caught() as failed:
-        warnings.simplefilter("always")
-        model.fit(table)
+    seen = _called("", lambda: model.fit(table))
     model.set_params(progress=None)
-    seen = {
-        "progress": repr(progress),
-        "warnings": repr([(w.category.__name__, str(w.message)) for w in warned]),
-        "refusal": failed.shown,
-        "repr": repr(model),
-    }
-    if failed.error is None:
+    seen |= {"progress": repr(progress), "repr": repr(model)}
+    if not seen["refusal"]:
         seen |= _drawn(model)
     parameters = set(model.get_params(deep=False))
     for name, value in vars(model).items():
@@ -245,34 +234,33 @@ def _shown_by_fit(on: Subject, witness: Recorder, table: Any) -> Facts:
 
 def _shown_by_run(run: Run, witness: Recorder, table: Any) -> Facts:
     """Return everything that anyone sees of a call."""
-    result: Any = None
+    result: list[Any] = []
+    seen = _called("", lambda: result.append(run(witness, table)))
+    return seen | facts_of(result[0] if result else None, "result")
+
+
+def _called(name: str, call: Callable[[], Any]) -> Facts:
+    """Call, and return what is warned of and what is refused."""
     with warnings.catch_warnings(record=True) as warned, Caught() as failed:
         warnings.simplefilter("always")
-        result = run(witness, table)
-    seen = {
-        "warnings": repr([(w.category.__name__, str(w.message)) for w in warned]),
-        "refusal": failed.shown,
-    }
-    return seen | facts_of(result, "result")
+        call()
+    told = repr([(w.category.__name__, str(w.message)) for w in warned])
+    return {f"warnings{name}": told, f"refusal{name}": failed.shown}
 
 
 def _drawn(model: Any) -> Facts:
     """Return what is seen of a model's file and rows."""
     seen: Facts = {}
-    with tempfile.TemporaryDirectory() as folder, Caught() as failed:
-        model.save(Path(folder) / "model.json")
-        seen["saved file"] = (Path(folder) / "model.json").read_text(encoding="utf-8")
-    seen["refusal of save"] = failed.shown.replace(folder, "")
-    for kept in ("fill", "keep"):
-        with Caught() as failed, warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            table = model.sample(40, missing_values=kept, random_state=3)
-            seen[f"samples ({kept})"] = table.to_csv()
-            seen[f"warnings of sample ({kept})"] = repr([str(w.message) for w in warned])
-        seen[f"refusal of sample ({kept})"] = failed.shown
-    with Caught() as failed:
-        seen["number of rows"] = repr(model.sample(random_state=4).shape)
-    seen["refusal of sample"] = failed.shown
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        seen |= _called(" of save", lambda: model.save(path))
+        seen["refusal of save"] = seen["refusal of save"].replace(folder, "")
+        seen["saved file"] = path.read_text(encoding="utf-8") if path.exists() else ""
+    for kept, n in (("fill", 40), ("keep", 40), ("fill", None)):
+        rows = list[Any]()
+        given = {"missing_values": kept, "random_state": 3}
+        seen |= _called(f" of sample ({kept}, {n})", lambda: rows.append(model.sample(n, **given)))  # noqa: B023
+        seen[f"samples ({kept}, {n})"] = rows[0].to_csv() if rows else ""
     return seen
 
 

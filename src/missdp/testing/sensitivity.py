@@ -7,7 +7,7 @@ the same. Then what was behind each answer can be compared, by the law that drew
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -107,13 +107,14 @@ def check_sensitivity(
     True
     """
     if is_run(subject, parameters=parameters, strategies=strategies):
-        tables = neighbours(schema or SCHEMA, trials, seed) if pairs is None else pairs
-        return Report(name_of(subject), tuple(_of_run(subject, tables, seed))).checked()
-    found = [
-        finding
-        for on in subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
-        for finding in sensitivity_of(on, trials, seed)
-    ]
+        known = list(neighbours(schema or SCHEMA, trials, seed) if pairs is None else pairs)
+        name = name_of(subject)  # the largest table has most to be read
+        paid = _found(
+            subject, name, known, seed, lambda: _reads(subject, known[-1][1], watched=False)
+        )
+        return Report(name, tuple(paid)).checked()
+    families = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
+    found = [finding for on in families for finding in sensitivity_of(on, trials, seed)]
     return Report(subject.__name__, tuple(found)).checked()
 
 
@@ -123,23 +124,20 @@ def sensitivity_of(on: Subject, trials: int, seed: int) -> list[Finding]:
     def run(witness: Recorder, table: Any) -> Any:
         return on.build(random_state=witness).fit(table)
 
-    compared = _Compared(run, on.case, seed)
-    return [
-        *compared.findings(neighbours(on.schema, trials, seed)),
-        examine("sensitivity", _PAYS, on.case, lambda: _reads(run, on.table(120), watched=True)),
-    ]
+    pairs = neighbours(on.schema, trials, seed)
+    return _found(run, on.case, pairs, seed, lambda: _reads(run, on.table(120), watched=True))
 
 
-def _of_run(run: Run, pairs: Iterable[tuple[Any, ...]], seed: int) -> list[Finding]:
-    """Return what was found for a function."""
-    known = list(pairs)
-    found = _Compared(run, name_of(run), seed).findings(known)
-    if known:  # the largest has most to be read
-        table = known[-1][1]
-        found.append(
-            examine("sensitivity", _PAYS, name_of(run), lambda: _reads(run, table, watched=False))
-        )
-    return found
+def _found(
+    run: Run,
+    case: str,
+    pairs: Iterable[tuple[Any, ...]],
+    seed: int,
+    reads: Callable[[], str],
+) -> list[Finding]:
+    """Return whether one row moves too much, and whether each read is paid for."""
+    moved = _Compared(run, case, seed).findings(pairs)
+    return [*moved, examine("sensitivity", _PAYS, case, reads)]
 
 
 @dataclass
@@ -226,13 +224,14 @@ def _name(event: Event) -> str:
 
 def _reads(run: Run, table: Any, *, watched: bool) -> str:
     """Compare the answers of a run with its charges, and watch when a family reads rows."""
-    kept = Recorder(1)
-    rows = Guarded(table, kept) if watched else None
-    result = run(kept, table if rows is None else rows)
+    kept, reads = Recorder(1), list[bool]()
+    rows = Guarded(table, lambda: reads.append(kept.reading)) if watched else table
+    result = run(kept, rows)
+    outside = reads.count(False)
     expect(
-        rows is None or not rows.outside,
-        f"rows were read {rows.outside if rows else 0} times outside of an answer: read them only "
-        "in what the door computes for one",
+        not outside,
+        f"rows were read {outside} times outside of an answer: read them only in what the door "
+        "computes for one",
     )
     events = _events_of(result)
     charged = [paid for event in releases(events) for paid in _steps(event)]
