@@ -296,6 +296,7 @@ FITS = {
     "complete": MST(epsilon=1.0, delta=1e-6, missing="complete-rows"),
     "joint": MST(epsilon=1.0, delta=1e-6, missing="joint"),
     "network": PrivBayes(epsilon=1.0, missing="observed", delta=0.0),
+    "pure": AIM(epsilon=1.0, delta=0.0, missing="observed", rounds=2, model_rows=500),
 }
 
 
@@ -311,7 +312,14 @@ class Planned:
 
 
 PAIRS = [("aim", "tree"), ("tree", "tree"), ("complete", "joint"), ("network", "network")]
-PAIRS += [("network", "tree"), ("joint", "network"), ("aim", "complete")]
+PAIRS += [
+    ("network", "tree"),
+    ("joint", "network"),
+    ("aim", "complete"),
+    ("pure", "pure"),
+    ("pure", "tree"),
+    ("pure", "network"),
+]
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" and ".join)

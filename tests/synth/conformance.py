@@ -51,6 +51,14 @@ FAMILIES = [
         MST.strategies,
         {"delta": 1e-6, "model_rows": 100},
     ),
+    Family(
+        "aim-pure",
+        AIM,
+        AIM.strategies,
+        AIM.strategies,
+        {"delta": 0.0, "rounds": 2, "model_rows": 100},
+    ),
+    Family("mst-pure", MST, MST.strategies, MST.strategies, {"delta": 0.0, "model_rows": 100}),
     Family("all-pairs", AllPairs, AllPairs.strategies, AllPairs.strategies),
     Family(
         "all-pairs-imputed",
