@@ -58,7 +58,7 @@ FAMILIES = [
         AIM.strategies,
         {"delta": 0.0, "rounds": 2, "model_rows": 100},
     ),
-    Family("mst-pure", MST, MST.strategies, MST.strategies, {"delta": 0.0, "model_rows": 100}),
+    Family("mst-pure", MST, ("observed",), ("observed",), {"delta": 0.0, "model_rows": 100}),
     Family("all-pairs", AllPairs, AllPairs.strategies, AllPairs.strategies),
     Family(
         "all-pairs-imputed",
