@@ -110,9 +110,9 @@ def test_every_family(folder, run, method):
     assert code == 0
     assert "(1, 1e-06)-differentially private" in out
     assert read("out.csv").incomplete_rows().any()
-    code, _, err = run(*SYNTHESIZE, "--method", method, "--delta", 0)
-    assert code == 2
-    assert "delta" in err
+    code, out, err = run(*SYNTHESIZE, "--method", method, "--delta", 0)
+    assert (code, "delta" in err) == ((2, True) if method == "all-pairs" else (0, False))
+    assert code or "1-differentially private (pure)" in out
 
 
 def test_the_method_and_delta_are_said(folder, run):
@@ -122,7 +122,7 @@ def test_the_method_and_delta_are_said(folder, run):
     assert "(1, 1e-06)-differentially private" in out
     code, out, _ = run(*SYNTHESIZE, "--delta", 0)
     assert code == 0
-    assert "method: privbayes, since delta is 0" in out
+    assert "method: aim, since delta is 0" in out
     assert "1-differentially private (pure)" in out
     assert run(*SYNTHESIZE, "--method", "privbayes", "--json")[0] == 0
 

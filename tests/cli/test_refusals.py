@@ -27,7 +27,7 @@ REFUSED = [
     (f"{SYNTHESIZE} --epsilon nan", 2, "--epsilon must"),
     (f"{SYNTHESIZE} --epsilon -1", 2, "--epsilon must"),
     (f"{SYNTHESIZE} --delta 1", 2, "--delta must"),
-    (f"{SYNTHESIZE} --delta 0 --method aim", 2, "delta"),
+    (f"{SYNTHESIZE} --delta 0 --method all-pairs", 2, "delta"),
     (f"{SYNTHESIZE} --seed -1", 2, "--seed must"),
     (f"{SYNTHESIZE} --missing guess", 2, "--missing must be one of"),
     (f"{SYNTHESIZE} --method guess", 2, "privbayes"),

@@ -305,6 +305,7 @@ FITS = {
     "complete": MST(epsilon=1.0, delta=1e-6, missing="complete-rows"),
     "joint": MST(epsilon=1.0, delta=1e-6, missing="joint"),
     "network": PrivBayes(epsilon=1.0, missing="observed", delta=0.0),
+    "pure": AIM(epsilon=1.0, delta=0.0, missing="observed", rounds=2, model_rows=500),
 }
 
 
@@ -320,6 +321,7 @@ class Planned:
 
 
 PAIRS = [("aim", "tree"), ("complete", "joint"), ("network", "network"), ("joint", "network")]
+PAIRS += [("pure", "pure"), ("pure", "tree"), ("pure", "network")]
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" and ".join)

@@ -37,6 +37,8 @@ FAMILIES = [
     Family("privbayes-gaussian", PrivBayes, {"delta": 1e-6}),
     Family("aim", AIM, {"delta": 1e-6, "rounds": 2, "model_rows": 100}),
     Family("mst", MST, {"delta": 1e-6, "model_rows": 100}),
+    Family("aim-pure", AIM, {"delta": 0.0, "rounds": 2, "model_rows": 100}),
+    Family("mst-pure", MST, {"delta": 0.0, "model_rows": 100}, ("observed",)),
     Family("all-pairs", AllPairs),
     Family("all-pairs-imputed", AllPairs, {"imputer": "pairs"}, ("impute-first",)),
     Family("kamino", Kamino),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from missdp import AllPairs, PrivBayes
-from missdp.synth import AIM
+from missdp.synth import AIM, MST
 from missdp.testing import TINY, audit_synthesizer, canary
 from missdp.testing.made_up import appended
 from synth.conformance import CASES, FIRST, IDS
@@ -75,6 +75,15 @@ def test_the_claim_of_privbayes_survives_the_attack(strategy, row):
     assert not found.flagged
     if row != "all missing" or strategy == "joint":
         assert found.ratio > 0.5, "the attack has no power: it must come near the claim"
+
+
+@pytest.mark.parametrize("family", [AIM, MST])
+def test_the_pure_claim_of_chosen_marginals_survives_and_comes_near(family):
+    given = {"epsilon": 3.0, "delta": 0.0, "model_rows": 100}
+    found = attacked(family, given, "observed", "unique row", trials=48)
+    assert not found.flagged
+    assert found.ratio > 0.5
+    assert attacked(family, given, "observed", "unique row", trials=48, scale=0.5).flagged
 
 
 SLOW = {

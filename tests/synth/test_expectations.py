@@ -31,13 +31,13 @@ class Compared(Expectations):
             now = estimate.predict(clique)
             assert np.abs(now - expected).sum() <= 0.5 * self.noise
             assert np.array_equal(possible, estimate.possible(clique))
-            assert bias == pytest.approx(np.sqrt(2 / np.pi) * self._sigma * possible.sum())
+            assert bias == pytest.approx(self._error * possible.sum())
             assert weight == self._weights[clique]
         return facts
 
-    def renew(self, estimate, *, sigma, epsilon):
+    def renew(self, estimate, *, error, epsilon):
         self.noise = 2 / epsilon
-        super().renew(estimate, sigma=sigma, epsilon=epsilon)
+        super().renew(estimate, error=error, epsilon=epsilon)
 
 
 def test_what_is_kept_is_what_the_model_expects(monkeypatch):

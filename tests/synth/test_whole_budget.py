@@ -23,6 +23,8 @@ FAMILIES = {
     "PrivBayes, no parents": (PrivBayes, {"epsilon": 1.0, "degree": 0}),
     "MST": (MST, {"epsilon": 1.0, "delta": 1e-6, "model_rows": 100}),
     "AIM": (AIM, {"epsilon": 1.0, "delta": 1e-6, "model_rows": 100, "rounds": 3}),
+    "MST, pure": (MST, {"epsilon": 1.0, "delta": 0.0, "model_rows": 100}),
+    "AIM, pure": (AIM, {"epsilon": 1.0, "delta": 0.0, "model_rows": 100, "rounds": 3}),
     "AIM, no room": (
         AIM,
         {"epsilon": 1.0, "delta": 1e-6, "model_rows": 100, "max_model_size": 1e-6},
@@ -94,7 +96,7 @@ def test_what_is_set_aside_for_tables_does_not_depend_on_what_came_out():
     assert len(found) == 1
 
 
-@pytest.mark.parametrize("family", ["PrivBayes", "PrivBayes, zCDP", "MST", "AIM"])
+@pytest.mark.parametrize("family", ["PrivBayes", "PrivBayes, zCDP", "MST", "AIM", "AIM, pure"])
 def test_imputation_costs_its_share_of_the_budget_in_its_own_currency(family):
     """A tenth of epsilon, spent on pure noise, would be a hundredth of rho or so."""
     make, options = FAMILIES[family]

@@ -95,8 +95,8 @@ def synthesize(
     method: Annotated[
         str | None,
         option(
-            help=f"{', '.join(synthesizer_names())}; by default all-pairs, aim beyond 40 "
-            "attributes, and privbayes if --delta is 0.",
+            help=f"{', '.join(synthesizer_names())}; by default all-pairs, and aim "
+            "beyond 40 attributes or if --delta is 0.",
         ),
     ] = None,
     missing: Annotated[

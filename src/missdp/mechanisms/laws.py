@@ -151,6 +151,16 @@ class Noise:
         """Variance of the noise of one count."""
         return 2 * self.scale**2 if self.kind == "laplace" else self.scale**2
 
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise of one count."""
+        return math.sqrt(self.variance)
+
+    @property
+    def error(self) -> float:
+        """Mean absolute noise of one count."""
+        return self.scale if self.kind == "laplace" else math.sqrt(2 / math.pi) * self.scale
+
     def draw(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
         """Return counts plus noise."""
         return add_noise(exact, self.kind, self.scale, source)

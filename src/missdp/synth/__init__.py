@@ -11,12 +11,17 @@
 Other families, for comparison and for what they alone can do, are in `missdp.baselines`.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from missdp.aliases import moved_from
-from missdp.synth.aim import AIM, MST
-from missdp.synth.all_pairs import AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.synth.registry import load, synthesizers
+
+if TYPE_CHECKING:
+    from missdp.synth.aim import AIM, MST
+    from missdp.synth.all_pairs import AllPairs
 
 __all__ = [
     "AIM",
@@ -28,4 +33,13 @@ __all__ = [
     "synthesizers",
 ]
 
-__getattr__ = moved_from(__name__)
+_HOMES = {"AIM": "aim", "MST": "aim", "AllPairs": "all_pairs"}
+_moved = moved_from(__name__)
+
+
+def __getattr__(name: str) -> object:
+    """Import a family when it is first asked for: the command shows its help without them."""
+    if name not in _HOMES:
+        return _moved(name)
+    globals()[name] = found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return found

@@ -70,10 +70,6 @@ class GraphicalSynthesizer(Synthesizer):
 
     def _check_parameters(self) -> Budget:
         budget = super()._check_parameters()
-        if self._delta == 0:
-            raise ParameterError(
-                "delta must be above 0: the noise is Gaussian. PrivBayes offers pure DP"
-            )
         for name in ("max_model_size", "shrink", "ridge"):
             value = getattr(self, name)
             least, most = _RANGES[name]
@@ -190,7 +186,7 @@ class GraphicalSynthesizer(Synthesizer):
         )
         self._recipe = Recipe(
             n_rows=estimate.n_rows,
-            first_sigma=learner.first_sigma,
+            first_sigma=learner.first_std,
             sigmas={c: float(m.std) for c, m in estimate.measured.items()},
             extended=tuple(learner.extended),
             partial=not door.every_row_counts,
@@ -233,7 +229,7 @@ class GraphicalSynthesizer(Synthesizer):
         return dict(zip(self.modelled_.names, codes, strict=True))
 
 
-_ROUNDS_PER_ATTRIBUTE = 3
+_ROUNDS_PER_ATTRIBUTE, _PURE_ROUNDS = 3, 1.5  # costs of pure epsilon add up as noise does
 _MANY_ROUNDS = 100
 _MOST_ROUNDS = 10_000
 _PAIRS_SHARE = {"AIM": 0.25, "MST": 0.35}
@@ -245,9 +241,9 @@ class AIM(GraphicalSynthesizer):
     """Synthetic tables from adaptively chosen marginals (McKenna et al. 2022), holes included.
 
     All one-way marginals are measured first.  Then, round by round, the exponential mechanism
-    picks the workload marginal that the model gets most wrong, Gaussian noise releases it, and a
-    maximum-entropy graphical model is refitted.  Accounted in
-    Gaussian DP (in zCDP if epsilon is large), add-remove adjacency.
+    picks the workload marginal that the model gets most wrong, Gaussian noise releases it, or
+    Laplace noise if delta is 0, and a maximum-entropy graphical model is refitted.  Accounted in
+    Gaussian DP (in zCDP if epsilon is large, in pure epsilon if delta is 0), add-remove adjacency.
 
     A model of limited size cannot hold all pairs of attributes.  A quarter of the budget measures
     those that no selected marginal contains, and synthetic rows are raked to them, if that pays:
@@ -260,8 +256,8 @@ class AIM(GraphicalSynthesizer):
     epsilon : float
         Budget of the whole fit.
     delta : float, optional
-        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
-        are declared.
+        0 gives pure epsilon-DP. By default 1e-6, which is meant for up to 10,000 rows, or
+        1 / (100 n) if more, n, are declared.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` counts every row in every marginal, missing being a level, and fits a model of
         the *complete* data together with a model of what goes missing given the row, so that
@@ -288,8 +284,8 @@ class AIM(GraphicalSynthesizer):
         synthetic row has one.  Private rows that do are not counted in those cells, and nothing
         shows how many there are.
     rounds : "auto" or int, default "auto"
-        Selections planned for; ``"auto"`` is three per attribute up to 100, and one per attribute
-        beyond.
+        Selections planned for; ``"auto"`` is three per attribute (1.5 if delta is 0) up to 100,
+        and one per attribute beyond.
     first_share : float in (0, 1), default 0.3
         Share of the budget for the one-way marginals.
     selection_share : float in (0, 1), default 0.1
@@ -365,7 +361,8 @@ class AIM(GraphicalSynthesizer):
         return _LEAST_IN_A_CELL["AIM"] * (3 if nullable else 1)
 
     def _plan(self, attributes: int) -> Plan:
-        auto = min(_ROUNDS_PER_ATTRIBUTE * attributes, max(attributes, _MANY_ROUNDS))
+        each = _ROUNDS_PER_ATTRIBUTE if self._delta else _PURE_ROUNDS
+        auto = min(round(each * attributes), max(attributes, _MANY_ROUNDS))
         rounds = auto if self.rounds == "auto" else self.rounds
         return Plan(
             whole=self._whole,
@@ -389,8 +386,8 @@ class MST(GraphicalSynthesizer):
 
     One-way marginals first; then ``d − 1`` times the exponential mechanism picks the pair, among
     those that keep the graph a forest, that independence describes worst, and it is measured with
-    Gaussian noise.  Quick, and a good choice for small budgets or many attributes; otherwise AIM
-    is more accurate.  Accounted as AIM, add-remove adjacency.
+    Gaussian noise, or Laplace noise if delta is 0.  Quick, and a good choice for small budgets or
+    many attributes; otherwise AIM is more accurate.  Accounted as AIM, add-remove adjacency.
 
     A tree holds few pairs.  A share of .35 of the budget measures the others, and synthetic rows
     are raked to them, if there are at most 600 pairs, and a cell of a pair has, on average, rows
@@ -401,8 +398,8 @@ class MST(GraphicalSynthesizer):
     epsilon : float
         Budget of the whole fit.
     delta : float, optional
-        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
-        are declared.
+        0 gives pure epsilon-DP. By default 1e-6, which is meant for up to 10,000 rows, or
+        1 / (100 n) if more, n, are declared.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         See :class:`~missdp.synth.aim.AIM`.
     structural_zeros, shrink, ridge, model_rows, imputer, imputer_share

@@ -67,7 +67,7 @@ class PairsSynthesizer(Synthesizer):
         super()._check_parameters()
         if self._delta == 0:
             raise ParameterError(
-                "delta must be above 0: the noise is Gaussian. PrivBayes offers pure DP"
+                "delta must be above 0: the noise is Gaussian. AIM, MST and PrivBayes offer pure DP"
             )
         check_imputer(self.imputer)
         self._check_share("imputer_share")

@@ -20,7 +20,7 @@ from missdp.inference.dyadic import (
     measured_levels,
     occupied,
 )
-from missdp.mechanisms.door import Door, Noise
+from missdp.mechanisms.door import Door
 from missdp.schema import Numeric, Schema
 from missdp.schema.grid import MOST_CODES, is_pending
 
@@ -88,22 +88,18 @@ def _histogram(door: Door, name: str, size: int, cost: Cost) -> Histogram:
         (counts,), noise = door.tree(
             name, replace(cost, amount=cost.amount * share), levels=[_LOOK]
         )
-        within = occupied(counts, std=_std(noise), size=size)
+        within = occupied(counts, std=noise.std, size=size)
         cost = replace(cost, amount=cost.amount * (1 - share))
     inside = within[1] - within[0]
     levels = measured_levels(inside, every=every)
     tree, noise = door.tree(name, cost, levels=levels, within=within)
-    told = fit_histogram(tree, std=_std(noise), size=inside, levels=levels)
+    told = fit_histogram(tree, std=noise.std, size=inside, levels=levels)
     starts, mass = told.starts + within[0], told.mass
     if within[0]:
         starts, mass = np.append(0, starts), np.append(0.0, mass)
     if within[1] < size:
         starts, mass = np.append(starts, size), np.append(mass, 0.0)
     return Histogram(starts, mass, told.rows)
-
-
-def _std(noise: Noise) -> float:
-    return float(np.sqrt(noise.variance))
 
 
 def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:

@@ -111,7 +111,7 @@ class Plan:
         kept = self.pairs_share * self.whole.amount
         in_a_cell = rows * len(cells) / sum(cells)
         return (
-            kept if in_a_cell >= self.least_in_a_cell * self.noise(kept / len(cells)).scale else 0.0
+            kept if in_a_cell >= self.least_in_a_cell * self.noise(kept / len(cells)).std else 0.0
         )
 
     def noise(self, amount: float) -> Noise:
@@ -158,10 +158,13 @@ class Expectations:
         self._kept: dict[Clique, Facts] = {}
         self._cells = 0
         self._selective: frozenset[int] = frozenset()
-        self._sigma = 0.0
+        self._error = 0.0
 
-    def renew(self, estimate: Estimate, *, sigma: float, epsilon: float) -> None:
-        """Forget what no longer holds; changes far below the noise of a selection do not count."""
+    def renew(self, estimate: Estimate, *, error: float, epsilon: float) -> None:
+        """Forget what no longer holds; changes far below the noise of a selection do not count.
+
+        ``error`` is the mean absolute noise of a cell, if it were measured.
+        """
         tolerance = _STILL * 2 / epsilon / estimate.n_rows
         self._drift.see(estimate.model, tolerance)
         changed = estimate.selective | self._selective
@@ -174,29 +177,24 @@ class Expectations:
         ]
         for clique in lost:
             self._cells -= self._kept.pop(clique)[0].size
-        if sigma != self._sigma:
+        if error != self._error:
             self._kept = {
-                clique: Facts((expected, possible, _bias(sigma, possible), weight))
+                clique: Facts((expected, possible, error * np.count_nonzero(possible), weight))
                 for clique, (expected, possible, _, weight) in self._kept.items()
             }
-        self._selective, self._sigma = estimate.selective, sigma
+        self._selective, self._error = estimate.selective, error
 
     def of(self, clique: Clique, estimate: Estimate) -> Facts:
         """Return what the score of a marginal takes besides its counts."""
         facts = self._kept.get(clique)
         if facts is None:
             expected, possible = estimate.predict(clique), estimate.possible(clique)
-            bias = _bias(self._sigma, possible)
+            bias = self._error * np.count_nonzero(possible)
             facts = Facts((expected, possible, bias, self._weights[clique]))
             if self._cells + expected.size <= _CELLS:
                 self._kept[clique] = facts
                 self._cells += expected.size
         return facts
-
-
-def _bias(sigma: float, possible: NDArray[np.bool_]) -> float:
-    """Mean absolute noise of all cells together, if the marginal were measured."""
-    return math.sqrt(2 / math.pi) * sigma * int(np.count_nonzero(possible))
 
 
 class Learner:
@@ -240,10 +238,11 @@ class Learner:
         """Measure, select, measure, ... until the budget is spent."""
         self._report("measuring single attributes", self._done)
         alone = not self._weights
-        self.first_sigma = self._first_sigma(share=1.0 if alone else self._plan.first_share)
+        first = self._first_noise(share=1.0 if alone else self._plan.first_share)
+        self.first_std = first.std
         wanted = [*self._weights, *pairs_of(self._weights)]
         self._door.expect([*((n,) for n in self._names), *map(self._named, wanted)])
-        ones = self._measure_ones(self.first_sigma)
+        ones = self._measure_ones(first)
         estimate = self._begin(ones)
         if not alone:
             levels = zip(self._names, estimate.levels, strict=True)
@@ -263,7 +262,7 @@ class Learner:
         """Return the estimate that single attributes make."""
         return Estimate(
             ones,
-            std=self.first_sigma,
+            std=self.first_std,
             extended=self.extended,
             n_rows=self._counted_rows(),
             partial=not self._door.every_row_counts,
@@ -295,29 +294,29 @@ class Learner:
             if not open_:
                 return
             choice = plan.selection_share if len(open_) > 1 else 0.0  # one candidate is no choice
-            sigma = plan.noise((1 - choice) * share).scale
-            chosen = self._select(open_, sigma, choice * share, estimate)
+            noise = plan.noise((1 - choice) * share)
+            chosen = self._select(open_, noise, choice * share, estimate)
             before = None if plan.forest else estimate.predict(chosen)
-            self._measure(chosen, sigma, estimate)
+            self._measure(chosen, noise, estimate)
             if before is None:  # what is selected does not depend on the fit
                 continue
             estimate.refit(iterations=40, sweeps=2)
             moved = float(np.abs(estimate.predict(chosen) - before).sum())
-            if moved <= math.sqrt(2 / math.pi) * sigma * estimate.possible(chosen).sum():
+            if moved <= noise.error * estimate.possible(chosen).sum():
                 share *= 4
 
     # What is measured
 
-    def _measure(self, clique: Clique, sigma: float, estimate: Estimate) -> None:
-        released = self._merged.marginal(self._named(clique), Noise("gaussian", sigma))
-        self._note_total(clique, released, sigma)
-        estimate.add(clique, released.astype(np.float64), sigma)
+    def _measure(self, clique: Clique, noise: Noise, estimate: Estimate) -> None:
+        released = self._merged.marginal(self._named(clique), noise)
+        self._note_total(clique, released, noise)
+        estimate.add(clique, released.astype(np.float64), noise.std)
 
     def _measure_again(self, estimate: Estimate) -> None:
         """Spend what is left on what was chosen before, evenly."""
-        sigma = self._plan.noise(self._left / len(estimate.measured)).scale
+        noise = self._plan.noise(self._left / len(estimate.measured))
         for clique in tuple(estimate.measured):
-            self._measure(clique, sigma, estimate)
+            self._measure(clique, noise, estimate)
 
     def _kept_back(self, estimate: Estimate) -> float:
         """Return the budget of pairs that no selected marginal contains; public.
@@ -339,31 +338,30 @@ class Learner:
         self._kept = 0.0
         if not pairs:
             return
-        sigma = self._plan.noise(self._left / len(pairs)).scale
+        noise = self._plan.noise(self._left / len(pairs))
         for pair in pairs:
-            released = self._merged.marginal(self._named(pair), Noise("gaussian", sigma))
-            self._note_total(pair, released, sigma)
-            estimate.note(pair, released.astype(np.float64), sigma)
+            released = self._merged.marginal(self._named(pair), noise)
+            self._note_total(pair, released, noise)
+            estimate.note(pair, released.astype(np.float64), noise.std)
 
-    def _measure_ones(self, sigma: float) -> list[NDArray[np.int64]]:
-        noise = Noise("gaussian", sigma)
+    def _measure_ones(self, noise: Noise) -> list[NDArray[np.int64]]:
         ones = [self._door.marginal((name,), noise) for name in self._names]
         for a, counts in enumerate(ones):
-            self._note_total((a,), counts, sigma)
+            self._note_total((a,), counts, noise)
         return ones
 
     def _measure_ones_again(self, ones: Iterable[NDArray[np.int64]]) -> list[NDArray[np.float64]]:
         """Spend what is left on single attributes; return means weighted by precision."""
-        first, sigma = self.first_sigma, self._first_sigma(share=1.0)
-        weight = first**-2 / (first**-2 + sigma**-2)
-        self.first_sigma = (first**-2 + sigma**-2) ** -0.5
-        again = self._measure_ones(sigma)
+        first, noise = self.first_std**-2, self._first_noise(share=1.0)
+        both = first + 1 / noise.variance
+        weight, self.first_std = first / both, both**-0.5
+        again = self._measure_ones(noise)
         return [weight * y + (1 - weight) * z for y, z in zip(ones, again, strict=True)]
 
     # How many rows there are
 
-    def _note_total(self, clique: Clique, counts: NDArray[np.int64], sigma: float) -> None:
-        self._totals.append((clique, Total(float(counts.sum()), counts.size * sigma**2)))
+    def _note_total(self, clique: Clique, counts: NDArray[np.int64], noise: Noise) -> None:
+        self._totals.append((clique, Total(float(counts.sum()), counts.size * noise.variance)))
 
     def rows(self) -> Total:
         """Number of private rows, from everything released so far."""
@@ -421,7 +419,7 @@ class Learner:
     def _named(self, clique: Clique) -> tuple[str, ...]:
         return tuple(self._names[v] for v in clique)
 
-    def _select(self, open_: list[Clique], sigma: float, cost: float, estimate: Estimate) -> Clique:
+    def _select(self, open_: list[Clique], noise: Noise, cost: float, estimate: Estimate) -> Clique:
         if len(open_) == 1:
             return open_[0]
         cost = min(
@@ -430,7 +428,7 @@ class Learner:
         self._for_choices -= cost
         epsilon = self._plan.epsilon(cost)
         position = {self._named(clique): clique for clique in open_}
-        self._expected.renew(estimate, sigma=sigma, epsilon=epsilon)
+        self._expected.renew(estimate, error=noise.error, epsilon=epsilon)
         expected = self._expected
         given: Given = lambda names: expected.of(position[names], estimate)  # noqa: E731
         if self._plan.forest:  # how far from independence: scores that stay as they are
@@ -457,8 +455,8 @@ class Learner:
     def _unspent(self) -> bool:
         return self._left > _LEAST_LEFT * self._plan.whole.amount
 
-    def _first_sigma(self, *, share: float) -> float:
-        return self._plan.noise(share * self._left / len(self._names)).scale
+    def _first_noise(self, *, share: float) -> Noise:
+        return self._plan.noise(share * self._left / len(self._names))
 
 
 def on_grid(values: Floats) -> Floats:

@@ -83,21 +83,19 @@ _MANY_ATTRIBUTES = 40
 def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     """Return the name of the family to take if nobody chose one: a function of public facts.
 
-    All pairs at once for up to 40 attributes, AIM beyond, where most pairs hold nothing but noise,
-    and PrivBayes for pure differential privacy.
+    All pairs at once for up to 40 attributes; AIM beyond, where most pairs hold nothing but noise,
+    and for pure differential privacy.
 
     Examples
     --------
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
     >>> default_synthesizer(schema, delta=None), default_synthesizer(schema, delta=0.0)
-    ('all-pairs', 'privbayes')
+    ('all-pairs', 'aim')
     """
-    if delta == 0:
-        return "privbayes"
-    most = RowProducts.most
     cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
-    return "all-pairs" if len(schema) <= _MANY_ATTRIBUTES and cells <= most else "aim"
+    held = len(schema) <= _MANY_ATTRIBUTES and cells <= RowProducts.most
+    return "all-pairs" if held and delta != 0 else "aim"
 
 
 def synthesizer_names() -> tuple[str, ...]:

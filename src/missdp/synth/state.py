@@ -220,7 +220,7 @@ def _remedy(budget: Budget, delta: float) -> str:
     if budget.delta == 0 < delta:
         return (
             f"This fit needs a delta of {delta:g}, and the budget has none: give it a larger one, "
-            "or fit with delta=0, as PrivBayes can"
+            "or fit with delta=0, as AIM, MST and PrivBayes can"
         )
     return "Ask for a smaller epsilon, or use a larger budget"
 
