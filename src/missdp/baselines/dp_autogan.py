@@ -131,10 +131,10 @@ class DPAutoGAN(NeuralSynthesizer):
         coder = Pace(steps=self._coder_steps, batch=self._batch)
         pace = Pace(steps=self._critic_steps, batch=self._batch)
         door, always = self._grouped(door, crude), self._never_missing(crude)
-        return autoencoded(door, crude, coder, pace, self.coder_share, always, self._training)
+        return _autoencoded(door, crude, coder, pace, self.coder_share, always, self._training)
 
 
-def autoencoded(
+def _autoencoded(
     door: Door,
     crude: Crude,
     coder: Pace,

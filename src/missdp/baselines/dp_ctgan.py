@@ -101,10 +101,10 @@ class DPCTGAN(NeuralSynthesizer):
     def _trained(self, door: Door, crude: Crude) -> RowModel:
         pace = Pace(steps=self._steps_planned, batch=self._batch)
         always = self._never_missing(crude)
-        return conditioned(self._grouped(door, crude), crude, pace, always, self._training)
+        return _conditioned(self._grouped(door, crude), crude, pace, always, self._training)
 
 
-def conditioned(
+def _conditioned(
     door: Door,
     crude: Crude,
     pace: Pace,

@@ -163,7 +163,7 @@ class DPMisGAN(NeuralSynthesizer):
         if self.critic == "mlp":
             pace = Pace(steps=self._steps_planned, batch=self._batch)
             door = self._grouped(door, crude)
-            return mlp_misgan(door, crude, pace, conditional, always, self._training)
+            return _mlp_misgan(door, crude, pace, conditional, always, self._training)
         moments = PairMoments.of(self._all_pairs(door, crude))
         self._report("fitting", 0.5)
         return fit_classes(
@@ -177,7 +177,7 @@ class DPMisGAN(NeuralSynthesizer):
         )
 
 
-def mlp_misgan(
+def _mlp_misgan(
     door: Door,
     crude: Crude,
     pace: Pace,
