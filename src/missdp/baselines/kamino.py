@@ -10,9 +10,8 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from missdp.accounting import Budget
-from missdp.baselines.conflicts import Rows, redrawn
 from missdp.baselines.leaning import leaned
-from missdp.baselines.placing import placed
+from missdp.baselines.placing import Rows, placed, redrawn
 from missdp.baselines.trained import train_heads
 from missdp.errors import ParameterError
 from missdp.inference.masks import MaskModel
