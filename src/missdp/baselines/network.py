@@ -1,7 +1,7 @@
 """Bayesian networks: which families may come next, and rows from the released network.
 
 A family is chosen by how far its counts are from independence of child and parents
-(`_dependence_score`), among all that public facts allow. All else is post-processing of released
+(``_dependence_score``), among all that public facts allow. All else is post-processing of released
 values.
 
 Holes are filled by a model that has the network's families, with conditional laws on complete

@@ -1,8 +1,8 @@
 """What clipping takes from sums over rows, as a model's rows tell it, and where to clip.
 
 The vector of a row holds a block for each attribute and the products of every two blocks (see
-`_row_norms`). All of it is multiplied by one factor, so that its L2 norm is at most ``clip``. Rows
-with many rare levels have long vectors: clipping under-weights them, and what is released is
+``_row_norms``). All of it is multiplied by one factor, so that its L2 norm is at most ``clip``.
+Rows with many rare levels have long vectors: clipping under-weights them, and what is released is
 
     Σ_i w_i x_i + noise,      w_i = min(1, clip / ‖x_i‖),
 

@@ -464,7 +464,7 @@ def _strip(
 def _both_missing(
     measured: Mapping[Clique, _Measured], sizes: Sequence[int], present: NDArray[np.bool_]
 ) -> dict[tuple[int, int], tuple[float, float]]:
-    """Number of rows in which two cells are missing, with its noise; parameters as `_strips`."""
+    """Number of rows in which two cells are missing, with its noise; parameters as ``_strips``."""
     found: dict[tuple[int, int], tuple[float, float]] = {}
     for clique, marginal in measured.items():
         for (i, a), (j, b) in combinations(enumerate(clique), 2):
