@@ -9,7 +9,7 @@ Rows and tables are released values here, so that none of this costs privacy.
 
 Drawing rows by their weights rounds counts at random.  What that did to the tables is undone as
 combinatorial optimisation of microdata does (Williamson, Birkin and Rees 1998): rows are replaced
-by others of the same pool wherever the tables then fit better (`swap`).
+by others of the same pool wherever the tables then fit better (``_swap``).
 
 A noisy table is leaned on what a model says by empirical Bayes (`shrunk`). What it adds to the
 model is its residual, less everything that smaller tables tell. How far residuals are true is told
@@ -281,7 +281,7 @@ def draw_weighted(
 ) -> Codes:
     """Draw ``n`` of the weighted rows such that tables hold.
 
-    Even draws round the weights systematically, and `swap` undoes what that did to the tables.
+    Even draws round the weights systematically, and ``_swap`` undoes what that did to the tables.
     Where there are too many rows or tables to swap, rows that are alike are put
     side by side instead, which repeats fewer of them than chance would.
     """
