@@ -9,7 +9,7 @@ import pytest
 from missdp import Table
 from missdp.accounting import Budget, Cost
 from missdp.baselines.fit_classes import PairMoments, fit_classes, independent_classes
-from missdp.inference.clipping import row_norms
+from missdp.inference.clipping import _row_norms
 from missdp.mechanisms import Door, Noise, SeededNoise
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.learn_pairs import crude_margins, release_pairs
@@ -32,7 +32,7 @@ def opened(cost, seed=0, table=None):
 def exact(moments, table):
     """Means of the clipped features of the rows, by hand."""
     codes = np.stack([table.codes(name) for name in THREE.names], axis=1).astype(int)
-    factor = np.minimum(1, moments.clip / row_norms(codes, moments.blocks, alone=moments.alone))
+    factor = np.minimum(1, moments.clip / _row_norms(codes, moments.blocks, alone=moments.alone))
     blocks = np.concatenate([b[codes[:, a]] for a, b in enumerate(moments.blocks)], axis=1)
     products = (blocks * factor[:, None]).T @ blocks / len(codes)
     return (blocks * factor[:, None]).mean(axis=0), np.where(moments.known, products, 0.0)

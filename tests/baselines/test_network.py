@@ -6,7 +6,7 @@ import pytest
 from missdp.baselines.network import (
     Family,
     Network,
-    condition,
+    _condition,
     fill_holes,
     fit_filling_model,
 )
@@ -37,7 +37,7 @@ def network():
     rng = np.random.default_rng(1)
     families = (Family("a", ()), Family("b", ("a",)), Family("c", ("b", "a")))
     shapes = {"a": (3,), "b": (3, 2), "c": (2, 3, 4)}
-    laws = {k: condition(rng.dirichlet(np.ones(np.prod(s))).reshape(s)) for k, s in shapes.items()}
+    laws = {k: _condition(rng.dirichlet(np.ones(np.prod(s))).reshape(s)) for k, s in shapes.items()}
     return Network(families, laws)
 
 
@@ -53,9 +53,9 @@ def test_sampling_follows_the_network(network):
 
 
 def test_empty_parent_cells_take_the_margin():
-    law = condition(np.array([[3.0, 1.0], [0.0, 0.0]]))
+    law = _condition(np.array([[3.0, 1.0], [0.0, 0.0]]))
     np.testing.assert_allclose(law, [[0.75, 0.25], [0.75, 0.25]])
-    np.testing.assert_allclose(condition(np.zeros((2, 2))), np.full((2, 2), 0.5))
+    np.testing.assert_allclose(_condition(np.zeros((2, 2))), np.full((2, 2), 0.5))
 
 
 def mar_network():
@@ -68,7 +68,7 @@ def mar_network():
         (Family("value", ()), Family("driver", ("value",))),
         {
             "value": (driver[:, None] * extended).sum(0),
-            "driver": condition((driver[:, None] * extended).T),
+            "driver": _condition((driver[:, None] * extended).T),
         },
     )
     return network, driver @ value

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.baselines.conflicts import without_conflicts
-from missdp.baselines.placing import placed
+from missdp.baselines.placing import _without_conflicts, placed
 from missdp.errors import DataError
 from missdp.evaluate import marginal_distance, pair_violations, rule_violations
 from missdp.schema import Denial, Determined, Impossible, NotApplicable, PairDenial, read_denials
@@ -62,7 +61,7 @@ def test_no_two_placed_rows_violate_anything(
 def test_rows_that_are_kept_conflict_with_no_other(
     hard: list[PairDenial], table: Table, seed: int
 ) -> None:
-    kept = without_conflicts(hard, table, np.random.default_rng(seed))
+    kept = _without_conflicts(hard, table, np.random.default_rng(seed))
     assert broken(hard, table.take(kept)) == 0
     for row in np.flatnonzero(~kept)[:5]:  # none was left out without a reason
         more = kept.copy()
@@ -75,7 +74,7 @@ def test_the_majority_is_kept() -> None:
     schema = Schema((SCHEMA["o"], SCHEMA["c"]), (Denial(text),))
     codes = {"o": [0] * 100 + [1] * 50, "c": [0] * 70 + [1] * 30 + [0] * 10 + [1] * 40}
     table = Table.from_codes(schema, codes)
-    kept = without_conflicts(schema.rulebook.pairs, table, np.random.default_rng(0))
+    kept = _without_conflicts(schema.rulebook.pairs, table, np.random.default_rng(0))
     assert kept.sum() == 70 + 40
     found = placed(table, schema.rulebook.pairs, np.random.default_rng(0))
     assert found.codes("c").tolist() == [0] * 100 + [1] * 50

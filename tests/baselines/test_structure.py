@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 from missdp import Categorical, PrivBayes, Schema, Table
 from missdp.baselines.network import (
     SCORE_SENSITIVITY,
+    _dependence_score,
     candidates,
-    dependence_score,
     reachable_cliques,
 )
 from synth.conformance import make_table
@@ -28,7 +28,7 @@ def test_the_sensitivity_is_nearly_attained():
         counts[:-1, :-1] = m
         more = counts.copy()
         more[-1, -1] += 1
-        worst = max(worst, abs(dependence_score(more) - dependence_score(counts)))
+        worst = max(worst, abs(_dependence_score(more) - _dependence_score(counts)))
     assert 1.95 < worst < SCORE_SENSITIVITY
 
 
@@ -40,7 +40,7 @@ def test_the_score_is_exact_for_every_number_of_rows(data):
     counts = data.draw(arrays(np.int64, shape, elements=st.integers(0, most)))
     more = counts.copy()
     more[tuple(data.draw(st.integers(0, size - 1)) for size in shape)] += 1
-    scores = [dependence_score(table) for table in (counts, more)]
+    scores = [_dependence_score(table) for table in (counts, more)]
     assert abs(Fraction(scores[0]) - Fraction(scores[1])) < SCORE_SENSITIVITY
     rows = [[int(c) for c in row] for row in counts]
     total, right = sum(map(sum, rows)), [sum(column) for column in zip(*rows, strict=True)]

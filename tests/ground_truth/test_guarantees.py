@@ -48,7 +48,7 @@ from missdp.ground_truth import (
     mask_mixture,
 )
 from missdp.ground_truth.guarantees import _merged, _of_all
-from missdp.ground_truth.replicas import ChosenCosts, chosen_costs
+from missdp.ground_truth.replicas import _ChosenCosts, chosen_costs
 
 RATES = {"a": 0.5, "b": 0.75, "c": 0.25}
 MCAR = MissingCompletelyAtRandom(RATES)
@@ -128,8 +128,8 @@ WRONG = {
     "joint of numbers": lambda: joint([1.0], MCAR),
     "joint of none": lambda: joint([], MCAR),
     "joint, who chose": lambda: joint([Guarantee.from_events(PURE)], MCAR),
-    "chosen of no family": lambda: ChosenCosts(chosen=0.1),
-    "left to no family": lambda: ChosenCosts(unselected=0.1),
+    "chosen of no family": lambda: _ChosenCosts(chosen=0.1),
+    "left to no family": lambda: _ChosenCosts(unselected=0.1),
     "gates, a string": lambda: mask_mixture(["ab"], [1.0], observed={}),
     "no names": lambda: mask_mixture([{1}], [1.0], observed={}),
     "two costs": lambda: mask_mixture([{"a"}], [1.0, 1.0], observed={}),

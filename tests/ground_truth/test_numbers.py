@@ -25,11 +25,11 @@ from missdp.ground_truth import (
 )
 from missdp.ground_truth.replicas import (
     ORDERS,
-    ChosenCosts,
+    _chosen_curve,
+    _ChosenCosts,
+    _replica_curve,
     chosen_costs,
-    chosen_curve,
     chosen_epsilon,
-    replica_curve,
 )
 
 # --- The paper's running example (six digits), and its Table 1 (2 in the longer version) ---
@@ -137,7 +137,7 @@ PAIRS = list(itertools.combinations(NAMES, 2))
 def of_a_fit(epsilon, share=1.0):
     rho = Cost.worth("zcdp", epsilon, 1e-6).amount
     ones, selections = 0.33 * rho, 0.1 * 0.67 * rho
-    return ChosenCosts(
+    return _ChosenCosts(
         ungated=selections,
         fixed=dict.fromkeys(NAMES, ones / 14),
         chosen=rho - ones - selections,
@@ -165,7 +165,7 @@ def test_marginals_that_were_chosen(share, epsilon, expected):
 def test_chosen_curves_by_the_formula():
     """Two sets, all terms one number of masks at a time; the way back where little is spent."""
     rates, n = {"a": 0.5, "b": 0.3}, 4
-    costs = ChosenCosts(
+    costs = _ChosenCosts(
         ungated=0.01,
         selections=0.02,
         unselected=0.05,
@@ -180,17 +180,17 @@ def test_chosen_curves_by_the_formula():
         left = max(0.02 * n * (n - 1), 0.05 * most * (most - 1))
         mean += chance * math.exp(0.2 * k * (k - 1) + 0.1 * most * (most - 1) + left)
     exact = 0.01 * n + math.log(mean) / (n - 1)
-    (found,) = chosen_curve(costs, rates, orders=np.array([n]))
+    (found,) = _chosen_curve(costs, rates, orders=np.array([n]))
     assert exact <= found <= 1.1 * exact  # the chance of a maximum is bounded by a sum
-    k, told = np.arange(n + 1), ChosenCosts(selections=0.3, fixed={"a": 0.5}, gates=["a"])
+    k, told = np.arange(n + 1), _ChosenCosts(selections=0.3, fixed={"a": 0.5}, gates=["a"])
     mean = stats.binom.pmf(k, n, 0.5) @ np.exp(0.5 * k * (k - 1))
-    (found,) = chosen_curve(told, {"a": 0.5}, orders=np.array([n]))
+    (found,) = _chosen_curve(told, {"a": 0.5}, orders=np.array([n]))
     assert found == pytest.approx(0.3 * n + math.log(mean) / (n - 1), rel=1e-6)
-    (small,) = chosen_curve(ChosenCosts(chosen=1e-6, gates=["a"]), rates, orders=np.array([8]))
+    (small,) = _chosen_curve(_ChosenCosts(chosen=1e-6, gates=["a"]), rates, orders=np.array([8]))
     assert small == pytest.approx(1e-6 * 0.5 * (1 + 7 * 0.5), rel=1e-8)
-    (never,) = chosen_curve(costs, {"a": 0.0, "b": 0.0}, orders=np.array([n]))
+    (never,) = _chosen_curve(costs, {"a": 0.0, "b": 0.0}, orders=np.array([n]))
     assert never == pytest.approx(0.01 * n + 0.02 * n, rel=1e-6)
-    (surely,) = chosen_curve(costs, {}, orders=np.array([n]))
+    (surely,) = _chosen_curve(costs, {}, orders=np.array([n]))
     assert surely == pytest.approx((0.01 + 0.05 + 0.1 + 0.2) * n, rel=1e-6)
 
 
@@ -217,7 +217,7 @@ def test_replicas_by_the_formula(scale):
     rho = {"a": 0.7 * scale, "b": 0.3 * scale, "c": 0.7 * scale, None: 0.1 * scale}
     rates = {"a": 0.5, "b": 0.9, "c": 0.5}  # two alike
     events = [ZCDPEvent(rho=r, gate={gate} if gate else None) for gate, r in rho.items()]
-    curve = dict(zip(ORDERS.tolist(), replica_curve(events, rates), strict=True))
+    curve = dict(zip(ORDERS.tolist(), _replica_curve(events, rates), strict=True))
     for n in (2, 3, 7, 20):
         k = np.arange(n + 1)
         forth = back = n * rho[None]
@@ -227,11 +227,11 @@ def test_replicas_by_the_formula(scale):
             back += p * (1 + (n - 1) * p) * rho[gate]
         assert curve[n] == pytest.approx(max(forth, back), rel=1e-6)
         assert curve[n] >= max(forth, back) * (1 - 1e-9)
-    assert replica_curve([ZCDPEvent(rho=1e-18, gate={"a"})], rates)[0] >= 0.25 * 2e-18
+    assert _replica_curve([ZCDPEvent(rho=1e-18, gate={"a"})], rates)[0] >= 0.25 * 2e-18
 
 
 def test_a_cap_at_one_order_proves_nothing_above_it():
-    curve = replica_curve([RDPEvent(orders=(8.0,), epsilons=(0.1,), gate={"a"})], {"a": 0.5})
+    curve = _replica_curve([RDPEvent(orders=(8.0,), epsilons=(0.1,), gate={"a"})], {"a": 0.5})
     assert np.isfinite(curve[ORDERS <= 8]).all()
     assert np.isinf(curve[ORDERS > 8]).all()
 

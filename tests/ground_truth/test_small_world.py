@@ -49,7 +49,7 @@ from missdp.ground_truth import (
     joint,
     mask_mixture,
 )
-from missdp.ground_truth.replicas import ChosenCosts, chosen_curve, chosen_epsilon, replica_curve
+from missdp.ground_truth.replicas import _chosen_curve, _ChosenCosts, _replica_curve, chosen_epsilon
 
 FIXED = FixedGates()
 ANY = DataChosenGates(attributes=tuple(NAMES), smallest=1)
@@ -127,7 +127,9 @@ ways = st.sampled_from(["plain", "turning"])
 @some
 def test_divergences_behind_fixed_gates(gates, rates, mus, how):
     events, q, ratio = fixed_game(gates, rates, mus, how)
-    curve = replica_curve([ZCDPEvent(rho=e.sensitivity**2 / 2, gate=e.gate) for e in events], rates)
+    curve = _replica_curve(
+        [ZCDPEvent(rho=e.sensitivity**2 / 2, gate=e.gate) for e in events], rates
+    )
     for n in (2, 3, 4):
         assert divergence(q, ratio, n) <= curve[n - 2]
 
@@ -159,19 +161,19 @@ def test_caps_beside_an_answer_of_all_rows_that_knows_the_mask(rates, alone, eve
 def test_marginals_that_the_data_chose(rates, rho, family, boldly):
     world = World(independent(rates))
     q, ratio = world.play(likeliest(family, rho, boldly=boldly), 3)
-    spent = ChosenCosts(chosen=rho, gates=family)
+    spent = _ChosenCosts(chosen=rho, gates=family)
     orders = np.array([2, 3, 5])
-    for n, bound in zip(orders, chosen_curve(spent, rates, orders=orders), strict=True):
+    for n, bound in zip(orders, _chosen_curve(spent, rates, orders=orders), strict=True):
         assert divergence(q, ratio, int(n)) <= bound
     assert hockey_stick(q, ratio, chosen_epsilon(spent, 0.01, rates)) <= 0.01
     # By turns, each set with its share.
     q, ratio = world.play(
         in_order(SINGLES, [(gaussian(0.0), gaussian(math.sqrt(2 * rho / 3)))] * 3), 3
     )
-    shared = ChosenCosts(chosen=rho, gates=SINGLES, largest_share=1 / 3)
-    assert divergence(q, ratio, 3) <= chosen_curve(shared, rates, orders=np.array([3]))[0]
-    fixed = ChosenCosts(fixed=dict.fromkeys(NAMES, rho / 3), chosen=0.0, gates=[("a",)])
-    assert divergence(q, ratio, 3) <= chosen_curve(fixed, rates, orders=np.array([3]))[0]
+    shared = _ChosenCosts(chosen=rho, gates=SINGLES, largest_share=1 / 3)
+    assert divergence(q, ratio, 3) <= _chosen_curve(shared, rates, orders=np.array([3]))[0]
+    fixed = _ChosenCosts(fixed=dict.fromkeys(NAMES, rho / 3), chosen=0.0, gates=[("a",)])
+    assert divergence(q, ratio, 3) <= _chosen_curve(fixed, rates, orders=np.array([3]))[0]
 
 
 def selecting(selections, rho, rounds):
@@ -194,9 +196,9 @@ def selecting(selections, rho, rounds):
 def test_selections_that_tell_about_the_mask_are_paid_for(rates, spent):
     selections, rho = spent
     q, ratio = World(independent(rates)).play(selecting(selections, rho, 2), 4)
-    paid = ChosenCosts(selections=selections, unselected=0.0, chosen=rho, gates=SINGLES)
+    paid = _ChosenCosts(selections=selections, unselected=0.0, chosen=rho, gates=SINGLES)
     for n in (2, 4):
-        assert divergence(q, ratio, n) <= chosen_curve(paid, rates, orders=np.array([n]))[0]
+        assert divergence(q, ratio, n) <= _chosen_curve(paid, rates, orders=np.array([n]))[0]
     assert hockey_stick(q, ratio, chosen_epsilon(paid, 0.01, rates)) <= 0.01
 
 
@@ -304,7 +306,7 @@ def test_more_observed_smaller_gates_and_larger_costs_cost_more(gates, rates, ep
         assert more.epsilon >= before - 2e-12
     # Where gates overlap, those that are kept depend on the rates, and the bound is not monotone.
     events = [ZCDPEvent(rho=e, gate={min(gate)}) for e, gate in zip(epsilons, gates, strict=True)]
-    less, more = (replica_curve(events, known) for known in (rates, higher))
+    less, more = (_replica_curve(events, known) for known in (rates, higher))
     assert (less <= more * (1 + 1e-6)).all()
 
 
@@ -319,9 +321,9 @@ def test_smaller_claims_are_refuted():
     assert loss(ratio) > mask_mixture(merged, [1.0] * 3, observed=even).epsilon + 0.05
     known, at = {"a": 0.1, "b": 0.3, "c": 0.8}, np.array([2])
     q, ratio = World(independent(known)).play(selecting(0.6, 0.2, 2), 4)
-    forgotten = ChosenCosts(chosen=0.2, gates=SINGLES)  # its selections
-    assert divergence(q, ratio, 2) > chosen_curve(forgotten, known, orders=at)[0]
+    forgotten = _ChosenCosts(chosen=0.2, gates=SINGLES)  # its selections
+    assert divergence(q, ratio, 2) > _chosen_curve(forgotten, known, orders=at)[0]
     thrice = in_order([("a",)] * 3, [(gaussian(0.0), gaussian(1.0))] * 3)
     q, ratio = World(independent(uneven)).play(thrice, 3)
-    shared = ChosenCosts(chosen=1.5, gates=SINGLES, largest_share=1 / 3)
-    assert divergence(q, ratio, 2) > chosen_curve(shared, uneven, orders=at)[0]
+    shared = _ChosenCosts(chosen=1.5, gates=SINGLES, largest_share=1 / 3)
+    assert divergence(q, ratio, 2) > _chosen_curve(shared, uneven, orders=at)[0]

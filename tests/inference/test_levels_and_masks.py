@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from missdp.errors import ParameterError
-from missdp.inference.masks import MaskModel
-from missdp.inference.measured import Strip
+from missdp.inference.masks import MaskModel, Strip
 from missdp.inference.model import Levels
 from missdp.schema import Categorical, Schema
 from missdp.sources.strategies import merge_levels

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from missdp.inference.measured import Measured, both_missing, strips
+from missdp.inference.estimate import _both_missing, _Measured, _strips
 
 SIZES = [2, 3, 4]
 TABLE = np.random.default_rng(0).uniform(0, 100, (3, 4, 5))  # each axis ends with "missing"
@@ -11,7 +11,7 @@ EVERYONE = np.ones(3, dtype=bool)
 
 
 def test_pairs_of_holes_are_read_off_the_last_levels():
-    found = both_missing({(0, 1, 2): Measured(TABLE, 2.0)}, SIZES, EVERYONE)
+    found = _both_missing({(0, 1, 2): _Measured(TABLE, 2.0)}, SIZES, EVERYONE)
     expected = {(0, 1): TABLE[2, 3, :], (0, 2): TABLE[2, :, 4], (1, 2): TABLE[:, 3, 4]}
     for pair, cells in expected.items():
         assert found[pair] == pytest.approx((cells.sum(), 2.0 * np.sqrt(len(cells))))
@@ -19,7 +19,7 @@ def test_pairs_of_holes_are_read_off_the_last_levels():
 
 
 def test_strips_are_read_along_either_axis():
-    found = strips({(0, 2): Measured(TABLE.sum(axis=1), 3.0)}, SIZES, EVERYONE)
+    found = _strips({(0, 2): _Measured(TABLE.sum(axis=1), 3.0)}, SIZES, EVERYONE)
     table = TABLE.sum(axis=1)
     np.testing.assert_allclose(found[0, 2].missing, table[2, :4])
     np.testing.assert_allclose(found[0, 2].rows, table[:, :4].sum(axis=0))
@@ -29,7 +29,7 @@ def test_strips_are_read_along_either_axis():
 
 
 def test_strips_by_two_attributes_are_read_off_the_cells_where_both_are_observed():
-    found = strips({(0, 1, 2): Measured(TABLE, 2.0)}, SIZES, EVERYONE)
+    found = _strips({(0, 1, 2): _Measured(TABLE, 2.0)}, SIZES, EVERYONE)
     np.testing.assert_allclose(found[1, 0, 2].missing, TABLE[:2, 3, :4].ravel())
     np.testing.assert_allclose(found[1, 0, 2].rows, TABLE[:2, :, :4].sum(axis=1).ravel())
     assert found[1, 0, 2].shape == (2, 4)
@@ -38,11 +38,11 @@ def test_strips_by_two_attributes_are_read_off_the_cells_where_both_are_observed
 
 
 def test_the_least_noisy_marginal_speaks_and_full_attributes_do_not():
-    pair = Measured(TABLE[:, :, 0], 1.0)
-    measured = {(0, 1, 2): Measured(TABLE, 1.0), (0, 1): pair}
+    pair = _Measured(TABLE[:, :, 0], 1.0)
+    measured = {(0, 1, 2): _Measured(TABLE, 1.0), (0, 1): pair}
     present = np.array([True, True, False])
-    assert both_missing(measured, SIZES, present) == {(0, 1): (TABLE[2, 3, 0], 1.0)}
-    found = strips(measured, SIZES, present)
+    assert _both_missing(measured, SIZES, present) == {(0, 1): (TABLE[2, 3, 0], 1.0)}
+    found = _strips(measured, SIZES, present)
     assert set(found) == {(0, 1), (1, 0), (0, 2), (1, 2), (0, 1, 2), (1, 0, 2)}
     assert found[0, 1].std == 1.0
     assert found[0, 2].std == pytest.approx(2.0)  # summed over the four levels of the third axis

@@ -186,3 +186,9 @@ def test_a_hub_with_hundreds_of_extreme_neighbours_does_not_underflow():
     fitted, log_z = log_linear([2] * 300, parameters)
     assert np.isfinite(log_z)
     assert np.isfinite(fitted.marginal((0,))).all()
+
+
+def test_a_law_under_which_nothing_is_possible_is_refused():
+    zeros = {(0, 1): np.array([[True, False], [False, True]]), (1,): np.array([True, True])}
+    with pytest.raises(ValueError, match="nothing is possible"):
+        log_linear([2, 2], {}, zeros)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp.inference.measured import centred, scaled_to, shrunk
+from missdp.inference.raking import centred, scaled_to, shrunk
 
 SHAPES = st.lists(st.integers(2, 5), min_size=1, max_size=3).map(tuple)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from missdp.inference import raking
 from missdp.inference.fit_heads import fit_tree
 from missdp.inference.pair_model import PairModel
-from missdp.inference.raking import resample, swap
+from missdp.inference.raking import _swap, resample
 
 
 def table_of(rows, pair, shape):
@@ -75,7 +75,7 @@ def test_as_many_rows_come_back_and_the_misfit_never_grows(case):
     pool, weights, tables, n, rng = case
     chosen = resample(weights, n, rng, codes=pool)
     before = chosen.copy()
-    found = swap(chosen, pool, tables, weights=weights, rng=rng)
+    found = _swap(chosen, pool, tables, weights=weights, rng=rng)
     assert found.shape == (n,)
     np.testing.assert_array_equal(chosen, before)
     if n:
@@ -89,7 +89,7 @@ def test_tables_hold_far_better_and_so_do_margins_and_what_no_table_tells(n):
     pool = dependent(rng, 50_000, sizes)
     tables, weights = pairs_of(pool, sizes), np.full(len(pool), 1 / len(pool))
     chosen = resample(weights, n, rng, codes=pool)
-    found = swap(chosen, pool, tables, weights=weights, rng=rng)
+    found = _swap(chosen, pool, tables, weights=weights, rng=rng)
     assert distance(pool[found], tables) < 0.5 * distance(pool[chosen], tables)
     margins = {
         (a,): np.bincount(pool[:, a], minlength=size) / len(pool) for a, size in enumerate(sizes)
@@ -106,16 +106,16 @@ def test_both_ways_to_count_what_swaps_change_agree(monkeypatch, dense):
     weights = np.full(len(pool), 1 / len(pool))
     tables = pairs_of(dependent(rng, 5_000, sizes), sizes)
     chosen = resample(weights, 1_000, rng, codes=pool)
-    one = swap(chosen, pool, tables, weights=weights, rng=np.random.default_rng(1))
+    one = _swap(chosen, pool, tables, weights=weights, rng=np.random.default_rng(1))
     monkeypatch.setattr(raking, "_DENSE", dense)
-    two = swap(chosen, pool, tables, weights=weights, rng=np.random.default_rng(1))
+    two = _swap(chosen, pool, tables, weights=weights, rng=np.random.default_rng(1))
     np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize("n", [0, 1, 50, 5_000, 30_000, 100_000])
 @pytest.mark.parametrize("tables", [0, 1, 105, 990, 4_950, 40_000])
 def test_work_is_bounded_whatever_there_is_to_do(n, tables):
-    batch, rounds = raking.plan(n, tables)
+    batch, rounds = raking._plan(n, tables)
     assert 2 * batch * rounds * tables <= 60_000_000
     assert batch <= n
     assert rounds <= 1_000
@@ -132,9 +132,9 @@ def test_rows_of_a_model_of_pairs_are_swapped(n, monkeypatch):
 
     def noted(chosen, codes, tables, **rest):
         calls.append(len(chosen))
-        return swap(chosen, codes, tables, **rest)
+        return _swap(chosen, codes, tables, **rest)
 
-    monkeypatch.setattr(raking, "swap", noted)
+    monkeypatch.setattr(raking, "_swap", noted)
     rows = model.complete(n, np.random.default_rng(0))
     assert sum(calls) == len(rows) == n
     if n > 1:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from missdp.inference.masks import MaskModel
-from missdp.inference.measured import Strip
+from missdp.inference.masks import MaskModel, Strip
 from missdp.record import Record
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from missdp.accounting import Cost, GaussianEvent
-from missdp.ground_truth.replicas import chosen_costs, chosen_curve
+from missdp.ground_truth.replicas import _chosen_curve, chosen_costs
 from missdp.synth.caps import Keeper, chosen_caps
 
 A, B, C, AB, AC, BC, ABC = (
@@ -64,7 +64,7 @@ def test_what_is_admitted_is_within_the_claim(chances, among, share, others, ask
     )
     spent, costs = admitted(caps, asked), chosen_costs(caps.events, caps.structure, observed)
     orders = np.array([2, 3])
-    for n, claim in zip(orders, chosen_curve(costs, observed, orders=orders), strict=True):
+    for n, claim in zip(orders, _chosen_curve(costs, observed, orders=orders), strict=True):
         assert moment(spent, observed, int(n)) <= claim * (1 + 1e-7)
 
 
@@ -72,7 +72,7 @@ def test_two_shares_behind_one_set_are_not_a_share_of_each():
     """Of chances .5 and .01, at order 3: .697, where a share of each set claims .500."""
     whole, observed = Cost(currency="zcdp", amount=0.5), {"a": 0.5, "b": 0.01, "c": 1.0}
     caps = chosen_caps(whole, ungated=0, selections=0, fixed={}, among=[A, B], largest=0.25)
-    claim = chosen_curve(
+    claim = _chosen_curve(
         chosen_costs(caps.events, caps.structure, observed), observed, orders=np.array([3])
     )
     assert round(float(claim[0]), 3) == 0.5

@@ -69,7 +69,7 @@ class ClassTable(RowModel):
         They are spread over the classes, and over the levels in each, as evenly as
         whole rows can be: less chance than in independent rows, and the same law of each.
         """
-        classes, rows = draw_classes(self.shares, self.heads, n, rng)
+        classes, rows = _draw_classes(self.shares, self.heads, n, rng)
         holes = np.zeros(rows.shape, dtype=bool)
         if keep_holes:
             holes = self._holes(classes, rows, rng)
@@ -77,7 +77,7 @@ class ClassTable(RowModel):
 
     def with_holes(self, n: int, rng: np.random.Generator) -> Codes:
         """Draw rows on groups of levels; a hole has the code after the last group."""
-        classes, rows = draw_classes(self.shares, self.heads, n, rng)
+        classes, rows = _draw_classes(self.shares, self.heads, n, rng)
         holes = self._holes(classes, rows, rng)
         return np.where(holes, [head.shape[1] for head in self.heads], rows)
 
@@ -103,7 +103,7 @@ class ClassTable(RowModel):
         )
 
 
-def draw_classes(
+def _draw_classes(
     shares: Floats, heads: tuple[Floats, ...], n: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], Codes]:
     """Return the class of each of ``n`` rows, and their values; see `ClassTable`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +25,6 @@ from missdp.baselines.adversarial import (
 from missdp.baselines.critics import autoencoder_gradient, expected_gradient, random_critic
 from missdp.baselines.networks import (
     Layers,
-    NetworkModel,
     calibrated,
     known_margins,
     network_start,
@@ -128,54 +127,43 @@ class DPAutoGAN(NeuralSynthesizer):
         return max(1, self._critic_steps // 2)
 
     def _trained(self, door: Door, crude: Crude) -> RowModel:
+        """Return a generator whose last maps are a decoder, trained with all that is left.
+
+        Published code trains the decoder privately and the encoder not. But one row then moves the
+        encoder, the encoder moves the codes of all rows, and these move every gradient of the
+        decoder: clipping each row's gradient bounds nothing. Here a row's clipped vector holds what
+        it says to both. The autoencoder, at its own pace, gets a share of what is left.
+        """
         coder = Pace(steps=self._coder_steps, batch=self._batch)
         pace = Pace(steps=self._critic_steps, batch=self._batch)
         door, always = self._grouped(door, crude), self._never_missing(crude)
-        return autoencoded(door, crude, coder, pace, self.coder_share, always, self._training)
-
-
-def autoencoded(
-    door: Door,
-    crude: Crude,
-    coder: Pace,
-    pace: Pace,
-    share: float,
-    always: Mapping[int, int],
-    report: Callable[[float], None],
-) -> NetworkModel:
-    """Return a generator whose last maps are a decoder, trained with all that is left.
-
-    Published code trains the decoder privately and the encoder not. But one row then moves the
-    encoder, the encoder moves the codes of all rows, and these move every gradient of the decoder:
-    clipping each row's gradient bounds nothing. Here a row's clipped vector holds what it says to
-    both. The autoencoder, at its own pace, gets a ``share`` of what is left.
-    """
-    rng = door.generator()
-    margins, rates, _ = known_margins(crude)
-    blocks = Blocks(rng, margins)
-    first = coder.steps / (coder.steps + pace.steps)
-    part = door.reserve(door.share(share), label="autoencoder")
-    coded = _coded(part, crude, coder, blocks, _start(blocks, rng), lambda d: report(first * d))
-    generator = random_layers([LATENT, _HIDDEN, _CODE], rng)
-    chain = Layers(
-        (*generator.weights, coded[4], coded[6]),
-        (*generator.biases, coded[5], coded[7]),
-        ("leaky", "tanh", "leaky"),
-    )
-    model = network_start(crude, chain, same_masks(rates), sees_values=False, always=always)
-    model = calibrated(model, margins, rates, rng)
-    return contest(
-        door,
-        crude,
-        expected_gradient,
-        (np.array(blocks.starts), blocks.shares),
-        random_critic(blocks.starts[-1], CRITIC, rng),
-        RowsSide(model, blocks, pace.batch, crude, frozen=2),
-        pace,
-        rng=rng,
-        report=lambda d: report(first + (1 - first) * d),
-        label="critic of rows",
-    )
+        rng = door.generator()
+        margins, rates, _ = known_margins(crude)
+        blocks = Blocks(rng, margins)
+        first = coder.steps / (coder.steps + pace.steps)
+        part = door.reserve(door.share(self.coder_share), label="autoencoder")
+        start = _start(blocks, rng)
+        coded = _coded(part, crude, coder, blocks, start, lambda d: self._training(first * d))
+        generator = random_layers([LATENT, _HIDDEN, _CODE], rng)
+        chain = Layers(
+            (*generator.weights, coded[4], coded[6]),
+            (*generator.biases, coded[5], coded[7]),
+            ("leaky", "tanh", "leaky"),
+        )
+        model = network_start(crude, chain, same_masks(rates), sees_values=False, always=always)
+        model = calibrated(model, margins, rates, rng)
+        return contest(
+            door,
+            crude,
+            expected_gradient,
+            (np.array(blocks.starts), blocks.shares),
+            random_critic(blocks.starts[-1], CRITIC, rng),
+            RowsSide(model, blocks, pace.batch, crude, frozen=2),
+            pace,
+            rng=rng,
+            report=lambda d: self._training(first + (1 - first) * d),
+            label="critic of rows",
+        )
 
 
 def _start(blocks: Blocks, rng: np.random.Generator) -> list[Floats]:

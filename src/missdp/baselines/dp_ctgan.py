@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +18,6 @@ from missdp.baselines.adversarial import (
 from missdp.baselines.critics import conditional_gradient, random_critic
 from missdp.baselines.networks import (
     START,
-    NetworkModel,
     known_margins,
     network_start,
     observed_shares,
@@ -99,47 +97,37 @@ class DPCTGAN(NeuralSynthesizer):
     model_: RowModel = field(init=False)
 
     def _trained(self, door: Door, crude: Crude) -> RowModel:
+        """Return a generator with conditions, its critic trained with all that is left.
+
+        Published code draws a condition first, and then a real row that meets it. A row with a rare
+        level is then read far more often than it is charged for. Here each step samples rows, every
+        row by itself and all at one rate, and shows a row with every level that it has, each
+        counting the same: what it says to the critic is a function of the row alone, so that a
+        step is one sampled Gaussian.
+        """
         pace = Pace(steps=self._steps_planned, batch=self._batch)
-        always = self._never_missing(crude)
-        return conditioned(self._grouped(door, crude), crude, pace, always, self._training)
-
-
-def conditioned(
-    door: Door,
-    crude: Crude,
-    pace: Pace,
-    always: Mapping[int, int],
-    report: Callable[[float], None],
-) -> NetworkModel:
-    """Return a generator with conditions, its critic trained with all that is left of the budget.
-
-    Published code draws a condition first, and then a real row that meets it. A row with a rare
-    level is then read far more often than it is charged for. Here each step samples rows, every row
-    by itself and all at one rate, and shows a row with every level that it has, each counting the
-    same: what it says to the critic is a function of the row alone, so that a step is one sampled
-    Gaussian.
-    """
-    rng = door.generator()
-    margins, rates, _ = known_margins(crude)
-    blocks = Blocks(rng, margins)
-    width = blocks.starts[-1]
-    sizes = [LATENT + width, _HIDDEN, _HIDDEN, width]
-    values = random_layers(sizes, rng, last=START, out=np.log(blocks.shares))
-    model = replace(
-        network_start(crude, values, same_masks(rates), sees_values=False, always=always),
-        conditions=tuple(margins),
-        asked=observed_shares(crude),
-    )
-    levels = rng.standard_normal((width, CRITIC)) * (2 / width) ** 0.5
-    return contest(
-        door,
-        crude,
-        conditional_gradient,
-        (np.array(blocks.starts), blocks.shares),
-        [levels, *random_critic(width, CRITIC, rng)],
-        RowsSide(model, blocks, pace.batch, crude),
-        pace,
-        rng=rng,
-        report=report,
-        label="critic of rows and conditions",
-    )
+        door, always = self._grouped(door, crude), self._never_missing(crude)
+        rng = door.generator()
+        margins, rates, _ = known_margins(crude)
+        blocks = Blocks(rng, margins)
+        width = blocks.starts[-1]
+        sizes = [LATENT + width, _HIDDEN, _HIDDEN, width]
+        values = random_layers(sizes, rng, last=START, out=np.log(blocks.shares))
+        model = replace(
+            network_start(crude, values, same_masks(rates), sees_values=False, always=always),
+            conditions=tuple(margins),
+            asked=observed_shares(crude),
+        )
+        levels = rng.standard_normal((width, CRITIC)) * (2 / width) ** 0.5
+        return contest(
+            door,
+            crude,
+            conditional_gradient,
+            (np.array(blocks.starts), blocks.shares),
+            [levels, *random_critic(width, CRITIC, rng)],
+            RowsSide(model, blocks, pace.batch, crude),
+            pace,
+            rng=rng,
+            report=self._training,
+            label="critic of rows and conditions",
+        )

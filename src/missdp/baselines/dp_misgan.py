@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -161,9 +161,7 @@ class DPMisGAN(NeuralSynthesizer):
     def _trained(self, door: Door, crude: Crude) -> RowModel:
         always, conditional = self._never_missing(crude), self.masks == "conditional"
         if self.critic == "mlp":
-            pace = Pace(steps=self._steps_planned, batch=self._batch)
-            door = self._grouped(door, crude)
-            return mlp_misgan(door, crude, pace, conditional, always, self._training)
+            return self._contested(self._grouped(door, crude), crude, conditional, always)
         moments = PairMoments.of(self._all_pairs(door, crude))
         self._report("fitting", 0.5)
         return fit_classes(
@@ -176,53 +174,48 @@ class DPMisGAN(NeuralSynthesizer):
             report=lambda done: self._report("fitting", 0.5 + 0.5 * done),
         )
 
+    def _contested(
+        self, door: Door, crude: Crude, sees_values: bool, always: Mapping[int, int]
+    ) -> NetworkModel:
+        """Return generators of rows and masks, their critics trained with all that is left.
 
-def mlp_misgan(
-    door: Door,
-    crude: Crude,
-    pace: Pace,
-    sees_values: bool,
-    always: Mapping[int, int],
-    report: Callable[[float], None],
-) -> NetworkModel:
-    """Return generators of rows and masks, their critics trained with all that is left.
+        A generator of complete rows, a generator of masks, and a critic for each of their
+        outcomes: one sees generated rows with generated holes beside incomplete real rows, the
+        other the masks alone (Li, Jiang & Marlin 2019). One clipped vector holds what a row says to
+        both critics. ``sees_values`` says whether masks may depend on values.
+        """
+        from scipy.special import logit
 
-    A generator of complete rows, a generator of masks, and a critic for each of their outcomes: one
-    sees generated rows with generated holes beside incomplete real rows, the other the masks alone
-    (Li, Jiang & Marlin 2019). One clipped vector holds what a row says to both critics.
-    ``sees_values`` says whether masks may depend on values.
-    """
-    from scipy.special import logit
-
-    rng = door.generator()
-    margins, rates, holed = known_margins(crude)
-    blocks = Blocks(rng, margins)
-    width, starts = blocks.starts[-1], np.array(blocks.starts)
-    scores, sizes = np.log(blocks.shares), [LATENT, _HIDDEN, _HIDDEN, width]
-    values = random_layers(sizes, rng, last=START, out=scores)
-    masks = same_masks(rates)
-    if holed:
-        inputs = _MASK_LATENT + sees_values * width
-        out = logit(np.clip(rates, _LEAST, 1 - _LEAST))
-        masks = random_layers([inputs, _MASK_HIDDEN, len(holed)], rng, last=START, out=out)
-    sees_values = sees_values and bool(holed)
-    model = network_start(crude, values, masks, sees_values=sees_values, always=always)
-    side = _MisGANSide(model, blocks, pace.batch)
-    critic = random_critic(width, CRITIC, rng)
-    if holed:
-        critic += random_critic(len(holed), _MASK_CRITIC, rng)
-    return contest(
-        door,
-        crude,
-        two_critics_gradient if holed else expected_gradient,
-        (starts, np.array(holed) if holed else blocks.shares),
-        critic,
-        side,
-        pace,
-        rng=rng,
-        report=report,
-        label="critics of rows and masks",
-    )
+        pace = Pace(steps=self._steps_planned, batch=self._batch)
+        rng = door.generator()
+        margins, rates, holed = known_margins(crude)
+        blocks = Blocks(rng, margins)
+        width, starts = blocks.starts[-1], np.array(blocks.starts)
+        scores, sizes = np.log(blocks.shares), [LATENT, _HIDDEN, _HIDDEN, width]
+        values = random_layers(sizes, rng, last=START, out=scores)
+        masks = same_masks(rates)
+        if holed:
+            inputs = _MASK_LATENT + sees_values * width
+            out = logit(np.clip(rates, _LEAST, 1 - _LEAST))
+            masks = random_layers([inputs, _MASK_HIDDEN, len(holed)], rng, last=START, out=out)
+        sees_values = sees_values and bool(holed)
+        model = network_start(crude, values, masks, sees_values=sees_values, always=always)
+        side = _MisGANSide(model, blocks, pace.batch)
+        critic = random_critic(width, CRITIC, rng)
+        if holed:
+            critic += random_critic(len(holed), _MASK_CRITIC, rng)
+        return contest(
+            door,
+            crude,
+            two_critics_gradient if holed else expected_gradient,
+            (starts, np.array(holed) if holed else blocks.shares),
+            critic,
+            side,
+            pace,
+            rng=rng,
+            report=self._training,
+            label="critics of rows and masks",
+        )
 
 
 class _MisGANSide(Side):

@@ -10,9 +10,8 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from missdp.accounting import Budget
-from missdp.baselines.conflicts import Rows, redrawn
 from missdp.baselines.leaning import leaned
-from missdp.baselines.placing import placed
+from missdp.baselines.placing import Rows, placed, redrawn
 from missdp.baselines.trained import train_heads
 from missdp.errors import ParameterError
 from missdp.inference.masks import MaskModel
@@ -165,7 +164,7 @@ class Kamino(PairsSynthesizer):
         """Heads that are trained alone share evenly what is left; the first attribute has none."""
         if not self._trained:
             return {}
-        order = drawing_order(self.modelled_, self.schema_.rulebook.pairs)
+        order = _drawing_order(self.modelled_, self.schema_.rulebook.pairs)
         left -= len(self._denials("mostly")) * self.pair_share * left
         names = [self.modelled_.names[a] for a in order[1:]]
         return {name: left / len(names) for name in names}
@@ -181,7 +180,7 @@ class Kamino(PairsSynthesizer):
         door, total = self._opened_rows(door)
         crude = self._crude(door, total)
         self.pair_rates_ = self._released_rates(door)
-        order = drawing_order(self._planned, self.schema_.rulebook.pairs)
+        order = _drawing_order(self._planned, self.schema_.rulebook.pairs)
         fitted = self._train if self._trained else self._fit_moments
         self.model_ = fitted(door, crude, order)
         self._report("done", 1.0)
@@ -249,7 +248,7 @@ class Kamino(PairsSynthesizer):
         return redrawn(self.model_.law, self.model_.levels, rows, names, rng)
 
 
-def drawing_order(schema: Schema, denials: Iterable[PairDenial]) -> tuple[int, ...]:
+def _drawing_order(schema: Schema, denials: Iterable[PairDenial]) -> tuple[int, ...]:
     """Return the positions of the attributes in the order in which they are drawn.
 
     Few levels come first, as they tell most for the least noise; but what a functional dependency
@@ -265,7 +264,7 @@ def drawing_order(schema: Schema, denials: Iterable[PairDenial]) -> tuple[int, .
     ...     ),
     ...     rules=(Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"),),
     ... )
-    >>> drawing_order(schema, ()), drawing_order(schema, schema.rulebook.pairs)
+    >>> _drawing_order(schema, ()), _drawing_order(schema, schema.rulebook.pairs)
     ((0, 1), (1, 0))
     """
     place = {name: i for i, name in enumerate(schema.names)}

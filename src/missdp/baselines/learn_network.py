@@ -172,7 +172,7 @@ def make_plan(
     return Plan(whole=left, choice_cost=share * amount, table_cost=(1 - share) * amount)
 
 
-def usefulness_rule(
+def _usefulness_rule(
     sizes: Mapping[str, int], *, degree: int | str, theta: float, n_rows: float, plan: Plan
 ) -> tuple[Callable[[Clique], bool], int]:
     """Return the public rule on which tables are small enough, and the largest number of parents.
@@ -221,7 +221,7 @@ class Learner:
         """
         sizes = self._door.sizes
         rows = self._rows.value if self._rows is not None else 0.0
-        rule, most = usefulness_rule(
+        rule, most = _usefulness_rule(
             sizes, degree=degree, theta=theta, n_rows=max(0.0, rows), plan=self._plan
         )
         self._expect(rule, most)

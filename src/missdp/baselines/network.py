@@ -1,7 +1,7 @@
 """Bayesian networks: which families may come next, and rows from the released network.
 
 A family is chosen by how far its counts are from independence of child and parents
-(`dependence_score`), among all that public facts allow. All else is post-processing of released
+(``_dependence_score``), among all that public facts allow. All else is post-processing of released
 values.
 
 Holes are filled by a model that has the network's families, with conditional laws on complete
@@ -46,7 +46,7 @@ class Family(Record):
         return (*self.parents, self.child)
 
 
-def dependence_score(counts: NDArray[np.int64]) -> float:
+def _dependence_score(counts: NDArray[np.int64]) -> float:
     """Distance between a family's joint counts and independence of child and parents.
 
     ``S = 1/2 sum |c(x, pi) - c(x) c(pi) / m|`` with ``m = sum c``, over the rows observed on the
@@ -64,7 +64,7 @@ def dependence_score(counts: NDArray[np.int64]) -> float:
 
     Examples
     --------
-    >>> dependence_score(np.array([[5, 0], [0, 5]])), dependence_score(np.array([[2, 2], [4, 4]]))
+    >>> _dependence_score(np.array([[5, 0], [0, 5]])), _dependence_score(np.array([[2, 2], [4, 4]]))
     (5.0, 0.0)
     """
     joint = counts.reshape(-1, counts.shape[-1])
@@ -78,7 +78,7 @@ def dependence_score(counts: NDArray[np.int64]) -> float:
 
 
 #: What families are selected by.
-DEPENDENCE = Score(dependence_score, sensitivity=SCORE_SENSITIVITY)
+DEPENDENCE = Score(_dependence_score, sensitivity=SCORE_SENSITIVITY)
 
 
 def candidates(
@@ -208,7 +208,7 @@ class Network(Record):
 
         Parent cells with no mass take the child's margin.
         """
-        conditionals = {f.child: condition(joints[f.clique]) for f in families}
+        conditionals = {f.child: _condition(joints[f.clique]) for f in families}
         return cls(families, conditionals, {f.clique: joints[f.clique] for f in families})
 
     def sample(self, n: int, rng: np.random.Generator) -> Codes:
@@ -219,7 +219,7 @@ class Network(Record):
         return sample_raked(steps, self.tables, n, rng)
 
 
-def condition(joint: NDArray[np.float64]) -> NDArray[np.float64]:
+def _condition(joint: NDArray[np.float64]) -> NDArray[np.float64]:
     """Law of the last axis given the others; empty cells take the margin, then uniform."""
     flat = joint.reshape(-1, joint.shape[-1])
     margin = flat.sum(axis=0)
@@ -267,7 +267,7 @@ def observed_part(network: Network, sizes: Mapping[str, int]) -> Network:
     conditionals = {}
     for family in network.families:
         inside = tuple(slice(0, sizes[name]) for name in family.clique)
-        conditionals[family.child] = condition(network.conditionals[family.child][inside])
+        conditionals[family.child] = _condition(network.conditionals[family.child][inside])
     return Network(network.families, conditionals)
 
 
@@ -348,5 +348,5 @@ def _refit(model: Network, filled: Codes, sizes: Mapping[str, int]) -> Network:
         counts = np.bincount(cell, minlength=int(np.prod(shape))).reshape(shape)
         # Keep a little of the previous law so that no cell of the model dies by sampling.
         prior = model.conditionals[family.child]
-        conditionals[family.child] = condition(counts + 0.05 * prior)
+        conditionals[family.child] = _condition(counts + 0.05 * prior)
     return Network(model.families, conditionals)

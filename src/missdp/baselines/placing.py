@@ -20,26 +20,29 @@ returned, and an error says how many rows fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.baselines.conflicts import (
-    cells,
-    conflicts,
-    connected,
-    donors,
-    keys,
-    without_conflicts,
-)
 from missdp.errors import DataError
-from missdp.schema import PairDenial
-from missdp.sources.partners import observed_on, violating_pairs
+from missdp.inference.heads import Heads
+from missdp.inference.heads import redraw as redraw_cells
+from missdp.inference.model import Levels
+from missdp.schema import Numeric, PairDenial, Schema
+from missdp.sources.partners import (
+    observed_on,
+    violates_itself,
+    violating_pairs,
+    violating_partners,
+)
 from missdp.synth.sampling import followed, put
 from missdp.table import Table
+
+Rows: TypeAlias = Table
+"""Synthetic rows."""
 
 Flags: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
@@ -47,6 +50,7 @@ Ints: TypeAlias = NDArray[np.int64]
 _TURNS = 2  # draws of the same attributes
 _MOST_TURNS = 60  # where no row can take another one's cells
 _IN_VAIN = 5  # turns
+_ROUNDS = 60  # in each of which at least one row is kept
 
 
 Redraw: TypeAlias = Callable[[Table, tuple[str, ...], np.random.Generator], Table]
@@ -82,7 +86,7 @@ def placed(
     >>> found.codes("city").tolist()
     [0, 0, 0, 2]
     """
-    for group in connected(rows.schema, denials):
+    for group in _connected(rows.schema, denials):
         rows = _Placing(tuple(group), rng, redraw or redrawn_from_others(rows), order).of(rows)
     if any(violating_pairs(denial, rows) for denial in denials):  # no group touches another one
         raise DataError("synthetic rows still violate what the schema says about two rows")
@@ -121,10 +125,10 @@ class _Placing:
 
     def of(self, rows: Table) -> Table:
         """Return the rows placed."""
-        if not conflicts(self.denials, rows).any():
+        if not _conflicts(self.denials, rows).any():
             return rows
         rows = self._arranged(rows)
-        kept = without_conflicts(self.denials, rows, self.rng)
+        kept = _without_conflicts(self.denials, rows, self.rng)
         fixed = rows.schema.rulebook.derives
         names = tuple(n for n in self._names if n not in fixed) or rows.schema.names
         for many in range(1, len(names) + 1):
@@ -157,8 +161,8 @@ class _Placing:
         """Give rows that agree in some attributes the value that most of them have."""
         seen = np.flatnonzero(observed_on((*given, name), rows))
         part = rows.take(seen)
-        group = keys([cells(part, other) for other in given], seen.size)
-        both = keys([group, part.codes(name)], seen.size)
+        group = _keys([_cells(part, other) for other in given], seen.size)
+        both = _keys([group, part.codes(name)], seen.size)
         times = np.bincount(both)[both] if seen.size else both
         # The last of each group in this order is one of those with its most frequent code.
         line = np.lexsort((self.rng.random(seen.size), both, times, group))
@@ -173,10 +177,10 @@ class _Placing:
         fixed = one if moved == two else two
         seen = np.flatnonzero(observed_on((*given, one, two), rows))
         part = rows.take(seen)
-        group = keys([cells(part, other) for other in given], seen.size)
-        height = keys([cells(part, moved)], seen.size) * (1 if up else -1)
+        group = _keys([_cells(part, other) for other in given], seen.size)
+        height = _keys([_cells(part, moved)], seen.size) * (1 if up else -1)
         chance = self.rng.random(seen.size)
-        places = np.lexsort((chance, height, cells(part, fixed), group))
+        places = np.lexsort((chance, height, _cells(part, fixed), group))
         source = np.lexsort((chance, height, group))
         return put(rows, seen[places], part, source, (moved,))
 
@@ -190,9 +194,9 @@ class _Placing:
         drawn = redraw(rows.take(lacking), names, self.rng)
         others = rows.take(kept)
         drawn, broken = followed(self._determined(drawn, others, names))
-        fits = np.flatnonzero(~broken & (conflicts(self.denials, drawn, others) == 0))
+        fits = np.flatnonzero(~broken & (_conflicts(self.denials, drawn, others) == 0))
         part = drawn.take(fits)
-        fits = fits[without_conflicts(self.denials, part, self.rng)]
+        fits = fits[_without_conflicts(self.denials, part, self.rng)]
         rows = put(rows, lacking[fits], drawn, fits, self._reach(rows))
         kept = kept.copy()
         kept[lacking[fits]] = True
@@ -205,8 +209,8 @@ class _Placing:
                 continue
             given, name = denial.dependency
             known = others.take(observed_on((*given, name), others))
-            columns = [np.concatenate([cells(known, n), cells(drawn, n)]) for n in given]
-            both = keys(columns, len(known) + len(drawn))
+            columns = [np.concatenate([_cells(known, n), _cells(drawn, n)]) for n in given]
+            both = _keys(columns, len(known) + len(drawn))
             line = np.argsort(both[: len(known)], kind="stable")
             place = np.searchsorted(both[: len(known)][line], both[len(known) :])
             place = np.minimum(place, max(0, len(known) - 1))
@@ -220,14 +224,14 @@ class _Placing:
     def _copied(self, rows: Table, kept: Flags, drawn: tuple[str, ...]) -> Table:
         """Let rows that are not kept take cells from kept ones."""
         names = self._names
-        lacking, chosen = donors(self.denials, rows, kept, names, self.rng)
+        lacking, chosen = _donors(self.denials, rows, kept, names, self.rng)
         if not lacking.size:
             return self._on_and_on(rows, kept, drawn)
         holes = {name: rows.mask(name) & ~kept for name in names}
         whole = put(rows, lacking, rows, chosen, self._reach(rows))
         found, broken = followed(_with_holes(put(rows, lacking, rows, chosen, names), rows, holes))
         # Where other cells do not fit, all that rules link with these are taken, too.
-        back = np.flatnonzero((broken | (conflicts(self.denials, found) > 0)) & ~kept)
+        back = np.flatnonzero((broken | (_conflicts(self.denials, found) > 0)) & ~kept)
         return put(found, back, whole, back, rows.schema.names)
 
     def _on_and_on(self, rows: Table, kept: Flags, names: tuple[str, ...]) -> Table:
@@ -301,3 +305,143 @@ def _strict_orders(denial: PairDenial) -> tuple[tuple[str, ...], str, str, bool]
     if not {sign, other} <= {"<", ">"}:
         return None
     return given, one, two, sign != other
+
+
+def _connected(schema: Schema, denials: Iterable[PairDenial]) -> list[list[PairDenial]]:
+    """Return denial constraints by groups that neither share an attribute nor are linked by rules.
+
+    Examples
+    --------
+    >>> from missdp.schema import Categorical, Denial
+    >>> schema = Schema(
+    ...     tuple(Categorical(name=n, levels=("x", "y")) for n in ("zip", "city", "state", "job")),
+    ...     (
+    ...         Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"),
+    ...         Denial("t1&t2&EQ(t1.job,t2.job)&EQ(t1.job,'x')"),
+    ...         Denial("t1&t2&EQ(t1.city,t2.city)&IQ(t1.state,t2.state)"),
+    ...     ),
+    ... )
+    >>> [len(group) for group in _connected(schema, schema.rulebook.pairs)]
+    [2, 1]
+    """
+    reached = schema.rulebook.reached
+    groups: list[list[PairDenial]] = []
+    for denial in denials:
+        mine = reached(denial.names)
+        near = [group for group in groups if any(mine & reached(d.names) for d in group)]
+        joined = [*(d for group in near for d in group), denial]
+        first = groups.index(near[0]) if near else len(groups)
+        groups = [*groups[:first], joined, *(g for g in groups[first:] if g not in near)]
+    return groups
+
+
+def _conflicts(denials: Sequence[PairDenial], rows: Table, among: Table | None = None) -> Ints:
+    """Count for each row the rows that it violates denial constraints with, once for each."""
+    found = np.zeros(len(rows), dtype=np.int64)
+    for denial in denials:
+        found += violating_partners(denial, rows, among)
+    return found
+
+
+def _without_conflicts(
+    denials: Sequence[PairDenial], rows: Table, rng: np.random.Generator
+) -> Flags:
+    """Tell which rows are kept, no two of which violate anything: few conflicts go first.
+
+    Rows that no row of fewer conflicts conflicts with are kept, those that conflict with them are
+    not, and so on with the others (a parallel form of the greedy choice of an independent set).
+    """
+    kept = np.zeros(len(rows), dtype=bool)
+    left = np.arange(len(rows))
+    for _ in range(_ROUNDS):
+        part = rows.take(left)
+        many = _conflicts(denials, part)
+        ranks = np.empty(len(left), dtype=np.int64)
+        ranks[np.lexsort((rng.random(len(left)), many))] = np.arange(len(left))
+        ahead = np.zeros(len(left), dtype=np.int64)
+        for denial in denials if many.any() else ():
+            ahead += violating_partners(denial, part, ranks=ranks)
+        free = ahead == 0
+        kept[left[free]] = True
+        rest = left[~free]
+        if not rest.size:
+            break
+        left = rest[_conflicts(denials, rows.take(rest), part.take(free)) == 0]
+        if not left.size:
+            break
+    return kept
+
+
+def _cells(table: Table, name: str) -> NDArray[Any]:
+    """Values of a numeric attribute, else codes."""
+    numeric = isinstance(table.schema[name], Numeric)
+    return table.values(name) if numeric else table.codes(name).astype(np.int64)
+
+
+def _keys(columns: Sequence[NDArray[Any]], n: int) -> Ints:
+    """Return one number for each row, the same for rows that agree in all columns.
+
+    Examples
+    --------
+    >>> _keys([np.array([5, 5, 7]), np.array([0.5, 0.5, 0.5])], 3).tolist()
+    [0, 0, 1]
+    """
+    found = np.zeros(n, dtype=np.int64)
+    for column in columns:
+        values, codes = np.unique(column, return_inverse=True)
+        found = np.unique(found * len(values) + codes, return_inverse=True)[1]
+    return found
+
+
+def _donors(
+    denials: Sequence[PairDenial],
+    rows: Table,
+    kept: Flags,
+    names: Sequence[str],
+    rng: np.random.Generator,
+) -> tuple[Ints, Ints]:
+    """Return for rows that are not kept a kept one that they may take cells from.
+
+    What equals a kept row in all that is compared conflicts with no kept row, unless two equal rows
+    do. A row gets one that agrees with it in as many of the first attributes as can be, and that
+    has a value of all of them if any has.
+    """
+    able = kept.copy()
+    for denial in denials:
+        able &= ~violates_itself(denial, rows)
+    whole = able & observed_on(names, rows)
+    able = whole if whole.any() else able
+    lacking, possible = np.flatnonzero(~kept), np.flatnonzero(able)
+    if not possible.size:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    chosen = rng.choice(possible, size=lacking.size)
+    open_ = np.ones(lacking.size, dtype=bool)
+    for depth in range(len(names) - 1, 0, -1):
+        found = _keys([rows.codes(name) for name in names[:depth]], len(rows))
+        line = possible[np.argsort(found[possible], kind="stable")]
+        wanted = found[lacking]
+        first = np.searchsorted(found[line], wanted, side="left")
+        many = np.searchsorted(found[line], wanted, side="right") - first
+        hit = open_ & (many > 0)
+        chosen[hit] = line[(first + np.floor(rng.random(lacking.size) * many).astype(int))[hit]]
+        open_ &= ~hit
+    return lacking, chosen
+
+
+def redrawn(
+    law: Heads,
+    levels: tuple[Levels, ...],
+    rows: Table,
+    names: tuple[str, ...],
+    rng: np.random.Generator,
+) -> Table:
+    """Return rows with some attributes drawn anew given the rest, numbers in the bins drawn."""
+    schema = rows.schema
+    place = {name: i for i, name in enumerate(schema.names)}
+    known = zip(schema.names, levels, strict=True)
+    groups = np.stack([level.groups[rows.codes(name)] for name, level in known], axis=1)
+    drawn = redraw_cells(law, groups, tuple(place[n] for n in names), rng)
+    codes = {n: levels[place[n]].split(drawn[:, place[n]], rng) for n in names}
+    again = Table.from_codes(schema.subset(names), codes).with_values(rng)
+    every = np.arange(len(rows))
+    return put(rows, every, again, every, names)

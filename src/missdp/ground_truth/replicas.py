@@ -2,9 +2,9 @@
 
 With the row, the likelihood ratio of all outputs is a mixture over masks, so that its n-th power is
 a mean over n masks, and a release behind a gate is seen only in those copies that open it. Of gates
-that were fixed no two may have an attribute in common (`replica_curve`); of marginals that the data
-chose, one after the other, a cap on what all of them cost is enough (`chosen_curve`). Proofs, and
-what is false: docs/ground-truth-proofs.md.
+that were fixed no two may have an attribute in common (``_replica_curve``); of marginals that the
+data chose, one after the other, a cap on what all of them cost is enough (``_chosen_curve``).
+Proofs, and what is false: docs/ground-truth-proofs.md.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def disjoint_gates(
 
 def replica_epsilon(events: Sequence[Event], delta: float, observed: Mapping[str, float]) -> float:
     """Return the amplified epsilon at ``delta`` above 0; infinite if no order proves one."""
-    curve = replica_curve(events, observed)
+    curve = _replica_curve(events, observed)
     known = np.isfinite(curve)
     if not known.any():
         return np.inf
     return epsilon_from_rdp(ORDERS[known].astype(float), curve[known], delta)
 
 
-def replica_curve(events: Sequence[Event], observed: Mapping[str, float]) -> Floats:
+def _replica_curve(events: Sequence[Event], observed: Mapping[str, float]) -> Floats:
     """Return the amplified Rényi divergence at each of `ORDERS`; infinite where none is proven.
 
     Of elementary add-remove events whose gates were fixed in advance: those behind one of the
@@ -118,7 +118,7 @@ def _log_expm1(x: Floats) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChosenCosts:
+class _ChosenCosts:
     """What a fit that chooses its marginals costs at most, in zCDP.
 
     Parameters
@@ -165,7 +165,7 @@ class ChosenCosts:
 
 def chosen_costs(
     events: Sequence[Event], structure: ChosenGates, observed: Mapping[str, float] | None = None
-) -> ChosenCosts:
+) -> _ChosenCosts:
     """Return what events cost in zCDP, by who chose their gates.
 
     What is behind several attributes, and was fixed, counts behind the one that is ``observed``
@@ -187,7 +187,7 @@ def chosen_costs(
         else:
             found["ungated"] += rho
     share = structure.largest_share
-    return ChosenCosts(**found, fixed=fixed, gates=structure.among, largest_share=share)
+    return _ChosenCosts(**found, fixed=fixed, gates=structure.among, largest_share=share)
 
 
 def _selected(cap: Event) -> float:
@@ -198,7 +198,7 @@ def _selected(cap: Event) -> float:
     return (gdp_selection(squared) * (1 + 1e-9)) ** 2 / 8
 
 
-def chosen_epsilon(costs: ChosenCosts, delta: float, observed: Mapping[str, float]) -> float:
+def chosen_epsilon(costs: _ChosenCosts, delta: float, observed: Mapping[str, float]) -> float:
     """Return the amplified epsilon at ``delta``; infinite if no order proves one.
 
     Any order proves its number; the best of `CHOSEN_ORDERS` is searched for.
@@ -210,7 +210,7 @@ def chosen_epsilon(costs: ChosenCosts, delta: float, observed: Mapping[str, floa
     def value(place: int) -> float:
         if place not in known:
             order = CHOSEN_ORDERS[place : place + 1]
-            curve = chosen_curve(costs, observed, orders=order)
+            curve = _chosen_curve(costs, observed, orders=order)
             known[place] = epsilon_from_rdp(order.astype(float), curve, delta)
         return known[place]
 
@@ -224,15 +224,15 @@ def chosen_epsilon(costs: ChosenCosts, delta: float, observed: Mapping[str, floa
     return value(best)
 
 
-def chosen_curve(
-    costs: ChosenCosts, observed: Mapping[str, float], *, orders: NDArray[np.int64] = CHOSEN_ORDERS
+def _chosen_curve(
+    costs: _ChosenCosts, observed: Mapping[str, float], *, orders: NDArray[np.int64] = CHOSEN_ORDERS
 ) -> Floats:
     """Return the amplified Rényi divergence at each integer order, at least 2."""
     rates = _rounded(check_observed(observed))
     return np.array([_at_order(costs, rates, int(n)) for n in orders]) * _OUTWARD
 
 
-def _at_order(costs: ChosenCosts, observed: Mapping[str, float], n: int) -> float:
+def _at_order(costs: _ChosenCosts, observed: Mapping[str, float], n: int) -> float:
     """Return the larger of both directions at one order."""
     k = np.arange(n + 1)
     twice = (k * (k - 1)).astype(np.float64)
@@ -254,7 +254,7 @@ def _at_order(costs: ChosenCosts, observed: Mapping[str, float], n: int) -> floa
     return max(forth, _backwards(costs, observed, n))
 
 
-def _backwards(costs: ChosenCosts, observed: Mapping[str, float], n: int) -> float:
+def _backwards(costs: _ChosenCosts, observed: Mapping[str, float], n: int) -> float:
     def gated(cost: float, p: float) -> float:
         return cost * p * (1 + (n - 1) * p)
 
@@ -269,7 +269,7 @@ _Class = tuple[float, float]
 
 
 def _reached(
-    costs: ChosenCosts, kinds: Mapping[str, _Class], laws: Mapping[_Class, Floats], n: int
+    costs: _ChosenCosts, kinds: Mapping[str, _Class], laws: Mapping[_Class, Floats], n: int
 ) -> Floats:
     """Return, for each k, a bound on the chance that as many copies observe one set."""
     alike: Counter[tuple[_Class, ...]] = Counter()

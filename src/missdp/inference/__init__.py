@@ -10,6 +10,5 @@ Plain numbers in, plain numbers out: nothing here is private, and nothing is cha
 * `heads`: rows drawn by one regression after the other; `fit_heads`: its fit to tables of pairs.
 * `estimate`: both models fitted in turns, while more and more is measured.
 * `graphical`: what is released of all this, and others like it.
-* `measured`: what noisy marginals tell of holes; noisy tables leaned on what a model says.
-* `raking`: rows drawn from a model, re-weighted so that tables hold.
+* `raking`: rows of a model re-weighted so that tables hold; noisy tables leaned on a model.
 """

@@ -31,21 +31,65 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique, JunctionTree
-from missdp.inference.nest import nested, summed
 
 Floats = NDArray[np.float64]
+
+
+_FEW = 1000  # cells: less than the time to ask for a sum
+_LONG = 16  # cells in a row, with which plain sums are the quickest
 
 
 def _axes(inner: Clique, outer: Clique) -> tuple[int, ...]:
     """Axes of a table over ``outer`` to sum out to reach ``inner``."""
     keep = set(inner)
     return tuple(i for i, v in enumerate(outer) if v not in keep)
+
+
+def _summed(table: Floats, axes: tuple[int, ...]) -> Floats:
+    """Sum a table over some axes, quickly: NumPy's own sum is slow where few cells lie in a row."""
+    if not axes:
+        return table
+    if table.size < _FEW:
+        return np.asarray(np.add.reduce(table, axis=axes))
+    for shape, after in _sums(table.shape, axes):
+        table = table.reshape(shape)
+        if shape[2] >= _LONG or shape[0] == 1:
+            table = np.add.reduce(table, axis=1)
+        else:
+            table = np.einsum("abc->ac", table)
+        table = table.reshape(after)
+    return table
+
+
+@lru_cache(maxsize=4096)
+def _sums(
+    shape: tuple[int, ...], axes: tuple[int, ...]
+) -> tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...]:
+    """Single sums, of neighbouring axes each, that make up a sum: shapes before and after."""
+    runs: list[list[int]] = []
+    for axis in axes:
+        if runs and runs[-1][-1] == axis - 1:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    # What lies far apart in memory is quick to add, and makes the rest smaller.
+    left, steps = list(enumerate(shape)), []
+    for run in runs:
+        gone = set(run)
+        first = next(i for i, (axis, _) in enumerate(left) if axis in gone)
+        sizes = [size for _, size in left]
+        last = first + len(run)
+        three = (prod(sizes[:first]), prod(sizes[first:last]), prod(sizes[last:]))
+        left = left[:first] + left[last:]
+        steps.append((three, tuple(size for _, size in left)))
+    return tuple(steps)
 
 
 def _contract(operands: Sequence[tuple[Floats, Clique]], out: Clique) -> Floats:
@@ -72,7 +116,7 @@ def _safe_ratio(top: Floats, bottom: Floats) -> Floats:
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
 
 
-class Propagation:
+class _Propagation:
     """Turn tables over small sets of attributes into the marginals of their product, in one tree.
 
     What does not change from fit to fit of one model is worked out once: where each table goes,
@@ -96,20 +140,26 @@ class Propagation:
         self.tree = tree
         barred = {c: np.where(table, -np.inf, 0.0) for c, table in (forbidden or {}).items()}
         homes = _homes(tree, [*cliques, *barred])
-        asked: list[list[Clique]] = [[] for _ in tree.cliques]
+        inside: list[dict[Clique, int]] = [{whole: 0} for whole in tree.cliques]
         for clique, home in homes.items():
-            asked[home].append(clique)
+            inside[home].setdefault(clique, len(inside[home]))
         for child, separator in enumerate(tree.separators):
             if separator:
-                asked[tree.parents[child]].append(separator)
-        self._nests = [nested(whole, tree.sizes, asked[i]) for i, whole in enumerate(tree.cliques)]
-        self._place = [(homes[c], self._nests[homes[c]].at[c]) for c in cliques]
-        self._barriers = [
-            (homes[c], self._nests[homes[c]].at[c], table) for c, table in barred.items()
-        ]
+                around = inside[tree.parents[child]]
+                around.setdefault(separator, len(around))
+        self._place = [(homes[c], inside[homes[c]][c]) for c in cliques]
+        self._barriers = [(homes[c], inside[homes[c]][c], table) for c, table in barred.items()]
         self._links = [
-            (tree.parents[i], self._nests[tree.parents[i]].at[separator] if separator else -1)
-            for i, separator in enumerate(tree.separators)
+            (parent, inside[parent][separator] if separator else -1)
+            for parent, separator in zip(tree.parents, tree.separators, strict=True)
+        ]
+        # Of each table in a clique: the axes to sum out, and its shape beside the clique's.
+        self._inside = [
+            [
+                (_axes(c, whole), tuple(tree.sizes[v] if v in c else 1 for v in whole))
+                for c in tables
+            ]
+            for whole, tables in zip(tree.cliques, inside, strict=True)
         ]
         self._ups = [
             (_axes(sep, own), tuple(tree.sizes[v] if v in sep else 1 for v in own))
@@ -119,7 +169,7 @@ class Propagation:
 
     def run(self, logs: Sequence[Floats]) -> tuple[list[Floats], float]:
         """Return the marginal of each table's attributes, and the logarithm of the normaliser."""
-        on: list[list[list[Floats]]] = [[[] for _ in nest.parts] for nest in self._nests]
+        on: list[list[list[Floats]]] = [[[] for _ in tables] for tables in self._inside]
         for (home, k), table in zip(self._place, logs, strict=True):
             on[home][k].append(table)
         for home, k, table in self._barriers:
@@ -135,19 +185,22 @@ class Propagation:
 
     def _upward(self, on: list[list[list[Floats]]]) -> tuple[list[Floats], float]:
         """Leave each clique's table, with all that comes from below, up to a factor."""
-        messages: list[Floats] = [np.ones(())] * len(self._nests)
+        messages: list[Floats] = [np.ones(())] * len(self._inside)
         log_z = 0.0
-        for i in range(len(self._nests) - 1, -1, -1):
+        for i in range(len(self._inside) - 1, -1, -1):
             table = self._potentials[i]
             # Logarithms may be large and cancel, so they are added up before the exponential.
-            self._nests[i].pile(on[i], table)
+            table[...] = 0.0
+            for (_, shape), tables in zip(self._inside[i], on[i], strict=True):
+                if tables:
+                    table += sum(tables[1:], start=tables[0]).reshape(shape)
             top = float(table.max())
             if not top > -math.inf:
                 raise ValueError("nothing is possible")
             np.subtract(table, top, out=table)
             np.exp(table, out=table)
             log_z += top
-            message = summed(table, self._ups[i][0])
+            message = _summed(table, self._ups[i][0])
             messages[i] = message
             parent, k = self._links[i]
             if k < 0:  # what nothing hangs on
@@ -159,8 +212,7 @@ class Propagation:
     def _downward(self, messages: list[Floats]) -> list[list[Floats]]:
         """Give each clique what it has not heard of, and read everything off it."""
         read: list[list[Floats]] = []
-        for i, nest in enumerate(self._nests):
-            table = self._potentials[i]
+        for i, table in enumerate(self._potentials):
             parent, k = self._links[i]
             if k < 0:
                 table /= messages[i]
@@ -168,7 +220,7 @@ class Propagation:
                 # Nothing drifts: both are sums over the same cells, so the quotient is a law.
                 ratio = _safe_ratio(read[parent][k], messages[i])
                 table *= ratio.reshape(self._ups[i][1])
-            read.append(nest.read(table))
+            read.append([_summed(table, axes) for axes, _ in self._inside[i]])
         return read
 
 
@@ -211,7 +263,7 @@ class Calibrated:
 
     def local(self, i: int, clique: Clique) -> Floats:
         """Marginal over attributes of the i-th tree clique."""
-        return summed(self.beliefs[i], _axes(clique, self.tree.cliques[i]))
+        return _summed(self.beliefs[i], _axes(clique, self.tree.cliques[i]))
 
     def _pair(self, a: int, b: int) -> Floats:
         """Marginal of two attributes of different cliques.
@@ -324,7 +376,7 @@ def log_linear(
 ) -> tuple[Calibrated, float]:
     """Return the distribution ``exp(Σ θ) / Z`` and ``log Z``."""
     tree = JunctionTree.build(sizes, [*parameters, *(forbidden or {})])
-    propagation = Propagation(tree, list(parameters), forbidden)
+    propagation = _Propagation(tree, list(parameters), forbidden)
     log_z = propagation.run(list(parameters.values()))[1]
     return propagation.law(), log_z
 
@@ -349,7 +401,7 @@ def fit_entropy(
     from scipy.optimize import Bounds, minimize
 
     tree = JunctionTree.build(sizes, [*(t.clique for t in targets), *(forbidden or {})])
-    propagation = Propagation(tree, [t.clique for t in targets], forbidden)
+    propagation = _Propagation(tree, [t.clique for t in targets], forbidden)
     spans = np.cumsum([0, *(t.values.size for t in targets)])
     y = np.concatenate([t.values.ravel() for t in targets])
     std = [np.broadcast_to(np.asarray(t.std, dtype=float), t.values.shape) for t in targets]

@@ -1,8 +1,8 @@
 """What clipping takes from sums over rows, as a model's rows tell it, and where to clip.
 
 The vector of a row holds a block for each attribute and the products of every two blocks (see
-`row_norms`). All of it is multiplied by one factor, so that its L2 norm is at most ``clip``. Rows
-with many rare levels have long vectors: clipping under-weights them, and what is released is
+``_row_norms``). All of it is multiplied by one factor, so that its L2 norm is at most ``clip``.
+Rows with many rare levels have long vectors: clipping under-weights them, and what is released is
 
     Σ_i w_i x_i + noise,      w_i = min(1, clip / ‖x_i‖),
 
@@ -49,13 +49,13 @@ def clip_norm(
     and BR2000, from 1,000 to 300,000 rows and epsilon from 0.1 to 10, quantiles 0.2 off cost less
     than a twentieth.
     """
-    norms = row_norms(independent_rows(margins, _POINTS), blocks, alone=alone)
+    norms = _row_norms(independent_rows(margins, _POINTS), blocks, alone=alone)
     share = 0.5 + _PER_DECADE * np.log10(max(signal, 1.0) / _HALF)
     found = float(np.quantile(norms, np.clip(share, _LEAST, _MOST)))
     return max(found, _SHORTEST)
 
 
-def row_norms(rows: Codes, blocks: Sequence[Floats], *, alone: float) -> Floats:
+def _row_norms(rows: Codes, blocks: Sequence[Floats], *, alone: float) -> Floats:
     """Return the L2 norm of each row's vector before it is clipped."""
     squares = np.zeros((len(blocks), len(rows)))
     for a, block in enumerate(blocks):
@@ -72,12 +72,11 @@ def clipped_away(
     *,
     clip: float,
     alone: float,
-    weights: Floats | None = None,
 ) -> tuple[list[Floats], dict[Pair, Floats]]:
     """Return what clipping takes from the mean of the blocks, and of their products."""
-    norms = row_norms(rows, blocks, alone=alone)
+    norms = _row_norms(rows, blocks, alone=alone)
     lost = 1 - clip / np.maximum(norms, clip)
-    lost *= 1 / max(1, len(rows)) if weights is None else weights
+    lost *= 1 / max(1, len(rows))
     touched = np.flatnonzero(lost > 0)
     ends = np.cumsum([0, *(block.shape[1] for block in blocks)])
     single, whole = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
@@ -105,7 +104,7 @@ def clipped_share(
     A first guess, from rows that need not be those of a good model: what is released, divided by
     it, has about the right size.
     """
-    norms = row_norms(rows, blocks, alone=alone)
+    norms = _row_norms(rows, blocks, alone=alone)
     kept = clip / np.maximum(norms, clip)
     sizes = [np.square(b).sum(axis=1)[rows[:, a]] for a, b in enumerate(blocks)]
     squares = np.stack(sizes, axis=1)

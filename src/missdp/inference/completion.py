@@ -17,7 +17,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +25,9 @@ from missdp.inference.estimate import PairCounts
 from missdp.inference.fit_heads import fit_tree
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel, fit_correlation
-from missdp.inference.measured import Strip, centred, shrunk
+from missdp.inference.masks import MaskModel, Strip, fit_correlation
 from missdp.inference.model import Codes
-from missdp.inference.raking import rake, resample
+from missdp.inference.raking import centred, rake, resample, shrunk
 
 Floats = NDArray[np.float64]
 
@@ -74,6 +72,7 @@ _LEAST_CHANCE = 0.02  # no share is divided by less
 _LEAST_SHARE = 1e-7
 _LEAST_VARIANCE = 1e-30
 _LEAST_DEGREES = 0.01  # an attribute of one level has none
+_RIDGE = 1.0  # see `MaskModel.learn`
 _PRIOR_ROWS = 5.0  # strength with which a cell's chance leans on those of its two levels
 _COINCIDENCE = 3.0  # standard deviations
 _QUIET = 0.05  # noise of a margin, as a share of the rows, below which its square is nothing
@@ -85,35 +84,6 @@ _ROWS = 30_000
 _FEWEST = 6_000  # rows
 _PAIRS = 200  # of attributes, beyond which fewer rows are looked at
 _TIMES = 20  # as many rows as are known
-
-
-class NoisyPairs(Protocol):
-    """Noisy shares of the rows in all cells of every attribute and every pair of attributes.
-
-    An attribute that may be missing has one more level than its size, the last one; others have
-    none. ``variances`` are those of the noise of each cell, less what the margins of its table
-    tell: noise that all levels of an attribute share in proportion is taken off again.
-    """
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """Levels of each attribute, without "missing"."""
-
-    @property
-    def margins(self) -> Sequence[Floats]:
-        """Share of the rows at each level; nowhere negative, adding up to 1."""
-
-    @property
-    def tables(self) -> Mapping[Pair, Floats]:
-        """Shares by the levels of two attributes; noise may make some negative."""
-
-    @property
-    def variances(self) -> Mapping[Pair, Floats]:
-        """Variance of the noise of each share."""
-
-    @property
-    def n_rows(self) -> float:
-        """Number of rows, as far as it is known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,18 +109,17 @@ class Completed:
 
 
 def complete(
-    tables: NoisyPairs,
+    tables: PairTables,
     *,
     rng: np.random.Generator,
     draw: Callable[[Completed], Codes] | None = None,
     always: Mapping[int, int] | None = None,
     told: Mapping[int, tuple[int, ...]] | None = None,
     rounds: int = 3,
-    ridge: float = 1.0,
     start: MaskModel | None = None,
 ) -> Completed:
     """Return what noisy tables with holes say of complete rows, and a model of the masks."""
-    rates = np.clip(_rates(tables), 0.0, 1 - _LEAST_CHANCE)
+    rates = np.clip(tables.rates, 0.0, 1 - _LEAST_CHANCE)
     new = MaskModel(rates, dict(always or {}), told=dict(told or {}))
     masks = new if start is None else copy.deepcopy(start)
     masks.rates = rates
@@ -162,12 +131,12 @@ def complete(
     strips, both = _strips(tables, masks.present), _coincidences(tables)
     for turn in range(rounds):
         first = turn == 0 and start is None
-        rows = tree_rows(known, rng, n=enough) if draw is None else draw(known)
+        rows = _tree_rows(known, rng, n=enough) if draw is None else draw(known)
         masks.learn(
             rows,
             tables.n_rows,
             strips,
-            ridge=ridge,
+            ridge=_RIDGE,
             sweeps=2 * _SWEEPS if first else _SWEEPS,
             both=None if first else both,
         )
@@ -176,11 +145,6 @@ def complete(
         chances = masks.missing(rows)
         masks.correlation = fit_correlation(chances, both, tables.n_rows, explained=masks.explained)
     return known
-
-
-def _rates(tables: NoisyPairs) -> Floats:
-    """Share of the rows in which each attribute is missing."""
-    return np.array([m[s:].sum() for m, s in zip(tables.margins, tables.sizes, strict=True)])
 
 
 def rows_enough(n: int, *, attributes: int = 0, known: float = np.inf) -> int:
@@ -195,16 +159,15 @@ def rows_enough(n: int, *, attributes: int = 0, known: float = np.inf) -> int:
     return min(n, int(max(_FEWEST, enough)))
 
 
-def tree_rows(
+def _tree_rows(
     known: Completed,
     rng: np.random.Generator,
     *,
     n: int = _ROWS,
-    allowed: Mapping[tuple[int, int], Bools] | None = None,
 ) -> Codes:
     """Draw rows quickly: from a tree of pairs, weighted so that the tables of all pairs hold."""
     margins, pairs, noise = known.margins, known.pairs, known.variances
-    rows = fit_tree(margins, pairs, noise, allowed=allowed).sample(n, rng)
+    rows = fit_tree(margins, pairs, noise).sample(n, rng)
     wanted: dict[Clique, Floats] = {}
     for (a, b), moment in pairs.items():
         product = np.outer(margins[a], margins[b])
@@ -217,7 +180,7 @@ def tree_rows(
     return drawn
 
 
-def _strips(tables: NoisyPairs, present: Bools) -> dict[tuple[int, ...], Strip]:
+def _strips(tables: PairTables, present: Bools) -> dict[tuple[int, ...], Strip]:
     """How often each attribute is missing at each observed level of each other."""
     found: dict[tuple[int, ...], Strip] = {}
     for (one, other), table in tables.tables.items():
@@ -228,7 +191,7 @@ def _strips(tables: NoisyPairs, present: Bools) -> dict[tuple[int, ...], Strip]:
     return found
 
 
-def _strip(tables: NoisyPairs, a: int, b: int, cells: Floats, variance: Floats) -> Strip:
+def _strip(tables: PairTables, a: int, b: int, cells: Floats, variance: Floats) -> Strip:
     missing, levels = tables.sizes[a], tables.sizes[b]
     n = tables.n_rows
     std = n * float(np.sqrt(max(_LEAST_VARIANCE, variance[missing, :levels].mean())))
@@ -240,7 +203,7 @@ def _strip(tables: NoisyPairs, a: int, b: int, cells: Floats, variance: Floats) 
     )
 
 
-def _coincidences(tables: NoisyPairs) -> dict[tuple[int, int], tuple[float, float]]:
+def _coincidences(tables: PairTables) -> dict[tuple[int, int], tuple[float, float]]:
     """Rows in which two attributes are both missing, and the noise of their number."""
     found = {}
     for (a, b), table in tables.tables.items():
@@ -251,7 +214,7 @@ def _coincidences(tables: NoisyPairs) -> dict[tuple[int, int], tuple[float, floa
     return found
 
 
-def _corrected(tables: NoisyPairs, rows: Codes, masks: MaskModel) -> Completed:
+def _corrected(tables: PairTables, rows: Codes, masks: MaskModel) -> Completed:
     """What the observed values say, over the chance to be observed."""
     missing = masks.missing(rows)
     seen = 1.0 - missing
@@ -264,7 +227,7 @@ def _corrected(tables: NoisyPairs, rows: Codes, masks: MaskModel) -> Completed:
     for margin, size, chance in zip(tables.margins, sizes, alone, strict=True):
         lifted = np.maximum(margin[:size], _LEAST_SHARE) / chance
         margins.append(lifted / lifted.sum())
-    rates = _rates(tables)
+    rates = tables.rates
     counts = PairCounts(np.ascontiguousarray(rows.T), np.ascontiguousarray(seen.T), sizes)
     pairs, variances = {}, {}
     for (a, b), table in tables.tables.items():
@@ -285,7 +248,7 @@ def _corrected(tables: NoisyPairs, rows: Codes, masks: MaskModel) -> Completed:
 
 
 def _independent(
-    whole: Floats, chance: Floats, tables: NoisyPairs, pair: Pair, margins: Sequence[Floats]
+    whole: Floats, chance: Floats, tables: PairTables, pair: Pair, margins: Sequence[Floats]
 ) -> Floats:
     """Return the table of a pair of independent attributes that its own margins would make.
 
@@ -332,7 +295,7 @@ def _alone(codes: Codes, seen: Floats, size: int, rate: float) -> Floats:
 
 
 def _scaled(
-    chance: Floats, law: Floats, tables: NoisyPairs, pair: tuple[int, int], rates: Floats
+    chance: Floats, law: Floats, tables: PairTables, pair: tuple[int, int], rates: Floats
 ) -> Floats:
     """Chance to be observed on a pair, scaled to how often that is, if holes coincide."""
     at = tuple(tables.sizes[v] for v in pair)

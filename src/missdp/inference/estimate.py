@@ -7,7 +7,8 @@ missingness to it in turns. Nothing here sees private counts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from dataclasses import dataclass
+from itertools import combinations, permutations
 from math import prod
 from typing import Any, TypeVar
 
@@ -22,8 +23,7 @@ from missdp.inference.beliefs import (
     log_linear,
 )
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel, fit_correlation
-from missdp.inference.measured import Measured, both_missing, shrunk, strips
+from missdp.inference.masks import MaskModel, Strip, fit_correlation
 from missdp.inference.model import (
     Levels,
     Zeros,
@@ -32,6 +32,7 @@ from missdp.inference.model import (
     merge_zeros,
     sample_tree,
 )
+from missdp.inference.raking import shrunk
 
 Floats = NDArray[np.float64]
 
@@ -150,7 +151,7 @@ class Estimate:
         if zeros:
             self._possible = log_linear(self.sizes, {}, self._forbidden)[0]
         holes = [float(y[-1]) if e else 0.0 for y, e in zip(ones, extended, strict=True)]
-        self._holes = [Measured(np.array([h]), std) for h in holes]
+        self._holes = [_Measured(np.array([h]), std) for h in holes]
         if partial:
             holes = [self.n_rows - total for total in totals]
         floors = [_HOLES * std * (np.sqrt(len(y)) if partial else 1.0) for y in ones]
@@ -162,12 +163,12 @@ class Estimate:
         self.masks = MaskModel(
             np.clip(rates, 0.0, 1 - _LEAST_OBSERVED), alone, told=dict(told or {})
         )
-        self._ones: dict[Clique, Measured] = {}
+        self._ones: dict[Clique, _Measured] = {}
         for a, (y, level) in enumerate(zip(values, self.levels, strict=True)):
             merged = np.bincount(level.groups, weights=y).astype(np.float64)
-            self._ones[a,] = Measured(merged, std * np.sqrt(np.bincount(level.groups)))
-        self.measured: dict[Clique, Measured] = {}
-        self.noted: dict[Clique, Measured] = {}
+            self._ones[a,] = _Measured(merged, std * np.sqrt(np.bincount(level.groups)))
+        self.measured: dict[Clique, _Measured] = {}
+        self.noted: dict[Clique, _Measured] = {}
         self.parameters: Parameters = {}
         self._rows = np.zeros((len(self.sizes), 0), dtype=np.int64)
         self._weigh()
@@ -193,20 +194,20 @@ class Estimate:
 
     def add(self, clique: Clique, counts: Floats, std: float) -> None:
         """Take in one more released marginal."""
-        new = Measured(np.asarray(counts, dtype=float), std)
+        new = _Measured(np.asarray(counts, dtype=float), std)
         old = self.measured.get(clique)
         self.measured[clique] = new if old is None else old.combine(new)
 
     def note(self, clique: Clique, counts: Floats, std: float) -> None:
         """Take in a released marginal that rows are raked to; the model learns its margins only."""
-        noted = Measured(np.asarray(counts, dtype=float), std)
+        noted = _Measured(np.asarray(counts, dtype=float), std)
         self.noted[clique] = noted
         for a in clique if not self._partial else ():
             margin = _margin(noted, clique.index(a))
-            values = Measured(margin.counts[: self.sizes[a]], margin.std)
+            values = _Measured(margin.counts[: self.sizes[a]], margin.std)
             self._ones[a,] = self._ones[a,].combine(values)
             if self.masks.present[a]:
-                holes = Measured(margin.counts[self.sizes[a] :], margin.std)
+                holes = _Measured(margin.counts[self.sizes[a] :], margin.std)
                 self._holes[a] = self._holes[a].combine(holes)
                 rate = float(self._holes[a].counts[0]) / self.n_rows
                 self.masks.rates[a] = min(max(rate, _LEAST_RATE), 1 - _LEAST_OBSERVED)
@@ -230,7 +231,7 @@ class Estimate:
     def finish(self) -> None:
         """Refit until both models agree: they are fitted in turns, and measurements are done."""
         if self._models_holes:
-            both = both_missing(self.measured | self.noted, self.sizes, self.masks.present)
+            both = _both_missing(self.measured | self.noted, self.sizes, self.masks.present)
             for turn in range(_TURNS):
                 known = both if turn >= _TURNS // 2 else None  # slopes are about right by then
                 self.refit(iterations=100, sweeps=8, draws=3 * self._draws, both=known)
@@ -254,7 +255,7 @@ class Estimate:
             self.masks.learn(
                 self._rows.T,
                 self.n_rows,
-                strips(self.measured | self.noted, self.sizes, self.masks.present),
+                _strips(self.measured | self.noted, self.sizes, self.masks.present),
                 ridge=self._ridge,
                 sweeps=sweeps,
                 both=both,
@@ -367,7 +368,7 @@ class Estimate:
         seen = np.bincount(index, weights=chances, minlength=cells).astype(np.float64)
         return np.bincount(index, minlength=cells).astype(np.float64), seen
 
-    def _target(self, clique: Clique, measured: Measured) -> Target:
+    def _target(self, clique: Clique, measured: _Measured) -> Target:
         """Complete-data proportions: divide by the chance of being observed, then normalise.
 
         Each marginal is normalised by the number of rows that its own noisy total stands for, so
@@ -394,15 +395,82 @@ class Estimate:
         return max(_LEAST_OBSERVED, float((law * chance).sum()))
 
 
-def _margin(measured: Measured, axis: int) -> Measured:
+def _margin(measured: _Measured, axis: int) -> _Measured:
     """Add a marginal up over all other axes."""
     counts = measured.counts
     cells = counts.size // counts.shape[axis]
     summed = counts.sum(axis=tuple(i for i in range(counts.ndim) if i != axis))
-    return Measured(summed, np.asarray(measured.std) * np.sqrt(cells))
+    return _Measured(summed, np.asarray(measured.std) * np.sqrt(cells))
 
 
 def _pooled(totals: Floats, ones: Sequence[NDArray[Any]]) -> float:
     """Average the totals of the one-way tables, less noisy the fewer cells they have."""
     weight = np.array([1.0 / len(y) for y in ones])
     return float((weight * totals).sum() / weight.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """A released marginal on merged levels.
+
+    Parameters
+    ----------
+    counts : ndarray
+        Noisy counts; the last level of an extended axis is "missing".
+    std : float or ndarray
+        Noise of each cell.
+    """
+
+    counts: Floats
+    std: float | Floats
+
+    def combine(self, other: _Measured) -> _Measured:
+        """Average two measurements of one marginal by their precisions."""
+        w, v = 1 / np.square(self.std), 1 / np.square(other.std)
+        return _Measured((w * self.counts + v * other.counts) / (w + v), (w + v) ** -0.5)
+
+
+def _strips(
+    measured: Mapping[Clique, _Measured], sizes: Sequence[int], present: NDArray[np.bool_]
+) -> dict[tuple[int, ...], Strip]:
+    """How often ``a`` is missing by levels of one or two others, from the least noisy marginals."""
+    found: dict[tuple[int, ...], Strip] = {}
+    for clique, marginal in measured.items():
+        effects: list[tuple[int, ...]] = [*permutations(clique, 2)]
+        for a in clique:
+            effects += [(a, *both) for both in combinations([v for v in clique if v != a], 2)]
+        for effect in effects:
+            if present[effect[0]]:
+                strip = _strip(effect, clique, marginal, sizes)
+                if effect not in found or strip.std < found[effect].std:
+                    found[effect] = strip
+    return found
+
+
+def _strip(
+    effect: tuple[int, ...], clique: Clique, measured: _Measured, sizes: Sequence[int]
+) -> Strip:
+    """Add up a marginal over what is not in the effect; the rest is seen where it is observed."""
+    a, *by = effect
+    rest = tuple(i for i, v in enumerate(clique) if v not in effect)
+    kept = [v for v in clique if v in effect]
+    table = measured.counts.sum(axis=rest).transpose([kept.index(v) for v in effect])
+    shape = tuple(sizes[b] for b in by)
+    table = table[(slice(None), *(slice(0, size) for size in shape))].reshape(-1, prod(shape))
+    std = float(measured.std) * float(np.sqrt(prod(measured.counts.shape[i] for i in rest)))
+    return Strip(table[sizes[a]], table.sum(axis=0), std, sizes[a], shape)
+
+
+def _both_missing(
+    measured: Mapping[Clique, _Measured], sizes: Sequence[int], present: NDArray[np.bool_]
+) -> dict[tuple[int, int], tuple[float, float]]:
+    """Number of rows in which two cells are missing, with its noise; parameters as ``_strips``."""
+    found: dict[tuple[int, int], tuple[float, float]] = {}
+    for clique, marginal in measured.items():
+        for (i, a), (j, b) in combinations(enumerate(clique), 2):
+            if present[a] and present[b]:
+                part = marginal.counts.take(sizes[b], axis=j).take(sizes[a], axis=i)
+                std = float(marginal.std) * float(np.sqrt(part.size))
+                if (a, b) not in found or std < found[a, b][1]:
+                    found[a, b] = float(part.sum()), std
+    return found

@@ -82,17 +82,10 @@ def fit_tree(
     margins: Sequence[Floats],
     moments: Mapping[Pair, Floats],
     variances: Mapping[Pair, Floats | float],
-    *,
-    allowed: Mapping[Pair, Bools] | None = None,
 ) -> Heads:
     """Fit the quick alternative: a maximum spanning tree of shrunk tables of pairs."""
     pairs = _pairs(margins, moments, variances)
-    possible = _both_ways(allowed or {})
-    tables = {
-        (a, c): _shrunk_table(pairs[a, c], margins[a], margins[c], possible.get((a, c)))
-        for a, c in pairs
-        if a < c
-    }
+    tables = {(a, c): _shrunk_table(pairs[a, c], margins[a], margins[c]) for a, c in pairs if a < c}
     tables |= {(c, a): table.T for (a, c), table in tables.items()}
     told = {
         (a, c): float(np.sum(t * np.log(np.maximum(t, 1e-300) / np.outer(margins[a], margins[c]))))
@@ -106,7 +99,7 @@ def fit_tree(
             c = max(known, key=lambda c: told[a, c])
             base = np.outer(margins[a], margins[c])
             weights[a, c] = np.log(np.maximum(tables[a, c], _NEVER) / np.maximum(base, _NEVER))
-    return Heads(order, tuple(margins), _logs(margins), weights, dict(allowed or {}))
+    return Heads(order, tuple(margins), _logs(margins), weights)
 
 
 def fit_given_all(
@@ -193,10 +186,6 @@ def _pairs(
     return found
 
 
-def _both_ways(allowed: Mapping[Pair, Bools]) -> dict[Pair, Bools]:
-    return {**{(c, a): t.T for (a, c), t in allowed.items()}, **allowed}
-
-
 def _logs(margins: Sequence[Floats]) -> tuple[Floats, ...]:
     return tuple(np.log(np.maximum(m, _NEVER)) for m in margins)
 
@@ -223,13 +212,13 @@ def _sequence(d: int, strength: Mapping[Pair, float]) -> tuple[int, ...]:
     return tuple(order)
 
 
-def _shrunk_table(pair: _Moments, one: Floats, other: Floats, possible: Bools | None) -> Floats:
+def _shrunk_table(pair: _Moments, one: Floats, other: Floats) -> Floats:
     """Table of a pair: noise taken off by empirical Bayes, then scaled to its margins."""
     base = np.outer(one, other)
     product = np.outer(one * (1 - one), other * (1 - other))
     kept = pair.share * product
     table = base + kept / np.maximum(kept + pair.variance, _NEVER) * pair.values
-    table = np.maximum(table, _LEAST * base) * (True if possible is None else possible)
+    table = np.maximum(table, _LEAST * base)
     for _ in range(_SCALINGS):
         table *= (one / np.maximum(table.sum(axis=1), _NEVER))[:, None]
         table *= other / np.maximum(table.sum(axis=0), _NEVER)

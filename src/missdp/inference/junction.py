@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from math import prod
-from typing import NamedTuple
 
 Clique = tuple[int, ...]
 
@@ -151,16 +150,6 @@ def _parts(near: Sequence[int]) -> list[int]:
     return part
 
 
-class Link(NamedTuple):
-    """A clique and its parent: axes to sum out to reach their separator, shapes to come back."""
-
-    parent: int
-    own_axes: tuple[int, ...]
-    outer_axes: tuple[int, ...]
-    own_shape: tuple[int, ...]
-    outer_shape: tuple[int, ...]
-
-
 @dataclass(frozen=True)
 class JunctionTree:
     """A rooted tree of maximal cliques with the running intersection property.
@@ -206,24 +195,6 @@ class JunctionTree:
             () if p < 0 else tuple(v for v in c if v in self.cliques[p])
             for c, p in zip(self.cliques, self.parents, strict=True)
         )
-
-    @cached_property
-    def links(self) -> tuple[Link, ...]:
-        """How each clique but the root hangs on its parent, the first clique's link left out."""
-        found = []
-        for i in range(1, len(self.cliques)):
-            own, outer, sep = self.cliques[i], self.cliques[self.parents[i]], self.separators[i]
-            inner = set(sep)
-            found.append(
-                Link(
-                    self.parents[i],
-                    tuple(k for k, v in enumerate(own) if v not in inner),
-                    tuple(k for k, v in enumerate(outer) if v not in inner),
-                    tuple(self.sizes[v] if v in inner else 1 for v in own),
-                    tuple(self.sizes[v] if v in inner else 1 for v in outer),
-                )
-            )
-        return tuple(found)
 
     @cached_property
     def children(self) -> tuple[Clique, ...]:

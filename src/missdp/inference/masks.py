@@ -39,6 +39,7 @@ import abc
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from graphlib import TopologicalSorter
 from itertools import chain
 from typing import TypeAlias
@@ -46,12 +47,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.measured import EVIDENCE, Strip
 from missdp.inference.model import Levels, finite, shaped
 from missdp.record import Record
 
 Floats = NDArray[np.float64]
 
+_EVIDENCE = 3.0  # standard deviations of the statistic
 _COINCIDENCE = 3.0  # standard deviations
 _LARGEST = 0.99  # correlation
 _ROWS = 1000  # rows of the model that expectations are taken over
@@ -59,12 +60,14 @@ _NODES = 129
 _LEAST_EIGENVALUE = 1e-6
 
 
-def coincident(chances: Floats, correlation: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _coincident(
+    chances: Floats, correlation: Floats, rng: np.random.Generator
+) -> NDArray[np.bool_]:
     """Draw events with given chances whose latent normal variables are correlated."""
-    return np.asarray(latent_uniforms(len(chances), correlation, rng) < chances)
+    return np.asarray(_latent_uniforms(len(chances), correlation, rng) < chances)
 
 
-def latent_uniforms(n: int, correlation: Floats, rng: np.random.Generator) -> Floats:
+def _latent_uniforms(n: int, correlation: Floats, rng: np.random.Generator) -> Floats:
     """Draw uniform numbers whose normal quantiles are correlated, one column per event."""
     from scipy.special import ndtr
 
@@ -74,7 +77,7 @@ def latent_uniforms(n: int, correlation: Floats, rng: np.random.Generator) -> Fl
     return np.asarray(ndtr(latent))
 
 
-def coincidence_evidence(count: float, std: float, alone: float, n_rows: float) -> float:
+def _coincidence_evidence(count: float, std: float, alone: float, n_rows: float) -> float:
     """Return by how many standard deviations two events coincide more often than by chance."""
     expected = n_rows * alone
     return float((count - expected) / np.sqrt(std**2 + expected * (1 - alone)))
@@ -97,7 +100,7 @@ def fit_correlation(
     for (a, b), (count, std) in both.items():
         alone = float((rows[:, a] * rows[:, b]).mean())
         known[a, b] = known[b, a] = True
-        evidence = coincidence_evidence(count, std, alone, n_rows)
+        evidence = _coincidence_evidence(count, std, alone, n_rows)
         if abs(evidence) > _COINCIDENCE and not {(a, b), (b, a)} & set(explained):
             found = _latent(quantiles[:, a], quantiles[:, b], alone, count / n_rows)
             correlation[a, b] = correlation[b, a] = found
@@ -144,6 +147,71 @@ _NEVER = -50.0  # logit of no chance at all
 _MOST_LEFT = 0.03  # of the evidence against a simpler reason, by the one that replaces it
 _LEAST_GAP = 0.1  # of the rows in which two cells are missing: less is a matter of the form
 _STEP = 1.0  # largest move of a parameter in one sweep
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """How often ``a`` is missing, by observed levels of others: a part of a released marginal.
+
+    Parameters
+    ----------
+    missing : ndarray
+        Noisy counts of rows where ``a`` is missing, one per cell of the others; may be negative.
+    rows : ndarray
+        Noisy counts of all rows, one per cell of the others.
+    std : float
+        Standard deviation of the noise of each missing count.
+    observed_cells : float
+        How many counts with the same noise make up the observed part of each of ``rows``.
+    levels : tuple of int, optional
+        Numbers of levels of the others, if there are several.
+    """
+
+    missing: Floats
+    rows: Floats
+    std: float
+    observed_cells: float
+    levels: tuple[int, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of levels of the others."""
+        return self.levels or (len(self.missing),)
+
+    @property
+    def selective(self) -> bool:
+        """Whether missing rates differ between levels by more than noise and chance explain."""
+        return self.evidence > _EVIDENCE
+
+    @cached_property  # asked for in every sweep
+    def evidence(self) -> float:
+        """How much missing rates differ between levels, in standard deviations beyond the mean."""
+        return self.against(np.ones(len(self.missing)))
+
+    def against(self, profile: Floats) -> float:
+        """How much missing rates differ from a multiple of the ones given, as `evidence`.
+
+        A chi-squared statistic of the released counts; 0 if there are too few of them.
+        """
+        levels, whole = len(self.missing), float(self.missing.sum())
+        if levels < 2 or whole <= 3 * self.std * np.sqrt(levels):
+            return 0.0
+        factor = whole / max(float(self.rows @ profile), 1.0)
+        rate = np.clip(factor * profile, 0.0, 1.0)
+        noise = self.std**2 * ((1 - rate) ** 2 + rate**2 * self.observed_cells)
+        chance = np.maximum(self.rows, 0.0) * rate * (1 - rate)
+        statistic = float((np.square(self.missing - rate * self.rows) / (noise + chance)).sum())
+        freedom = levels - 1
+        return (statistic - freedom) / float(np.sqrt(2 * freedom))
+
+    @cached_property  # asked for in every sweep
+    def rates(self) -> Floats:
+        """Missing rate by level, leaning on the whole rate where rows are few."""
+        whole = np.clip(self.missing.sum() / max(self.rows.sum(), self.std), 0.0, 1.0)
+        weight = 3 * self.std
+        total = np.maximum(self.rows, 0.0) + weight
+        rates: Floats = np.clip((self.missing + weight * whole) / total, 0.0, 1.0)
+        return rates
 
 
 @dataclass(eq=False)
@@ -210,8 +278,8 @@ class MaskModel(Record):
     def draw(self, rows: Codes, rng: np.random.Generator) -> Bools:
         """Draw masks for complete rows; True is missing."""
         if not self.unseen and not self._told_pairs:
-            return coincident(self.missing(rows), self.correlation, rng)
-        uniforms = latent_uniforms(len(rows), self.correlation, rng)
+            return _coincident(self.missing(rows), self.correlation, rng)
+        uniforms = _latent_uniforms(len(rows), self.correlation, rng)
         holes = self._drivers(rows, uniforms)
         drawn = uniforms < self._chances(rows, holes)
         for b, hole in holes.items():
@@ -355,8 +423,8 @@ class MaskModel(Record):
             if {(one, other), (other, one)} & told:
                 continue
             alone = float((missing[:, one] * missing[:, other]).mean())
-            gap = coincidence_evidence(count, std, alone, n_rows)
-            far = abs(gap) > EVIDENCE and abs(count - n_rows * alone) > _LEAST_GAP * n_rows * alone
+            gap = _coincidence_evidence(count, std, alone, n_rows)
+            far = abs(gap) > _EVIDENCE and abs(count - n_rows * alone) > _LEAST_GAP * n_rows * alone
             for a, b in ((one, other), (other, one)):
                 strip, back = strips.get((a, b)), strips.get((b, a))
                 if strip is None or not strip.selective or not self.slopes[a, b].any():
@@ -475,7 +543,7 @@ def _explains(back: Strip, codes: Codes, missing: Floats, other: Floats, rate: f
     gone = np.bincount(codes, weights=other * (1 - rate), minlength=levels)
     there = np.bincount(codes, weights=(1 - other) * (1 - missing), minlength=levels)
     left = back.against(gone / np.maximum(gone + there, 1e-9))
-    return left < max(EVIDENCE, _MOST_LEFT * back.evidence)
+    return left < max(_EVIDENCE, _MOST_LEFT * back.evidence)
 
 
 def _chains(told: Mapping[int, tuple[int, ...]]) -> set[tuple[int, int]]:

@@ -15,7 +15,6 @@ from missdp.inference.completion import Completed
 from missdp.inference.heads import Heads
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel, RowModel, masks_fit
-from missdp.inference.measured import scaled_to, shrunk
 from missdp.inference.model import (
     Codes,
     Levels,
@@ -24,7 +23,7 @@ from missdp.inference.model import (
     shaped,
     split_rows,
 )
-from missdp.inference.raking import draw_weighted, rake
+from missdp.inference.raking import draw_weighted, rake, scaled_to, shrunk
 
 __all__ = ["PairModel", "targets"]
 

@@ -9,7 +9,12 @@ Rows and tables are released values here, so that none of this costs privacy.
 
 Drawing rows by their weights rounds counts at random.  What that did to the tables is undone as
 combinatorial optimisation of microdata does (Williamson, Birkin and Rees 1998): rows are replaced
-by others of the same pool wherever the tables then fit better (`swap`).
+by others of the same pool wherever the tables then fit better (``_swap``).
+
+A noisy table is leaned on what a model says by empirical Bayes (`shrunk`). What it adds to the
+model is its residual, less everything that smaller tables tell. How far residuals are true is told
+by their size: where it is no more than noise explains, the model is right, and the table is taken
+for noise (James and Stein 1961; Efron and Morris 1973).
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ _DENSE = 30  # cells for each that is touched, up to which all are counted
 _GROW, _SHRINK = 1.1, 0.5
 
 
-def swap(
+def _swap(
     chosen: Codes,
     codes: Codes,
     tables: Mapping[Clique, Floats],
@@ -54,7 +59,7 @@ def swap(
     look at the largest cells only and at the rarest only.  Few rows are replaced, so that what the
     tables do not tell stays as it was drawn.
     """
-    batch, rounds = plan(len(chosen), len(tables), rounds)
+    batch, rounds = _plan(len(chosen), len(tables), rounds)
     if not rounds:
         return chosen
     cells, current = _Cells.of(tables), chosen.copy()
@@ -86,7 +91,7 @@ def swap(
     return current
 
 
-def plan(n: int, tables: int, rounds: int = _SWAPS) -> tuple[int, int]:
+def _plan(n: int, tables: int, rounds: int = _SWAPS) -> tuple[int, int]:
     """Return how many rows to compare at once, and how often: public facts alone decide."""
     if not n or not tables or n * tables > _COUNTED:
         return 0, 0
@@ -157,7 +162,7 @@ _MOST_ROWS = 1_000_000  # at once
 _ROUNDS = 60  # of swaps: with more, tables hold little better, and all takes longer
 
 
-def effective_share(weights: Floats) -> float:
+def _effective_share(weights: Floats) -> float:
     """Return the effective sample size of weighted rows, as a share of their number.
 
     An estimate from weighted rows varies as one from that many rows of equal weight (Kish 1965).
@@ -180,10 +185,10 @@ def rake(
     columns = np.asfortranarray(codes).T
     current = _allowed(columns, tables, weights)
     order = list(tables)
-    floor = min(least_share, effective_share(current))
+    floor = min(least_share, _effective_share(current))
     for sweep in range(sweeps):
         swept, distance = _swept(columns, tables, order[:: -1 if sweep % 2 else 1], current, most)
-        if effective_share(swept) < floor:
+        if _effective_share(swept) < floor:
             return _part_of_the_way(current, swept, floor)
         current = swept
         if distance <= tolerance:
@@ -239,7 +244,7 @@ def _part_of_the_way(before: Floats, after: Floats, floor: float) -> Floats:
     share, best = 0.0, before
     for halving in range(1, _HALVINGS):
         tried = before ** (1 - share - 0.5**halving) * after ** (share + 0.5**halving)
-        if effective_share(tried) >= floor:
+        if _effective_share(tried) >= floor:
             share, best = share + 0.5**halving, tried / tried.sum()
     return best
 
@@ -276,16 +281,16 @@ def draw_weighted(
 ) -> Codes:
     """Draw ``n`` of the weighted rows such that tables hold.
 
-    Even draws round the weights systematically, and `swap` undoes what that did to the tables.
+    Even draws round the weights systematically, and ``_swap`` undoes what that did to the tables.
     Where there are too many rows or tables to swap, rows that are alike are put
     side by side instead, which repeats fewer of them than chance would.
     """
     if draws == "independent":
         return rng.choice(len(codes), size=n, p=weights)
-    if n > _POOL or not plan(n, len(tables), rounds)[1]:
+    if n > _POOL or not _plan(n, len(tables), rounds)[1]:
         return resample(weights, n, rng, codes=codes)
     chosen = resample(weights, n, rng)
-    return swap(chosen, codes, tables, weights=weights, rng=rng, rounds=rounds)
+    return _swap(chosen, codes, tables, weights=weights, rng=rng, rounds=rounds)
 
 
 def sample_raked(
@@ -335,9 +340,67 @@ def _part(
         ready = {c: t for c, t in wanted.items() if first <= max(c) < drawn}
         if ready:
             weights = rake(codes[:drawn].T, ready, weights=weights, sweeps=1, least_share=0.0)
-        if effective_share(weights) < _RENEW and drawn < len(order):
+        if _effective_share(weights) < _RENEW and drawn < len(order):
             codes[:drawn] = codes[:drawn, resample(weights, rows, rng, codes=codes[:drawn].T)]
             weights = np.full(rows, 1 / rows)
     weights = rake(codes.T, wanted, weights=weights, sweeps=sweeps)
     chosen = draw_weighted(codes.T, wanted, weights, n, rng, draws=draws)
     return {name: codes[i, chosen] for name, i in place.items()}
+
+
+_LEAST_SHARE = 1e-3  # of the model's share of a cell, whatever is released
+_SCALINGS = 20
+_SCALED = 1e-12  # of a margin: no further from it than rounding
+
+
+def centred(table: Floats) -> Floats:
+    """Return a table less its mean along each axis: what its margins do not tell."""
+    for axis in range(table.ndim):
+        table = table - table.mean(axis=axis, keepdims=True)
+    return table
+
+
+def scaled_to(table: Floats, margins: Sequence[Floats], *, sweeps: int = _SCALINGS) -> Floats:
+    """Return a table scaled to one-way margins, by iterative proportional fitting."""
+    others = [tuple(i for i in range(table.ndim) if i != axis) for axis in range(table.ndim)]
+    shapes = [[-1 if i == axis else 1 for i in range(table.ndim)] for axis in range(table.ndim)]
+    for _ in range(sweeps):
+        furthest = 0.0
+        for margin, other, shape in zip(margins, others, shapes, strict=True):
+            found = table.sum(axis=other)
+            factor = np.divide(margin, found, out=np.ones_like(found), where=found > 0)
+            table = table * factor.reshape(shape)
+            furthest = max(furthest, float(np.abs(factor - 1).max(initial=0.0)))
+        if furthest < _SCALED:
+            break
+    return table
+
+
+def shrunk(
+    noisy: Floats,
+    base: Floats,
+    std: float | Floats,
+    *,
+    margins: Sequence[Floats] | None = None,
+) -> Floats:
+    """Return a noisy table leaned on a model's, scaled to one-way margins.
+
+    Notes
+    -----
+    Each centred residual has a normal law of variance ``a v + s²``: noise ``s²``, and an error of
+    the model proportional to ``v = p (1 − p)``, with one ``a`` for the table, that makes both sides
+    add up. Its mean given what was found is ``λ = a v / (a v + s²)`` times the residual.
+    """
+    residual = centred(noisy - base)
+    degrees = float(np.prod([1 - 1 / size for size in base.shape]))
+    noise = np.square(np.broadcast_to(std, base.shape)) * degrees
+    spread = np.maximum(base * (1 - base), 0.0)
+    excess = max(0.0, float((np.square(residual) - noise).sum()))
+    error = excess * spread / max(float(spread.sum()), np.finfo(float).tiny)
+    trusted = np.divide(error, error + noise, out=np.zeros_like(error), where=error > 0)
+    table = np.maximum(base + trusted * residual, _LEAST_SHARE * base)
+    wanted = margins
+    if wanted is None:
+        axes = range(base.ndim)
+        wanted = [base.sum(axis=tuple(i for i in axes if i != axis)) for axis in axes]
+    return scaled_to(table, wanted)
