@@ -13,6 +13,7 @@ import pytest
 from missdp import Budget, Numeric, Ordinal, Schema, Table, shelf
 from missdp.cli.main import main
 from missdp.datasets import yrbss
+from missdp.record import Record
 from missdp.schema import Order
 from missdp.statistics import Estimate, ImputedStatistics, run_query, statistics
 from missdp.table import FileRows
@@ -392,9 +393,14 @@ BLOCKS = (
 @pytest.mark.parametrize("question", [QUESTIONS[5], QUESTIONS[8]])  # many sums; worst case
 def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k):
     asked = []
-    monkeypatch.setattr(COMMAND, "run_query", lambda rows, request, **_: asked.append(request))
+
+    def answered(rows, request, **_):
+        asked.append(request)
+        return Record()
+
+    monkeypatch.setattr(COMMAND, "run_query", answered)
     monkeypatch.setattr(COMMAND, "_read", lambda *_: None)
-    monkeypatch.setattr(COMMAND, "_document", lambda _: {})
+    monkeypatch.setattr(Record, "to_dict", lambda _: {})
     monkeypatch.setattr(COMMAND, "_text", lambda _: "")
     for name in BLOCKS:
         monkeypatch.setattr(f"missdp.{name}", 1_000)
