@@ -317,7 +317,7 @@ def full_disk(base: Path, size: int, filled: bool, template: Path | None) -> tup
 
             def hook() -> None:
                 filling("missdp.mechanisms.laws", "noise_is_drawn")
-                filling("missdp.cli.synthesize", "rows_wanted")  # once the model is kept
+                filling("missdp.cli.synthesize", "_rows_wanted")  # once the model is kept
 
             extra = ["--overwrite"] if template else []
             child = forked(

@@ -283,7 +283,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/cli/test_cli.py"),
     ("cli", "the model is not kept", "release.keep(synthesizer)\n", "pass\n",
      "tests/cli/test_lost_release.py"),
-    ("cli", "what is charged is not said", "note_spending(synthesizer.epsilon, spent)", "pass",
+    ("cli", "what is charged is not said", "RUN.note_spending(synthesizer.epsilon, spent)", "pass",
      "tests/cli/test_cli.py"),
     ("cli", "a release replaced unasked", "if self._overwrite or path in self._claims or not os.path.lexists(path):", "if True:",
      "tests/cli/test_release_files.py"),

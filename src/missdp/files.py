@@ -30,21 +30,6 @@ from missdp.errors import OutputError, replacing
 if sys.platform != "win32":
     import fcntl
 
-__all__ = [
-    "STOPS",
-    "Draft",
-    "PutOff",
-    "atomic_path",
-    "check_outputs",
-    "check_writable",
-    "locked",
-    "noise_is_drawn",
-    "refusal",
-    "reserved",
-    "sync_folder",
-    "write_atomically",
-]
-
 _PREFIX, _SUFFIX = ".missdp-", ".tmp"
 # Between being made and being locked, a temporary file is younger than this.
 _YOUNG = 60.0

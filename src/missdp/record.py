@@ -24,29 +24,6 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, MissDPError, ParameterError, replacing
 
-__all__ = [
-    "COUNT",
-    "COUNT_FROM_1",
-    "DELTA",
-    "FORMAT",
-    "FRACTION",
-    "NONNEGATIVE",
-    "POSITIVE",
-    "WRONG",
-    "Record",
-    "check_delta",
-    "check_fraction",
-    "check_nonnegative",
-    "check_positive",
-    "check_whole",
-    "decoded",
-    "encoded",
-    "fits",
-    "read_json",
-    "sealed",
-    "unsealed",
-]
-
 FORMAT = 4
 """The number of the format that is written; the first one that all documents share."""
 

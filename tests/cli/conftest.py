@@ -1,5 +1,7 @@
 """What tests of the command line share: a way to run it, and a folder with a small survey."""
 
+import io
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +9,7 @@ import pandas as pd
 import pytest
 
 from missdp import Categorical, Numeric, PrivBayes, Schema
-from missdp.cli.main import main
+from missdp.cli.main import _allow_unprintable, main
 
 
 @pytest.fixture
@@ -49,3 +51,17 @@ def folder(survey, tmp_path, monkeypatch):
     for name in ("schema.toml", "complete.csv", "data.csv"):
         Path(name).write_bytes((survey / name).read_bytes())
     return tmp_path
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Run a command on a terminal of some encoding, as the script does; return what it shows."""
+
+    def ran(encoding, *arguments):
+        shown = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr(sys, "stdout", shown)
+        _allow_unprintable()
+        code = main([*map(str, arguments)])
+        return code, shown.buffer.getvalue().decode(encoding)
+
+    return ran

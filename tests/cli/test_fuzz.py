@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -196,19 +194,15 @@ def test_damaged_models(folder, run, name, path, value):
         assert set(os.listdir(folder)) == before
 
 
-def test_names_that_are_not_unicode(folder, run):
-    """As the system gives them: argv of a process, not of a function."""
-    name = os.fsdecode(b"caf\xe9.csv")
-    done = subprocess.run(
-        [sys.executable, "-m", "missdp", "sample", "model.json", "-o", name, "--json"],
-        capture_output=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["rows"] > 0
-    assert (folder / name).exists()
-
-
 def test_every_exit_code_is_documented():
     words = " ".join((app.info.epilog or "").split())
     for code in {0, 1, 8, 130, 143, *EXIT_CODES.values()}:
         assert re.search(rf"\b{code} [a-z]", words), code
+
+
+def test_names_that_are_not_unicode(folder, terminal):
+    name = os.fsdecode(b"caf\xe9.csv")
+    code, shown = terminal("utf-8", "sample", "model.json", "-o", name, "--json")
+    assert code == 0
+    assert json.loads(shown)["rows"] > 0
+    assert (folder / name).exists()

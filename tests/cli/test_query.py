@@ -10,10 +10,11 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from missdp import Budget, Numeric, Ordinal, Schema, Table, shelf
+from missdp import Budget, Categorical, Numeric, Ordinal, Schema, Table, shelf
 from missdp.cli.main import main
 from missdp.datasets import yrbss
-from missdp.schema import Order
+from missdp.record import Record
+from missdp.schema import NotApplicable, Order
 from missdp.statistics import Estimate, ImputedStatistics, run_query, statistics
 from missdp.table import FileRows
 from missdp.table.encode import Column, code_dtype
@@ -70,50 +71,23 @@ QUESTIONS = [
 ]
 
 
-FACTS = """
-[[attribute]]
-kind = "ordinal"
-name = "age"
-levels = [20, 40, 60]
-nullable = true
-not_applicable = [-1]
-unknown = [-8]
-
-[[attribute]]
-kind = "categorical"
-name = "work"
-levels = ["no", "yes"]
-nullable = true
-refused = ["R"]
-
-[[attribute]]
-kind = "numeric"
-name = "hours"
-lower = 0
-upper = 80
-nullable = true
-refused = [-7]
-
-[[attribute]]
-kind = "numeric"
-name = "pay"
-lower = 0
-upper = 10
-nullable = true
-not_applicable = ["none"]
-
-[[rule]]
-kind = "not_applicable"
-names = ["hours"]
-unless = "work = 'yes'"
-"""
+FACTS = Schema(
+    (
+        Ordinal(name="age", levels=(20, 40, 60), nullable=True, not_applicable=(-1,),
+                unknown=(-8,)),
+        Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
+        Numeric(name="hours", lower=0, upper=80, nullable=True, refused=(-7,)),
+        Numeric(name="pay", lower=0, upper=10, nullable=True, not_applicable=("none",)),
+    ),
+    (NotApplicable("hours", unless="work = 'yes'"),),
+)  # fmt: skip
 
 
 @pytest.fixture(name="ruled")
 def _ruled(tmp_path):
     def made(rows):
         lines = [",".join(map(str, row)) for row in rows]
-        (tmp_path / "facts.toml").write_text(FACTS)
+        FACTS.to_toml(tmp_path / "facts.toml")
         (tmp_path / "rows.csv").write_text("\n".join(["age,work,hours,pay", *lines]))
         return (
             "query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml",
@@ -392,9 +366,14 @@ BLOCKS = (
 @pytest.mark.parametrize("question", [QUESTIONS[5], QUESTIONS[8]])  # many sums; worst case
 def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k):
     asked = []
-    monkeypatch.setattr(COMMAND, "run_query", lambda rows, request, **_: asked.append(request))
+
+    def answered(rows, request, **_):
+        asked.append(request)
+        return Record()
+
+    monkeypatch.setattr(COMMAND, "run_query", answered)
     monkeypatch.setattr(COMMAND, "_read", lambda *_: None)
-    monkeypatch.setattr(COMMAND, "_document", lambda _: {})
+    monkeypatch.setattr(Record, "to_dict", lambda _: {})
     monkeypatch.setattr(COMMAND, "_text", lambda _: "")
     for name in BLOCKS:
         monkeypatch.setattr(f"missdp.{name}", 1_000)

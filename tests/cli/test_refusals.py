@@ -1,9 +1,7 @@
 """What is wrong is refused before anything is charged: a code, a reason, no file, no cell."""
 
-import os
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -164,24 +162,3 @@ def test_it_is_refused(place, run, monkeypatch, command, code, says):
     assert err.startswith(("missdp: ", "Usage: "))
     assert not any(word in err for word in ("Traceback", "unexpected", "charged", "secret"))
     assert contents(place) == before
-
-
-CONTENTS = [
-    ("größe,age\nsecret,5\n", "größe"), ("größe,age\nS,123456\n", "age"),
-    ("größe,age\nS,secret\n", "age"), ("größe\nS\n", "age"), ("", "data.csv"),
-    ("größe,age,extra\nS,5,secret\n", "extra"), ("größe,age,age\nS,5,secret\n", "age"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("command", [SYNTHESIZE, f"{IMPUTE} --model model.json", f"{QUERY} --count",
-                                     "schema check schema.toml data.csv"])  # fmt: skip
-def test_rows_that_do_not_fit_are_not_quoted(folder, survey, run, command):
-    (folder / "model.json").write_bytes((survey / "m.json").read_bytes())
-    for content, says in CONTENTS:
-        Path("data.csv").write_text(content, encoding="utf-8")
-        before = sorted(os.listdir())
-        code, out, err = run(*shlex.split(command))
-        assert (code, out) == (3, "")
-        assert says in err
-        assert not any(word in err for word in ("secret", "123456"))
-        assert sorted(os.listdir()) == before

@@ -119,9 +119,9 @@ def stop(times=1):
         ("missdp.synth.state", "warn_if_weak", 1, 143, None),
         ("missdp.synth.state", "whole_rows", 1, 143, "the model of release"),
         ("missdp.synth.state", "whole_rows", 2, 143, "Nothing was released, but"),
-        ("missdp.cli.synthesize", "rows_wanted", 1, 143, "the model of release"),
+        ("missdp.cli.synthesize", "_rows_wanted", 1, 143, "the model of release"),
         ("missdp.cli.synthesize", "emit", 1, 143, "all of release"),
-        ("missdp.cli.main", "flush_or_drop", 1, 0, ""),
+        ("missdp.cli.main", "_flush_or_drop", 1, 0, ""),
     ],
 )
 def test_a_signal_that_comes_once_noise_is_drawn_waits_for_the_model(

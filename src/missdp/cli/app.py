@@ -13,17 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 from missdp import __version__
-from missdp.cli import say, warning_texts
+from missdp.cli import RUN, say
 from missdp.errors import MissDPError, ParameterError, UnprovenError, did_you_mean
-
-__all__ = [
-    "COMMANDS",
-    "app",
-    "command_named",
-    "emit",
-    "in_option_words",
-]
-
 
 COMMANDS = {
     "schema": "Draft and check schemas.",
@@ -208,7 +199,7 @@ def _option_names(arguments: Sequence[str]) -> set[str]:
 def emit(document: dict[str, Any], text: str, *, as_json: bool) -> None:
     """Print a result once: as JSON for machines, with any warnings, or as text for people."""
     if as_json:
-        whole = {**document, "warnings": warning_texts()}
+        whole = {**document, "warnings": list(RUN.warnings)}
         say(json.dumps(_finite(whole), ensure_ascii=False, indent=1, allow_nan=False))
     else:
         say(text)

@@ -50,8 +50,6 @@ from missdp.table.written import output_format, write_blocks
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["evaluate", "schema", "simulate"]
-
 
 schema = typer.Typer(no_args_is_help=True, help="Draft and check schemas.", rich_markup_mode=None)
 
@@ -94,8 +92,7 @@ def draft(
     if drafted.doubts:
         lines += ["Drafted with the levels that occur in the rows, which is hardly right:"]
         lines += [f"  {why}" for why in drafted.doubts.values()]
-    text = "\n".join(lines)
-    emit({}, text, as_json=False)
+    say("\n".join(lines))
 
 
 @schema.command()

@@ -26,8 +26,6 @@ from missdp.schema import Schema
 from missdp.synth.registry import opened_model, synthesizer_named
 from missdp.synth.state import StoredModel, parsed
 
-__all__ = ["convert_file"]
-
 _MODEL = "format family parameters schema kind n_rows n_rows_std guarantee released"
 _GUARANTEE = "format epsilon delta adjacency protects conditions events"
 _SEALED = {_MODEL: 2, _GUARANTEE: 3}  # the last format of each layout, which has a checksum

@@ -6,6 +6,7 @@ Nothing heavy is imported here, so that a command that is stopped while it start
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -16,19 +17,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from missdp import errors, files
-from missdp.cli import (
-    allow_unprintable,
-    complain,
-    flush_or_drop,
-    note_warning,
-    released_anything,
-    say,
-    start_run,
-    what_is_out,
-)
-
-__all__ = ["EXIT_CODES", "main", "run"]
-
+from missdp.cli import RUN, complain, say
 
 EXIT_CODES: dict[type[Exception], int] = {
     errors.ParameterError: 2,
@@ -63,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _stopped_by.clear()
     _over[0] = False
     given = list(sys.argv[1:] if arguments is None else arguments)
-    start_run()
+    RUN.start()
     failure: BaseException | None = None
     code = 0
     try:
@@ -90,7 +79,7 @@ def run() -> NoReturn:
     called = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     if called in COMMANDS:
         command_named(called)  # what takes long, while stopping is simple
-    allow_unprintable()
+    _allow_unprintable()
     try:
         _on_stop(_stop)
         code = main()
@@ -98,8 +87,25 @@ def run() -> NoReturn:
         _over[0] = True
         code = _fail("interrupted", _SIGNALLED + _stopped_by[0], in_doubt=True)
     _on_stop(signal.SIG_IGN)  # all is done and said: what Python tidies up now is not to be stopped
-    flush_or_drop()
+    _flush_or_drop()
     sys.exit(code)
+
+
+def _allow_unprintable() -> None:
+    """Show a question mark where a terminal cannot show a letter; that is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _flush_or_drop() -> None:
+    """Give what cannot be printed up for lost, instead of a traceback at exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _on_stop(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
@@ -136,7 +142,7 @@ def _warnings_shown() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, errors.MissDPWarning):
-            note_warning(str(message))
+            RUN.note_warning(str(message))
 
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=errors.MissDPWarning)
@@ -148,8 +154,9 @@ def _failed(error: BaseException, given: Sequence[str]) -> int:
     from missdp.cli.app import in_option_words
 
     if isinstance(error, errors.MissDPError):
+        codes = (code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
         doubt = isinstance(error, errors.OutputError)
-        return _fail(in_option_words(error, given), _exit_code(error), in_doubt=doubt)
+        return _fail(in_option_words(error, given), next(codes, _UNEXPECTED), in_doubt=doubt)
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else _UNEXPECTED
     if isinstance(error, OSError) and error.errno:
@@ -172,11 +179,7 @@ def _failed(error: BaseException, given: Sequence[str]) -> int:
     )
 
 
-def _exit_code(error: errors.MissDPError) -> int:
-    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), _UNEXPECTED)
-
-
 def _fail(message: str, code: int, *, in_doubt: bool = False) -> int:
-    for line in (f"missdp: {message}", *what_is_out(in_doubt=in_doubt)):
+    for line in (f"missdp: {message}", *RUN.what_is_out(in_doubt=in_doubt)):
         complain(line)
-    return _UNFINISHED if released_anything() and code < _SIGNALLED else code
+    return _UNFINISHED if RUN.released and code < _SIGNALLED else code

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -34,23 +33,16 @@ from missdp.cli.options import (
     stated_assumption,
 )  # fmt: skip
 from missdp.cli.side_files import check_no_table, check_together
-from missdp.cli.synthesize import arrow_rows, check_rows, counted, rows_wanted, write_rows
+from missdp.cli.synthesize import check_rows, counted, write_rows
 from missdp.errors import DataError, ParameterError
 from missdp.files import check_outputs, check_writable, reserved
-from missdp.progress import Progress, progress_bar
+from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.grid import uncut
 from missdp.synth import load
-from missdp.synth.base import MissingValues, Synthesizer
-from missdp.table import Holes
-from missdp.table.written import numbered, output_format, write_blocks, write_each
+from missdp.table.written import numbered, output_format, write_blocks
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["convert", "impute", "price", "sample"]
-
-_MOST_TABLES = 1000
+_MOST_TABLES = 1000  # of one command
 
 
 def sample(
@@ -80,23 +72,10 @@ def sample(
     check_outputs(outputs, inputs=[model])
     check_together(model)
     check_no_table(outputs)
-    keep: MissingValues = "keep" if keep_holes else "fill"
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
         released = load(model)
-        if multiple is None:
-            written = write_rows(
-                released,
-                output,
-                rows=rows,
-                keep_holes=keep_holes,
-                holes=holes,
-                seed=seed,
-                progress=progress,
-            )
-        else:
-            written = rows_wanted(released, output, rows, tables=multiple)
-            write_each(outputs, _tables(released, multiple, rows, keep, holes, seed, progress))
+        written = write_rows(released, outputs, rows, keep_holes, holes, seed, progress)
     names = [str(path) for path in outputs]
     document = {
         "output": names[0] if multiple is None else names,
@@ -106,28 +85,6 @@ def sample(
     drawn = counted(written, "synthetic row") + ("" if multiple is None else " each")
     text = f"Wrote {', '.join(names)}: {drawn}.\n\n{released.guarantee_.in_words()}"
     emit(document, text, as_json=as_json)
-
-
-def _tables(
-    released: Synthesizer,
-    multiple: int,
-    rows: int | None,
-    keep: MissingValues,
-    holes: Holes,
-    seed: int | None,
-    progress: Progress,
-) -> Iterator[Iterator[pa.Table]]:
-    """Yield the blocks of rows of each table, drawn from a model of its own."""
-    stage = f"drawing and writing {multiple} tables"
-    progress(stage, None)
-    models = released.uncertain_models(multiple, random_state=seed)
-    for done, model in enumerate(models, start=1):
-        blocks = model.sample_blocks(rows, missing_values=keep)
-        yield (arrow_rows(block, released, holes) for block in blocks)
-        progress(stage, done / multiple)
-
-
-_MOST_DRAWS = 1000
 
 
 def impute(
@@ -161,8 +118,8 @@ def impute(
 
     del memory  # in force by now, though this takes no more for more rows
     output_format(output)
-    if not 1 <= draws <= _MOST_DRAWS:
-        raise ParameterError(f"--draws must be from 1 to {_MOST_DRAWS:,}")
+    if not 1 <= draws <= _MOST_TABLES:
+        raise ParameterError(f"--draws must be from 1 to {_MOST_TABLES:,}")
     outputs = [output] if draws == 1 else numbered(output, draws)
     private = rows_at(data, parts=parts, table=table, select=select)
     check_apart(outputs, private, schema, model)

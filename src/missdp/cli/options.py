@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,14 +20,6 @@ from missdp.files import check_outputs
 from missdp.schema import Schema
 from missdp.table import PartRows, RowStream, memory_limit
 
-__all__ = [
-    "DataArgument", "EngineOption", "HolesOption", "IndependentOption", "JsonOption",
-    "KeepHolesOption", "MemoryOption", "MostOption", "ObservedOption", "OutputOption",
-    "OverwriteOption", "PartsOption", "RowsOption", "SchemaOption", "SeedOption", "SelectOption",
-    "SyntheticArgument", "TableOption", "UndeclaredOption",
-    "argument", "check_apart", "check_epsilon", "option", "read_by", "rows_at", "stated_assumption",
-]  # fmt: skip
-
 # Without showing what they are by default, which mostly is nothing.
 option = partial(typer.Option, show_default=False)
 argument = partial(typer.Argument, show_default=False)
@@ -40,46 +31,40 @@ def _limited(ctx: typer.Context, memory: str | None) -> str | None:
     return memory
 
 
-SyntheticArgument: TypeAlias = Annotated[
-    Path, argument(help="CSV or Parquet file with the synthetic rows.")
-]
-SchemaOption: TypeAlias = Annotated[
-    Path, option("--schema", help="TOML file with the public facts.")
-]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-OverwriteOption: TypeAlias = Annotated[
+SyntheticArgument = Annotated[Path, argument(help="CSV or Parquet file with the synthetic rows.")]
+SchemaOption = Annotated[Path, option("--schema", help="TOML file with the public facts.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+OverwriteOption = Annotated[
     bool,
     typer.Option(
         "--overwrite", help="Replace the whole release that is there, once this is whole."
     ),
 ]
-SeedOption: TypeAlias = Annotated[
+SeedOption = Annotated[
     int | None, option("--seed", help="Make the run repeatable; for tests only.")
 ]
-HolesOption: TypeAlias = Annotated[
+HolesOption = Annotated[
     Literal["nulls", "codes"],
     typer.Option(
         "--holes",
         help="Write cells without a value as nulls, or as the codes that the schema declares.",
     ),
 ]
-OutputOption: TypeAlias = Annotated[
-    Path, option("--output", "-o", help="CSV or Parquet file to write.")
-]
-RowsOption: TypeAlias = Annotated[
+OutputOption = Annotated[Path, option("--output", "-o", help="CSV or Parquet file to write.")]
+RowsOption = Annotated[
     int | None, typer.Option(help="Rows to draw; by default the released row count.")
 ]
-KeepHolesOption: TypeAlias = Annotated[
+KeepHolesOption = Annotated[
     bool, typer.Option("--keep-holes", help="Keep holes in synthetic rows.")
 ]
-UndeclaredOption: TypeAlias = Annotated[
+UndeclaredOption = Annotated[
     Literal["refuse", "accept"],
     typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
 ]
-DataArgument: TypeAlias = Annotated[
+DataArgument = Annotated[
     str, argument(help="CSV or Parquet file with the private rows; or a database, see --table.")
 ]
-MemoryOption: TypeAlias = Annotated[
+MemoryOption = Annotated[
     str | None,
     option(
         "--memory",
@@ -89,13 +74,13 @@ MemoryOption: TypeAlias = Annotated[
         "wait in a temporary file. By default half of this machine's.",
     ),
 ]
-PartsOption: TypeAlias = Annotated[
+PartsOption = Annotated[
     bool,
     typer.Option("--parts", help="DATA is a folder of Parquet files, or a pattern such as '*.pq'."),
 ]
 
 
-TableOption: TypeAlias = Annotated[
+TableOption = Annotated[
     str | None,
     option(
         "--table",
@@ -103,7 +88,7 @@ TableOption: TypeAlias = Annotated[
         help="DATA is a database, by its URL or a .duckdb file: read this table of it.",
     ),
 ]
-SelectOption: TypeAlias = Annotated[
+SelectOption = Annotated[
     str | None,
     option(
         "--select",
@@ -113,7 +98,7 @@ SelectOption: TypeAlias = Annotated[
 ]
 
 
-EngineOption: TypeAlias = Annotated[
+EngineOption = Annotated[
     Literal["missdp", "spark"],
     typer.Option(
         "--engine",
@@ -121,18 +106,18 @@ EngineOption: TypeAlias = Annotated[
         "or SPARK_REMOTE say. Spark also reads Parquet at a URL, such as s3a://bucket/folder.",
     ),
 ]
-ObservedOption: TypeAlias = Annotated[
+ObservedOption = Annotated[
     str | None,
     typer.Option(
         help="Holes completely at random: ATTRIBUTE=PROBABILITY observed, by commas; or one "
         "probability for every attribute that may be missing."
     ),
 ]
-MostOption: TypeAlias = Annotated[
+MostOption = Annotated[
     float | None,
     typer.Option(help="Any row is read with at most this probability, whatever its values."),
 ]
-IndependentOption: TypeAlias = Annotated[
+IndependentOption = Annotated[
     bool, typer.Option("--row-independent", help="Rows lose values independently of each other.")
 ]
 
@@ -181,21 +166,6 @@ def rows_at(
     return Path(data)
 
 
-@contextlib.contextmanager
-def read_by(
-    engine: str, data: str, private: Path | RowStream, names: tuple[str, ...]
-) -> Iterator[Any]:
-    """Yield the rows as an engine reads them, as long as it runs."""
-    if engine == "missdp":
-        yield private
-        return
-    from missdp.engines import spark_frame, spark_session
-
-    place = private if isinstance(private, PartRows) else data
-    with spark_session() as session:
-        yield spark_frame(place, names, session)
-
-
 def check_apart(
     outputs: Iterable[Path | None], data: Path | RowStream, *others: Path | None
 ) -> None:
@@ -235,26 +205,14 @@ def _files_of(data: Path | RowStream) -> list[Path]:
 
 
 def stated_assumption(
-    observed: str | None, p_max: float | None, *, row_independent: bool, schema: Schema | None
+    observed: str | None, p_max: float | None, *, row_independent: bool, schema: Schema
 ) -> Condition | None:
     """Return the one assumption that the options state, or None.
-
-    Parameters
-    ----------
-    observed, p_max, row_independent
-        Values of the options.
-    schema : Schema or None
-        Of the table; None where one probability for all attributes means nothing.
 
     Raises
     ------
     ParameterError
         If more than one is stated, or one cannot be read.
-
-    Examples
-    --------
-    >>> stated_assumption("a=0.5", None, row_independent=False, schema=None)
-    MissingCompletelyAtRandom(observed=(('a', 0.5),))
     """
     stated: list[Condition] = []
     if observed is not None:
@@ -268,23 +226,17 @@ def stated_assumption(
     return stated[0] if stated else None
 
 
-def _rates(text: str, schema: Schema | None) -> list[tuple[str, float]]:
-    if schema is not None and "=" not in text:
-        with replacing(ValueError, by=_unreadable):
-            rate = float(text)
-        return [(name, rate) for name in schema.nullable]
-    observed = []
-    for part in text.split(","):
-        name, _, value = part.rpartition("=")
-        with replacing(ValueError, by=_unreadable):
-            observed.append((name.strip(), float(value)))
-        if not name.strip():
-            raise _unreadable()
-    return observed
-
-
-def _unreadable(_: BaseException | None = None) -> ParameterError:
-    return ParameterError(
+def _rates(text: str, schema: Schema) -> list[tuple[str, float]]:
+    """Return the probability for each attribute; a number alone is that of all."""
+    unreadable = ParameterError(
         "--observed must look like age=0.9,income=0.75: for each attribute the probability that a "
         "cell is observed; or be one such number for all"
     )
+    with replacing(ValueError, by=unreadable):
+        if "=" not in text:
+            return [(name, float(text)) for name in schema.nullable]
+        parts = [part.rpartition("=") for part in text.split(",")]
+        found = [(name.strip(), float(value)) for name, _, value in parts]
+    if not all(name for name, _ in found):
+        raise unreadable
+    return found

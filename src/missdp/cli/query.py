@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from missdp.accounting import Budget
-from missdp.cli import check_stdout, note_release, note_spending
+from missdp.cli import RUN, check_stdout
 from missdp.cli.app import emit
 from missdp.cli.options import (
     DataArgument,
@@ -33,8 +33,6 @@ from missdp.table.blocks import joined, read_columns
 from missdp.table.encode import Column
 from missdp.table.memory import fits_into_memory, memory_in_force
 from missdp.table.streams import stream_of
-
-__all__ = ["query"]
 
 _Name = Annotated[str | None, option(metavar="ATTRIBUTE")]
 
@@ -80,18 +78,21 @@ def query(
     del memory  # in force by now
     check_stdout()
     check_epsilon(epsilon)
-    statistic, of = _question(
-        {
-            "count": "" if count else None,
-            "proportion": proportion,
-            "mean": mean,
-            "sum": total,
-            "variance": variance,
-            "standard_deviation": standard_deviation,
-            "correlation": correlation,
-            "histogram": histogram,
-        }
-    )
+    asked = {
+        "count": "" if count else None,
+        "proportion": proportion,
+        "mean": mean,
+        "sum": total,
+        "variance": variance,
+        "standard_deviation": standard_deviation,
+        "correlation": correlation,
+        "histogram": histogram,
+    }
+    stated = [(name, of) for name, of in asked.items() if of is not None]
+    if len(stated) != 1:
+        options = ", ".join("--" + name.replace("_", "-") for name in asked)
+        raise ParameterError(f"ask exactly one question: one of {options}")
+    ((statistic, of),) = stated
     budget = Budget(epsilon)
     request = QueryRequest(
         impute=impute,
@@ -111,11 +112,11 @@ def query(
     assert stream is not None
     with on_disk(_disk_limit(stream, facts, request)):
         rows = _read(stream, facts, request)
-        note_spending(epsilon)
+        RUN.note_spending(epsilon)
         answer = run_query(rows, request, budget=budget, undeclared=undeclared)
     text = _text(answer)
-    note_release(text)
-    emit(_document(answer), text, as_json=as_json)
+    RUN.note_release(text)
+    emit(answer.to_dict(), text, as_json=as_json)
 
 
 # Bytes for each row at most, beside the table, where every row lacks what is filled.
@@ -169,18 +170,6 @@ def _needed(facts: Schema, request: QueryRequest) -> tuple[Schema, set[str] | No
             some = facts.subset(name for name in facts.names if name in wanted)
             return some, {*some.names} if some.rules else valued
     return facts, None
-
-
-def _question(asked: dict[str, str | None]) -> tuple[str, str]:
-    stated = [(name, of) for name, of in asked.items() if of is not None]
-    if len(stated) != 1:
-        options = ", ".join("--" + name.replace("_", "-") for name in asked)
-        raise ParameterError(f"ask exactly one question: one of {options}")
-    return stated[0]
-
-
-def _document(answer: Estimate | Histogram) -> dict[str, Any]:
-    return answer.to_dict()
 
 
 def _text(answer: Estimate | Histogram) -> str:

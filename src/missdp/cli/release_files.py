@@ -18,15 +18,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from missdp.cli import note_release
+from missdp.cli import RUN
 from missdp.cli.side_files import (
     SIDE,
     SideFile,
     digest_of,
-    left_models,
     locked_soon,
-    of_claim,
-    put_in_place,
     same_file,
     settle,
     shown,
@@ -36,8 +33,6 @@ from missdp.errors import MissDPWarning, OutputError, replacing
 from missdp.files import Draft, PutOff, refusal, reserved, write_atomically
 from missdp.schema import Schema
 from missdp.synth.base import Synthesizer
-
-__all__ = ["Release", "no_model_lost"]
 
 # Bytes set aside before the charge: more than models of ordinary surveys take; for each pair of
 # levels (eight bytes, as text, and what stands around them); for each column of a guarantee.
@@ -141,7 +136,7 @@ class Release:
                     self._claim(path, stack)
             for path in note.files.values():
                 self._refuse_taken(path)
-            for path in left_models(note):
+            for path in note.left_models():
                 warnings.warn(
                     f"{shown(path)!r} is the model of a release that was paid for and not put in "
                     "place: missdp sample draws rows from it at no cost",
@@ -182,7 +177,7 @@ class Release:
         if note is None:
             raise OutputError(f"{shown(path)!r} exists; {ask}")
         if note.begun:
-            raise OutputError(f"{of_claim(note)}; {ask}")
+            raise OutputError(f"{note.of_claim()}; {ask}")
         raise OutputError(f"{shown(path)!r}: release {note.id} is there; {ask}")
 
     def keep(self, model: Synthesizer) -> None:
@@ -195,7 +190,7 @@ class Release:
                 model.save(self._staged("model"))
             except OutputError as error:
                 place, failed = _saved_elsewhere(model, self._staged("model").name), error
-            note_release(self._said(place))
+            RUN.note_release(self._said(place))
             if failed is None and "guarantee" in self._note.files:
                 text = model.guarantee_.to_json(release=self.id)
                 write_atomically(self._staged("guarantee"), text.encode("utf-8"))
@@ -220,9 +215,9 @@ class Release:
             with replacing(OSError, by=partial(refusal, note.journal)):
                 self._journal.write(note.text())
                 self._journal.commit()
-            put_in_place(note)
+            note.put_in_place()
             named = ", ".join(repr(shown(path)) for path in note.files.values())
-            note_release(f"all of release {self.id}: {named}")
+            RUN.note_release(f"all of release {self.id}: {named}")
 
     def _clean(self) -> None:
         """Remove what is only claimed, and rows without a release: they can be drawn again."""
@@ -232,14 +227,6 @@ class Release:
                     path.unlink()
             if not os.path.lexists(self._note.journal):
                 self.table.unlink(missing_ok=True)
-
-
-def no_model_lost() -> PutOff:
-    """Return a block in which no stop loses a model whose noise is drawn, unless it comes twice."""
-    return PutOff(
-        "missdp: stopping as soon as the model, which is charged, is kept; a second signal stops "
-        "at once and gives it up\n"
-    )
 
 
 def _saved_elsewhere(model: Synthesizer, name: str) -> Path | None:

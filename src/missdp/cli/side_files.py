@@ -27,23 +27,6 @@ from missdp.errors import DataError, MissDPError, MissDPWarning, OutputError, re
 from missdp.files import PutOff, locked, refusal, sync_folder
 from missdp.record import WRONG, read_json
 
-__all__ = [
-    "SIDE",
-    "STAMP",
-    "SideFile",
-    "check_no_table",
-    "check_together",
-    "digest_of",
-    "left_models",
-    "locked_soon",
-    "of_claim",
-    "put_in_place",
-    "same_file",
-    "settle",
-    "shown",
-    "size_and_time",
-]
-
 SIDE = ".release.json"
 STAMP = b"missdp.release"
 """Where a Parquet file has the id of its release."""
@@ -120,6 +103,88 @@ class SideFile:
         path = self.files[role]
         return digest_of(path) == self.sha256 if role == "table" else _id_of(path) == self.id
 
+    def put_in_place(self) -> None:
+        """Move the old files away and the new ones in; if that fails, everything back."""
+        try:
+            self._move()
+        except OSError as error:
+            failed = refusal(self.side, error)
+        else:
+            self._remove_old()
+            return
+        with replacing(OSError, by=self._stuck):
+            self._move_back()
+        raise OutputError(f"{failed}; everything is where it was")
+
+    def _stuck(self, error: BaseException) -> OutputError:
+        return OutputError(
+            f"release {self.id} is half in place: {refusal(self.side, error)}. Every missdp "
+            "command on a file of this folder tries again"
+        )
+
+    def _move(self) -> None:
+        new = {
+            role: path for role, path in self.files.items() if os.path.lexists(self.staged(role))
+        }
+        for path in new.values():
+            there, claim = size_and_time(path), SideFile.read(path)
+            ours = claim is not None and claim.id == self.id
+            if there is not None and not ours and there != self.replaces.get(path):
+                raise OutputError(f"{shown(path)!r} was written by somebody else meanwhile")
+        # What has no successor is moved only beside the side file: who made that could move it too.
+        alone = {p for p in self.replaces if p.parent == self.path.parent} - {*self.files.values()}
+        for path in {*new.values(), *alone}:
+            if path in self.replaces and size_and_time(path) == self.replaces[path]:
+                self.old(path).parent.mkdir(exist_ok=True)
+                os.replace(path, self.old(path))
+        for role, path in new.items():
+            if self.old(path).exists():
+                self.staged(role).chmod(stat.S_IMODE(self.old(path).stat().st_mode))
+            os.replace(self.staged(role), path)
+        self._sync()
+        os.replace(self.journal, self.side)
+        self._sync()
+
+    def _move_back(self) -> None:
+        for role, path in self.files.items():
+            if path.exists() and not os.path.lexists(self.staged(role)) and self.has(role):
+                os.replace(path, self.staged(role))
+        for path in self.replaces:
+            if os.path.lexists(self.old(path)) and not os.path.lexists(path):
+                os.replace(self.old(path), path)
+                with contextlib.suppress(OSError):
+                    self.old(path).parent.rmdir()
+        self._sync()
+        self.journal.unlink()
+
+    def _remove_old(self) -> None:
+        for folder in {self.old(path).parent for path in self.replaces}:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _sync(self) -> None:
+        for folder in {path.parent for path in (self.side, *self.files.values())}:
+            sync_folder(folder)
+
+    def of_claim(self) -> str:
+        """Say whose claim a file is, and what is left of the run that made it."""
+        claim = f"{shown(self.path)!r} is only the claim of release {self.id}"
+        if _busy(self.path):
+            return f"{claim}, of a run that has not ended"
+        kept = self.staged("model")
+        if not kept.exists():
+            return (
+                f"{claim}, whose run was killed and kept no model; if it had begun to read private "
+                "rows, count its epsilon as charged"
+            )
+        return (
+            f"{claim}, whose run was killed; its model, which is paid for, is {shown(kept)!r}: "
+            "missdp sample draws rows from it at no cost"
+        )
+
+    def left_models(self) -> list[Path]:
+        """Return models of this name that were kept, but are not in their place."""
+        return _named(self.path.parent, rf"{re.escape(self.name)}-{_ID}\.model\.json")
+
 
 def settle(folder: Path) -> None:
     """Finish, or else undo, what stopped runs left half in place in a folder, and say so.
@@ -135,14 +200,14 @@ def settle(folder: Path) -> None:
             continue
         with replacing(OSError, by=partial(refusal, path)), PutOff(), _alone(path) as found:
             if found:
-                put_in_place(note)
+                note.put_in_place()
                 named = ", ".join(repr(shown(file)) for file in note.files.values())
                 _warn(f"release {note.id}, which a stopped run left half in place, is now: {named}")
     for path in _named(folder, rf".+\.old-{_ID}"):
         name, _, of = path.name.rpartition(".old-")
         note = SideFile.read(folder / f"{name}{SIDE}")
         if note is not None and note.id == of and not _busy(note.path):
-            _remove_old(note)
+            note._remove_old()
             _warn(f"what release {of} replaced is removed; the run that did so was stopped before")
 
 
@@ -176,13 +241,13 @@ def check_together(path: Path) -> None:
     settle(real.parent)
     claim = SideFile.read(real)
     if claim is not None and claim.begun:
-        raise DataError(of_claim(claim))
+        raise DataError(claim.of_claim())
     for side in _named(real.parent, r".+\.release\.json"):
         note = SideFile.read(side)
         if note is None or real not in note.files.values():
             continue
         if note.begun:
-            _warn(of_claim(note))
+            _warn(note.of_claim())
             continue
         files = {role: file for role, file in note.files.items() if file.exists()}
         if others := [_whose(file) for role, file in files.items() if not note.has(role)]:
@@ -213,91 +278,8 @@ def check_no_table(outputs: Iterable[Path | None]) -> None:
                 f"not be what {shown(note.path)!r} says; name another output"
             )
         if _busy(note.path):
-            raise OutputError(of_claim(note))
-        _warn(of_claim(note))
-
-
-def put_in_place(note: SideFile) -> None:
-    """Move the old files away and the new ones in; if that fails, everything back."""
-    try:
-        _move(note)
-    except OSError as error:
-        failed = refusal(note.side, error)
-    else:
-        _remove_old(note)
-        return
-    with replacing(OSError, by=partial(_stuck, note)):
-        _move_back(note)
-    raise OutputError(f"{failed}; everything is where it was")
-
-
-def _stuck(note: SideFile, error: BaseException) -> OutputError:
-    return OutputError(
-        f"release {note.id} is half in place: {refusal(note.side, error)}. Every missdp command on "
-        "a file of this folder tries again"
-    )
-
-
-def _move(note: SideFile) -> None:
-    new = {role: path for role, path in note.files.items() if os.path.lexists(note.staged(role))}
-    for path in new.values():
-        there, claim = size_and_time(path), SideFile.read(path)
-        ours = claim is not None and claim.id == note.id
-        if there is not None and not ours and there != note.replaces.get(path):
-            raise OutputError(f"{shown(path)!r} was written by somebody else meanwhile")
-    # What has no successor is moved only beside the side file: whoever made that could move it too.
-    alone = {p for p in note.replaces if p.parent == note.path.parent} - {*note.files.values()}
-    for path in {*new.values(), *alone}:
-        if path in note.replaces and size_and_time(path) == note.replaces[path]:
-            note.old(path).parent.mkdir(exist_ok=True)
-            os.replace(path, note.old(path))
-    for role, path in new.items():
-        if note.old(path).exists():
-            note.staged(role).chmod(stat.S_IMODE(note.old(path).stat().st_mode))
-        os.replace(note.staged(role), path)
-    _sync(note)
-    os.replace(note.journal, note.side)
-    _sync(note)
-
-
-def _move_back(note: SideFile) -> None:
-    for role, path in note.files.items():
-        if path.exists() and not os.path.lexists(note.staged(role)) and note.has(role):
-            os.replace(path, note.staged(role))
-    for path in note.replaces:
-        if os.path.lexists(note.old(path)) and not os.path.lexists(path):
-            os.replace(note.old(path), path)
-            with contextlib.suppress(OSError):
-                note.old(path).parent.rmdir()
-    _sync(note)
-    note.journal.unlink()
-
-
-def _remove_old(note: SideFile) -> None:
-    for folder in {note.old(path).parent for path in note.replaces}:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sync(note: SideFile) -> None:
-    for folder in {path.parent for path in (note.side, *note.files.values())}:
-        sync_folder(folder)
-
-
-def of_claim(note: SideFile) -> str:
-    """Say whose claim a file is, and what is left of the run that made it."""
-    claim = f"{shown(note.path)!r} is only the claim of release {note.id}"
-    if _busy(note.path):
-        return f"{claim}, of a run that has not ended"
-    kept = note.staged("model")
-    if not kept.exists():
-        return (
-            f"{claim}, whose run was killed and kept no model; if it had begun to read private "
-            "rows, count its epsilon as charged"
-        )
-    return (
-        f"{claim}, whose run was killed; its model, which is paid for, is {shown(kept)!r}: "
-        "missdp sample draws rows from it at no cost"
-    )
+            raise OutputError(note.of_claim())
+        _warn(note.of_claim())
 
 
 def _whose(path: Path) -> str:
@@ -316,11 +298,6 @@ def _id_of(path: Path) -> str | None:
             found = pyarrow.parquet.read_schema(path).metadata[STAMP].decode()
         return found if re.fullmatch(_ID, found) else None
     return None
-
-
-def left_models(note: SideFile) -> list[Path]:
-    """Return models of this name that were kept, but are not in their place."""
-    return _named(note.path.parent, rf"{re.escape(note.name)}-{_ID}\.model\.json")
 
 
 def shown(path: Path) -> str:

@@ -9,13 +9,14 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from missdp.cli import check_stdout, complain, note_spending
+from missdp.cli import RUN, check_stdout, complain
 from missdp.cli.app import emit
 from missdp.cli.options import (
     DataArgument,
@@ -39,14 +40,13 @@ from missdp.cli.options import (
     check_apart,
     check_epsilon,
     option,
-    read_by,
     rows_at,
     stated_assumption,
 )  # fmt: skip
-from missdp.cli.release_files import Release, no_model_lost
+from missdp.cli.release_files import Release
 from missdp.cli.side_files import STAMP
 from missdp.errors import ParameterError
-from missdp.files import check_outputs
+from missdp.files import PutOff, check_outputs
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES
@@ -58,15 +58,18 @@ from missdp.synth.registry import (
     synthesizer_names,
 )
 from missdp.synth.state import chosen_delta
-from missdp.table import Holes, Table
+from missdp.table import Holes, PartRows, RowStream, Table
 from missdp.table.memory import memory_in_force
-from missdp.table.written import output_format, write_blocks
+from missdp.table.written import output_format, write_each
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["arrow_rows", "check_rows", "counted", "demo", "rows_wanted", "synthesize", "write_rows"]
-
+# Said to a stop that comes once noise is drawn: a model that is charged is not lost.
+_AT_ONCE = (
+    "missdp: stopping as soon as the model, which is charged, is kept; a second signal stops "
+    "at once and gives it up\n"
+)
 _MEANT_FOR = "meant for up to 10,000 rows; else --delta or --public-rows"
 
 
@@ -179,22 +182,14 @@ def synthesize(
             synthesizer.set_params(epsilon=found)
         synthesizer.progress = progress
         spent = chosen_delta(synthesizer.delta, synthesizer.n_rows)
-        note_spending(synthesizer.epsilon, spent)
+        RUN.note_spending(synthesizer.epsilon, spent)
         if delta is None and public_rows is None:
             complain(f"missdp: delta is {spent:g}, {_MEANT_FOR}")
-        with no_model_lost():
-            with read_by(engine, data, private, facts.names) as read:
+        with PutOff(_AT_ONCE):
+            with _read_by(engine, data, private, facts.names) as read:
                 synthesizer.fit(read, schema=facts, undeclared=undeclared)
             release.keep(synthesizer)
-        written = write_rows(
-            synthesizer,
-            release.table,
-            rows=rows,
-            keep_holes=keep_holes,
-            holes=holes,
-            seed=seed,
-            progress=progress,
-        )
+        written = write_rows(synthesizer, [release.table], rows, keep_holes, holes, seed, progress)
         release.commit()
     document = {
         "output": str(output),
@@ -218,6 +213,21 @@ def synthesize(
         f"{release.wrote_in_words}\n{bins}\n{promised}"
     )
     emit(document, text, as_json=as_json)
+
+
+@contextmanager
+def _read_by(
+    engine: str, data: str, private: Path | RowStream, names: tuple[str, ...]
+) -> Iterator[Any]:
+    """Yield the rows as an engine reads them, as long as it runs."""
+    if engine == "missdp":
+        yield private
+        return
+    from missdp.engines import spark_frame, spark_session
+
+    place = private if isinstance(private, PartRows) else data
+    with spark_session() as session:
+        yield spark_frame(place, names, session)
 
 
 def _wanted(epsilon: float | None, ground_truth_epsilon: float | None) -> float:
@@ -277,7 +287,45 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def rows_wanted(model: Synthesizer, output: Path, rows: int | None, *, tables: int = 1) -> int:
+def write_rows(
+    model: Synthesizer,
+    outputs: list[Path],
+    rows: int | None,
+    keep_holes: bool,
+    holes: Holes,
+    seed: int | None,
+    progress: Progress,
+) -> int:
+    """Draw a table for each file, write them as they come, and return how many rows each has.
+
+    Several are drawn from models that vary as the released one is uncertain. A Parquet file says
+    which release its rows were drawn from.
+    """
+    wanted = _rows_wanted(model, outputs[0], rows, tables=len(outputs))
+    several = len(outputs) > 1
+    tables = f"{len(outputs)} tables of " if several else ""
+    stage = f"drawing and writing {tables}{counted(wanted, 'row')}"
+    progress(stage, None)
+    models = model.uncertain_models(len(outputs), random_state=seed) if several else [model]
+    keep: MissingValues = "keep" if keep_holes else "fill"
+    whole = max(1, wanted * len(outputs))
+    done = 0
+
+    def drawn(one: Synthesizer) -> Iterator[pa.Table]:
+        nonlocal done
+        own = None if several else seed
+        for block in one.sample_blocks(rows, missing_values=keep, random_state=own):
+            done += len(block)
+            table = block.to_arrow(holes=holes)
+            stamp = {STAMP: model.release_} if model.release_ else None
+            yield table.replace_schema_metadata(stamp) if stamp else table
+            progress(stage, done / whole)
+
+    write_each(outputs, map(drawn, models))
+    return wanted
+
+
+def _rows_wanted(model: Synthesizer, output: Path, rows: int | None, *, tables: int) -> int:
     """Return how many rows each table has; refuse too many, and none that were not asked for."""
     wanted = model.n_rows_ if rows is None else rows
     together = model.draws_together(model.schema_)
@@ -288,38 +336,6 @@ def rows_wanted(model: Synthesizer, output: Path, rows: int | None, *, tables: i
             "for this epsilon, and an empty file is only written if asked for"
         )
     return wanted
-
-
-def arrow_rows(block: Table, model: Synthesizer, holes: Holes) -> pa.Table:
-    """Return rows to be written; a Parquet file of them says which release they were drawn from."""
-    rows = block.to_arrow(holes=holes)
-    return rows.replace_schema_metadata({STAMP: model.release_}) if model.release_ else rows
-
-
-def write_rows(
-    model: Synthesizer,
-    output: Path,
-    *,
-    rows: int | None,
-    keep_holes: bool,
-    seed: int | None,
-    progress: Progress,
-    holes: Holes = "nulls",
-) -> int:
-    """Draw rows from a released model, write them as they come, and return how many."""
-    wanted = rows_wanted(model, output, rows)
-    stage = f"drawing and writing {counted(wanted, 'row')}"
-    progress(stage, None)
-    keep: MissingValues = "keep" if keep_holes else "fill"
-
-    def drawn() -> Iterator[list[pa.Table]]:
-        done = 0
-        for block in model.sample_blocks(rows, missing_values=keep, random_state=seed):
-            done += len(block)
-            yield [arrow_rows(block, model, holes)]
-            progress(stage, done / max(1, wanted))
-
-    return write_blocks([output], drawn())
 
 
 def demo(
@@ -346,16 +362,14 @@ def demo(
     start = time.perf_counter()
     survey = yrbss().table()
     with release.claimed(survey.schema), progress_bar() as progress:
-        note_spending(2 * epsilon)
+        RUN.note_spending(2 * epsilon)
         family = synthesizer_named("privbayes")
         drop = family(epsilon=epsilon, missing="complete-rows", random_state=seed).fit(survey)
         model = family(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
-        with no_model_lost():
+        with PutOff(_AT_ONCE):
             model.fit(survey)
             release.keep(model)
-        written = write_rows(
-            model, release.table, rows=None, keep_holes=False, seed=seed, progress=progress
-        )
+        written = write_rows(model, [release.table], None, False, "nulls", seed, progress)
         release.commit()
     synthetic = Table.read(output, model.schema_)
     dropped = drop.sample_table(random_state=seed)
@@ -368,7 +382,31 @@ def demo(
         "comparison": rows,
         "guarantee": model.guarantee_.to_dict(),
     }
-    emit(document, _text(document, rows, model, release), as_json=as_json)
+    text = "\n".join(
+        [
+            _BEFORE,
+            *(_LINE.format(**row) for row in rows),
+            _AFTER,
+            f"Wrote {output}: {written} synthetic rows, no holes, in {document['seconds']} s.",
+            f"{release.wrote_in_words}\n",
+            "What the written file promises (the column 'rows dropped' would cost as much again):",
+            model.guarantee_.in_words(),
+        ]
+    )
+    emit(document, text, as_json=as_json)
+
+
+_BEFORE = """\
+Youth Risk Behavior Survey: 13,583 respondents, 13 questions, 38 % of the rows have holes.
+The survey is public, so its exact figures may stand here beside the private ones.
+
+share of                    all answers  complete rows  rows dropped     missdp
+                                (exact)        (exact)     (private)  (private)"""
+_LINE = "{group:<26}{answered:>13.1%}{complete_rows:>15.1%}{dropped_dp:>14.1%}{missdp:>11.1%}"
+_AFTER = """
+Race is missing for 57 % of Hispanic and 7 % of other respondents, so dropping incomplete rows
+loses most Hispanic respondents. missdp counts every row and fills holes inside its model.
+"""
 
 
 def _comparison(survey: Table, dropped: Table, synthetic: Table) -> list[dict[str, Any]]:
@@ -398,37 +436,3 @@ def _share(table: Table, name: str, level: str) -> float:
     seen = codes < attribute.size
     wanted = attribute.levels.index(level)  # type: ignore[union-attr]
     return float(np.mean(codes[seen] == wanted))
-
-
-def _text(
-    document: dict[str, Any], rows: list[dict[str, Any]], model: Synthesizer, release: Release
-) -> str:
-    names = f"{'all answers':>13}{'complete rows':>15}{'rows dropped':>14}{'missdp':>11}"
-    kinds = f"{'(exact)':>13}{'(exact)':>15}{'(private)':>14}{'(private)':>11}"
-    head, kinds = f"{'share of':<26}{names}", f"{'':<26}{kinds}"
-    table = [
-        f"{row['group']:<26}{row['answered']:>13.1%}{row['complete_rows']:>15.1%}"
-        f"{row['dropped_dp']:>14.1%}{row['missdp']:>11.1%}"
-        for row in rows
-    ]
-    return "\n".join([_BEFORE, head, kinds, *table, _AFTER, _wrote(document, model, release)])
-
-
-_BEFORE = """\
-Youth Risk Behavior Survey: 13,583 respondents, 13 questions, 38 % of the rows have holes.
-The survey is public, so its exact figures may stand here beside the private ones.
-"""
-_AFTER = """
-Race is missing for 57 % of Hispanic and 7 % of other respondents, so dropping incomplete rows
-loses most Hispanic respondents. missdp counts every row and fills holes inside its model.
-"""
-
-
-def _wrote(document: dict[str, Any], model: Synthesizer, release: Release) -> str:
-    return (
-        f"Wrote {document['output']}: {document['rows']} synthetic rows, no holes, "
-        f"in {document['seconds']} s.\n"
-        f"{release.wrote_in_words}\n\n"
-        f"What the written file promises (the column 'rows dropped' would cost as much again):\n"
-        f"{model.guarantee_.in_words()}"
-    )

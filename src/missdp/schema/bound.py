@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema.numeric import Numeric
-from missdp.schema.predicates import Compare, Everyone, Join, Not, Predicate
+from missdp.schema.predicates import Compare, Join, Not, Predicate
 
 if TYPE_CHECKING:
     from missdp.schema.schema import AnyAttribute, Schema
@@ -116,13 +116,13 @@ def decided(predicate: Predicate, cells: KnownCells, n: int) -> Verdict:
     if isinstance(predicate, Not):
         surely, maybe = decided(predicate.part, cells, n)
         return ~maybe, ~surely
-    if isinstance(predicate, Join):
-        parts = [decided(part, cells, n) for part in predicate.parts]
-        joined = np.logical_and if predicate.all_of else np.logical_or
-        sure, open_ = zip(*parts, strict=True)
-        return np.asarray(joined.reduce(sure)), np.asarray(joined.reduce(open_))
-    assert isinstance(predicate, Everyone)
-    return np.ones(n, dtype=bool), np.ones(n, dtype=bool)
+    assert isinstance(predicate, Join)
+    join = np.logical_and if predicate.all_of else np.logical_or
+    surely, maybe = np.full(n, predicate.all_of), np.full(n, predicate.all_of)
+    for part in predicate.parts:
+        one, two = decided(part, cells, n)
+        surely, maybe = join(surely, one), join(maybe, two)
+    return surely, maybe
 
 
 _NEAR = 1e-12  # of the largest sum of sizes: what counts as equal after arithmetic

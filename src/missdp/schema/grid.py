@@ -18,16 +18,6 @@ from missdp.schema.attributes import Attribute
 from missdp.schema.numeric import Numeric, decimals
 from missdp.schema.schema import Schema
 
-__all__ = [
-    "MOST_CODES",
-    "found",
-    "is_pending",
-    "on_grid",
-    "pending",
-    "uncut",
-    "widest",
-]
-
 _PENDING = "this fit"  # what ``cuts_from`` says of an attribute that a fit is about to cut
 _FEW = "its numbers"  # of one that has so few numbers that each is a bin
 _FOUND = "its own fit"  # of one that was cut

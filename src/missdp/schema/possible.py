@@ -9,8 +9,9 @@ ruled out (arc consistency). What is refused is impossible for sure.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -263,19 +264,26 @@ def _check_circles(rules: tuple[Bound, ...]) -> None:
     """Refuse orders such as a <= b and b <= a."""
     above: dict[str, set[str]] = {}
     for rule in rules:
-        if isinstance(rule, Forbids) and len(rule.together) == 1:
-            part = rule.together[0]
-            if isinstance(part, tuple) and part[1] in ("<", "<="):
-                above.setdefault(part[2], set()).add(part[0])
-            if isinstance(part, tuple) and part[1] in (">", ">="):
-                above.setdefault(part[0], set()).add(part[2])
-    left = dict(above)
-    while left:  # take away what nothing is above of, over and over
-        free = [name for name in left if not left[name] & left.keys()]
-        if not free:
-            raise SchemaError(
-                f"rules: {', '.join(sorted(left))} are ordered in a circle; leave one of these "
-                "orders out (an equation says that two numbers are equal)"
-            )
-        for name in free:
-            del left[name]
+        part = rule.together[0] if isinstance(rule, Forbids) and len(rule.together) == 1 else None
+        if isinstance(part, tuple) and part[1] in ("<", "<=", ">", ">="):
+            low, high = (part[0], part[2]) if part[1] in (">", ">=") else (part[2], part[0])
+            above.setdefault(low, set()).add(high)
+    in_order(
+        above,
+        lambda names: SchemaError(
+            f"rules: {names} are ordered in a circle; leave one of these orders out (an "
+            "equation says that two numbers are equal)"
+        ),
+    )
+
+
+def in_order(
+    after: Mapping[str, Iterable[str]], circle: Callable[[str], SchemaError]
+) -> tuple[str, ...]:
+    """Return names, each after those it comes after; in a circle raise what ``circle`` makes."""
+    wrong: list[str] = []
+    try:
+        return tuple(TopologicalSorter({n: sorted(after[n]) for n in after}).static_order())
+    except CycleError as error:
+        wrong = error.args[1]
+    raise circle(", ".join(sorted({*wrong})))

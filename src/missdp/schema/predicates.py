@@ -20,6 +20,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -73,21 +74,6 @@ class Predicate(Protocol):
 
 
 @dataclass(frozen=True)
-class Everyone:
-    """All rows."""
-
-    names: frozenset[str] = frozenset()
-
-    def select(self, rows: RowView) -> BoolArray:
-        """Return True for every row."""
-        return np.ones(len(rows), dtype=bool)
-
-    def decide(self, rows: RowView) -> Verdict:
-        """Return True for every row, twice."""
-        return self.select(rows), self.select(rows)
-
-
-@dataclass(frozen=True)
 class Compare:
     """One attribute compared with a constant; a missing cell satisfies no comparison."""
 
@@ -116,7 +102,10 @@ class Compare:
 
 @dataclass(frozen=True)
 class Join:
-    """Conjunction or disjunction: rows that belong to all parts, or to any."""
+    """Conjunction or disjunction: rows that belong to all parts, or to any.
+
+    All rows belong to a conjunction of nothing.
+    """
 
     parts: tuple[Predicate, ...]
     all_of: bool
@@ -128,16 +117,17 @@ class Join:
 
     def select(self, rows: RowView) -> BoolArray:
         """Return True for the rows that belong."""
-        return self._joined([part.select(rows) for part in self.parts])
+        return self._joined([part.select(rows) for part in self.parts], len(rows))
 
     def decide(self, rows: RowView) -> Verdict:
         """Join both answers of the parts; parts that share a cell make the second too generous."""
-        surely, maybe = zip(*(part.decide(rows) for part in self.parts), strict=True)
-        return self._joined(surely), self._joined(maybe)
+        both = [part.decide(rows) for part in self.parts]
+        surely, maybe = [one for one, _ in both], [two for _, two in both]
+        return self._joined(surely, len(rows)), self._joined(maybe, len(rows))
 
-    def _joined(self, parts: Sequence[BoolArray]) -> BoolArray:
-        reduce = np.logical_and if self.all_of else np.logical_or
-        return np.asarray(reduce.reduce(parts))
+    def _joined(self, parts: Sequence[BoolArray], n: int) -> BoolArray:
+        join = np.logical_and if self.all_of else np.logical_or
+        return np.asarray(reduce(join, parts, np.full(n, self.all_of)))
 
 
 @dataclass(frozen=True)
@@ -208,12 +198,10 @@ def backticks_hint(text: str, names: Iterable[str]) -> str:
 
 def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Predicate:
     """Parse a subpopulation."""
-    if text is None:
-        return Everyone()
-    if not isinstance(text, str):
+    if text is not None and not isinstance(text, str):
         raise ParameterError(f"{named}: a subpopulation is written as text")
-    if not text.strip():
-        return Everyone()
+    if text is None or not text.strip():
+        return Join((), all_of=True)
 
     def refusal(error: BaseException) -> ParameterError:
         return ParameterError(f"{named}: {error}{backticks_hint(text, schema.names)}")

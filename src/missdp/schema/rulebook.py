@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from missdp.errors import SchemaError
 from missdp.schema.bound import Bound, Derives, Forbids, Known, Routes
 from missdp.schema.denial import Denial
-from missdp.schema.possible import check_possible
+from missdp.schema.possible import check_possible, in_order
 
 if TYPE_CHECKING:
     from missdp.schema.rules import Rule
@@ -120,20 +120,18 @@ class RuleBook:
         needs: dict[str, set[str]] = {}
         rules: list[Derives | Routes] = [*self.derives.values(), *self.routes.values()]
         for rule in rules:
-            target = target_of(rule)
+            target = _target_of(rule)
             needs.setdefault(target, set()).update(set(rule.names) - {target})
             if isinstance(rule, Routes) and target in rule.unless.names:
                 needs[target].add(target)
-        done: list[str] = []
-        while waiting := [name for name in needs if name not in done]:
-            ready = [name for name in waiting if not needs[name] & {*waiting}]
-            if not ready:
-                raise SchemaError(
-                    f"rules: {', '.join(sorted(waiting))} follow from each other in a circle; "
-                    "leave one of these rules out, or let an equation determine another attribute"
-                )
-            done += ready
-        return tuple(done)
+        found = in_order(
+            needs,
+            lambda names: SchemaError(
+                f"rules: {names} follow from each other in a circle; leave one of these "
+                "rules out, or let an equation determine another attribute"
+            ),
+        )
+        return tuple(name for name in found if name in needs)
 
     def _check_holes(self) -> None:
         for rule in self.derives.values():
@@ -169,7 +167,7 @@ def _through_holes(bound: Iterable[Bound], schema: Schema) -> list[Forbids]:
     ]
 
 
-def target_of(rule: Derives | Routes) -> str:
+def _target_of(rule: Derives | Routes) -> str:
     """Return the attribute that a rule is about."""
     return rule.target if isinstance(rule, Routes) else rule.target.name
 
@@ -177,7 +175,7 @@ def target_of(rule: Derives | Routes) -> str:
 def _by_target(rules: Iterable[_Rule]) -> dict[str, _Rule]:
     found: dict[str, _Rule] = {}
     for rule in rules:
-        name = target_of(rule)
+        name = _target_of(rule)
         if name in found:
             verb = "is routed" if isinstance(rule, Routes) else "follows from others"
             raise SchemaError(

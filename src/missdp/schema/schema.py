@@ -67,13 +67,12 @@ class Schema(Record):
     rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attributes, Iterable):
+        given = tuple(self.attributes) if isinstance(self.attributes, Iterable) else (None,)
+        if any(not isinstance(a, get_args(AnyAttribute)) for a in given):
             raise SchemaError("a schema is made of Categorical, Ordinal and Numeric attributes")
-        object.__setattr__(self, "attributes", tuple(self.attributes))
-        if not self.attributes:
+        if not given:
             raise SchemaError("a schema needs at least one attribute")
-        if any(not isinstance(a, (Categorical, Ordinal, Numeric)) for a in self.attributes):
-            raise SchemaError("a schema is made of Categorical, Ordinal and Numeric attributes")
+        object.__setattr__(self, "attributes", given)
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise SchemaError(f"attribute names must be distinct; repeated: {repeated}")
@@ -87,15 +86,12 @@ class Schema(Record):
                 "rules must be a list of NotApplicable, Impossible, Determined, Equation, Order "
                 "and Denial"
             )
-        if self.rules:
-            absent = not_applicable(Schema(self.attributes), self.rules)
-            attributes = tuple(
-                replace(a, not_applicable=())
-                if a.name in absent and a.not_applicable is None
-                else a
-                for a in self.attributes
-            )
-            object.__setattr__(self, "attributes", attributes)
+        absent = not_applicable(Schema(self.attributes), self.rules) if self.rules else ()
+        marked = (
+            replace(a, not_applicable=()) if a.name in absent and a.not_applicable is None else a
+            for a in self.attributes
+        )
+        object.__setattr__(self, "attributes", tuple(marked))
         _ = self.rulebook  # refused now, if it contradicts itself
 
     @cached_property
@@ -161,14 +157,10 @@ class Schema(Record):
         """
         release = getattr(model, "release_", None)
         source = "an earlier fit" if release is None else f"release {release}"
+        facts = ("edges", "spikes", "pieces", "shares")
         found = {
             a.name: replace(
-                a,
-                edges=model.cuts_[a.name].edges,
-                spikes=model.cuts_[a.name].spikes,
-                pieces=model.cuts_[a.name].pieces,
-                shares=model.cuts_[a.name].shares,
-                cuts_from=source,
+                a, cuts_from=source, **{f: getattr(model.cuts_[a.name], f) for f in facts}
             )
             for a in self
             if isinstance(a, Numeric)
@@ -249,27 +241,25 @@ def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
 
 
 def _attribute(row: Mapping[str, Any]) -> AnyAttribute:
-    kind, known = row.get("kind"), {found.kind: found for found in get_args(AnyAttribute)}
-    if not isinstance(kind, str) or kind not in known:
-        raise SchemaError(
-            f"attribute {row.get('name')!r}: kind must be one of {sorted(known)}, not {kind!r}"
-        )
+    subject = f"attribute {row.get('name')!r}: kind"
     if not all(isinstance(key, str) for key in row):
         raise SchemaError(f"attribute {row.get('name')!r}: the names of facts must be text")
-    found: AnyAttribute = known[kind].from_dict(row)
+    found: AnyAttribute = _kind_of(row, subject, get_args(AnyAttribute)).from_dict(row)
     return found
 
 
 def _rule(row: Mapping[str, Any]) -> Rule:
-    kind = row.get("kind")
-    known = {
-        found.kind: found
-        for found in (NotApplicable, Impossible, Determined, Equation, Order, Denial)
-    }
-    if not isinstance(kind, str) or kind not in known:
-        raise SchemaError(f"a rule's kind must be one of {sorted(known)}, not {kind!r}")
-    found: Rule = known[kind].from_dict(row)
+    kinds = (NotApplicable, Impossible, Determined, Equation, Order, Denial)
+    found: Rule = _kind_of(row, "a rule's kind", kinds).from_dict(row)
     return found
+
+
+def _kind_of(row: Mapping[str, Any], subject: str, kinds: Iterable[Any]) -> Any:
+    """Return the class that a table names."""
+    kind, known = row.get("kind"), {found.kind: found for found in kinds}
+    if not isinstance(kind, str) or kind not in known:
+        raise SchemaError(f"{subject} must be one of {sorted(known)}, not {kind!r}")
+    return known[kind]
 
 
 # The time that Python takes to read a key grows with the square of its parts.
