@@ -55,7 +55,7 @@ def test_many_cliques_are_planned_in_blocks_and_counted_alike(
     whole = MemorySource(table).counts(cliques, rows="extended")
     monkeypatch.setattr(kernel, "_PLANNED_AT_ONCE", 20)
     monkeypatch.setattr(kernel, "_BLOCK", 4)
-    groups = kernel.plan_groups(schema, cliques, group_cells=5_000)
+    groups = kernel._plan_groups(schema, cliques, group_cells=5_000)
     assert sorted(c for g in groups for c in g.cliques) == sorted(cliques)
     assert all(set(c) <= set(g.names) for g in groups for c in g.cliques)
     blocks = MemorySource(table).counts(cliques, rows="extended")

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Ordinal, Schema
 from missdp.sources import Clique, MarginalSource, MemorySource, Rows
-from missdp.sources.counts import RowWeight
-from missdp.sources.strategies import can_leave_out_rows, complete_rows
-from missdp.sources.streamed import streams_codes
+from missdp.sources.counts import RowWeight, offers
+from missdp.sources.strategies import complete_rows
 from missdp.table import Holes, Table
 from missdp.table.encode import Column
 from missdp.table.frames import FrameKind, native_from_arrow
@@ -195,7 +194,7 @@ class _Source:
             left_out += 1
         told = {
             "weighted_counts": _weighs(source),
-            "code_blocks": streams_codes(source),
+            "code_blocks": offers(source, "code_blocks"),
             "observed_on": left_out,
         }
         return f"it has {', '.join(name for name, has in told.items() if has) or 'none of it'}"
@@ -203,10 +202,10 @@ class _Source:
     def _fewer(self, source: Any) -> Iterator[tuple[Any, Sequence[str]]]:
         """Yield sources of the rows that are observed on some attributes, and these."""
         names = self._schema.nullable
-        if can_leave_out_rows(source):
+        if offers(source, "observed_on"):
             yield source.observed_on(names[-1:]), names[-1:]
             yield source.observed_on(names[:1]).observed_on(names[1:2]), names[:2]
-        if can_leave_out_rows(source) or isinstance(source, MemorySource):
+        if offers(source, "observed_on") or isinstance(source, MemorySource):
             yield complete_rows(source), names
 
     def cells(self) -> str:
@@ -377,7 +376,7 @@ def _beside(
         for clique in cliques:
             wanted = _weighed_by_hand(table, clique, weight, observed_on)
             _alike(found[clique], wanted, f"sums of weights, {when}")
-    if streams_codes(source):
+    if offers(source, "code_blocks"):
         rows = _rows_of_blocks(source, table.schema.names, when)
         wanted_rows = _occurrences(table, table.schema.names, observed_on)
         expect(rows == wanted_rows, f"rows of code_blocks are wrong: yield each once ({when})")
