@@ -128,7 +128,7 @@ def test_clamping_makes_no_number_of_a_code_and_no_kind_of_garbage() -> None:
 
 def test_a_column_of_text_is_looked_at_only_where_there_is_no_number(monkeypatch: Any) -> None:
     """A column of many different numbers is not told apart text by text."""
-    import missdp.table.encode as module
+    import missdp.table.cells as module
 
     seen: list[int] = []
     found = module.distinct

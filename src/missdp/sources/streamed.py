@@ -31,7 +31,7 @@ from missdp.sources.counts import (
     count_block,
     names_read,
 )
-from missdp.table.blocks import in_order, usual_jobs
+from missdp.table.blocks import in_order
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
 from missdp.table.memory import memory_in_force
@@ -176,7 +176,7 @@ class DuckDBSource(StreamedSource):
             raise ParameterError(
                 "data must be a DuckDB relation, the path of a file, or rows that stream"
             )
-        self._n_jobs = n_jobs or usual_jobs()
+        self._n_jobs = n_jobs
         self._stream = stream
         self._unchecked = stream.unchecked
         super().__init__(schema)

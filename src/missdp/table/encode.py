@@ -217,7 +217,7 @@ def check_holes(holes: str) -> None:
         raise ParameterError(f"holes must be 'nulls' or 'codes', not {holes!r}")
 
 
-def codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
+def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
     """Return what each kind of missing is written as: its first code that is read as that kind.
 
     A kind without such a code is left out; it is written as null.
@@ -243,7 +243,7 @@ def decode(attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls") -
     import pyarrow.compute as pc
 
     cells = _values(attribute, column)
-    written = codes_to_write(attribute) if holes == "codes" else {}
+    written = _codes_to_write(attribute) if holes == "codes" else {}
     if not written:
         return cells
     kind = _type(cells.type, written)
