@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _Floats = NDArray[np.float64]
-Marks: TypeAlias = NDArray[np.int32]
+Marks: TypeAlias = NDArray[np.int8]
 
 # Text that Arrow reads as Python would, each cell by itself; all other text is read by Python.
 _EASY_NUMBER = r"^-?[0-9]{1,17}(\.[0-9]{1,17})?$"
@@ -292,16 +292,16 @@ def _distinct_numbers(data: Chunk, codes: Mapping[str, int]) -> tuple[_Floats, M
     cells, indices = distinct(data)
     numbers = [_number(cell, codes) for cell in cells]
     values = np.array([number for number, _ in numbers], dtype=np.float64)
-    return _spread(values, np.array([mark for _, mark in numbers], dtype=np.int32), indices)
+    return _spread(values, np.array([mark for _, mark in numbers], dtype=np.int8), indices)
 
 
 def _spread(values: _Floats, marks: Marks, rows: NDArray[np.intp]) -> tuple[_Floats, Marks]:
     """Return what each row has, by its number of a cell; -1 is missing."""
-    return np.append(values, np.nan)[rows], np.append(marks, np.int32(MISSING))[rows]
+    return np.append(values, np.nan)[rows], np.append(marks, np.int8(MISSING))[rows]
 
 
 def _marks(values: _Floats) -> Marks:
-    return np.where(np.isnan(values), np.int32(MISSING), np.int32(0))
+    return np.where(np.isnan(values), np.int8(MISSING), np.int8(0))
 
 
 def _native_numbers(data: pa.Array) -> _Floats:

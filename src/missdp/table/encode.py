@@ -127,7 +127,7 @@ class Encoder:
         """Apply the policy; ``values`` is NaN where marks are below 0."""
         for code, mark in self._codes.items():
             if not isinstance(code, str):
-                here = values == code
+                here = np.flatnonzero(values == code)
                 values[here], marks[here] = np.nan, mark
         missing, unreadable = marks < 0, marks == OUTSIDE
         if attribute.outside == "clamp":
@@ -148,7 +148,8 @@ class Encoder:
             values[missing] = attribute.lower
         values = attribute.on_step(values) + 0.0  # one zero only: -0.0 + 0.0 is 0.0
         codes = attribute.encode_values(values)
-        codes[missing] = self._code_of[-marks[missing]]
+        several = len(attribute.kinds) > 1
+        codes[missing] = self._code_of[-marks[missing] if several else -MISSING]
         return Column(codes=codes.astype(code_dtype(attribute)), values=values)
 
 
