@@ -84,10 +84,8 @@ def test_piles_are_what_was_put_on_them(small):
 
 def test_in_memory_nothing_is_written(monkeypatch):
     monkeypatch.setattr(shelf, "_reserve", None)  # not called
-    assert not shelf.shelved()
     assert shelf.room(2**23, np.uint8, filled=1).all()
     with shelf.on_disk(2**30):
-        assert shelf.shelved()
         assert len(shelf.room(10, np.uint8)) == 10  # short
 
 

@@ -23,12 +23,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from missdp.errors import MissDPError, OutputError, replacing
 
-__all__ = ["Pile", "blocks", "numbered", "on_disk", "pick", "portions", "put", "room", "shelved"]
+__all__ = ["Pile", "blocks", "numbered", "on_disk", "pick", "portions", "put", "room"]
 
 _LEAST = 2**22  # bytes; shorter arrays stay in memory
 _FULL, _TIGHT = 0.6, 0.8  # of what a run may take
 _STRETCH = 2**25  # bytes of an array, at once
 _BLOCK = 2**20  # bytes
+_TOGETHER = 2**22  # numbers
 
 _SHELF: ContextVar[_Shelf | None] = ContextVar("shelf", default=None)
 
@@ -87,8 +88,8 @@ def on_disk(limit: int | None) -> Iterator[None]:
     Examples
     --------
     >>> with on_disk(2**30):
-    ...     shelved()
-    True
+    ...     len(room(3, np.int64))
+    3
     """
     shelf = _SHELF.get() if limit is None else _Shelf(limit)
 
@@ -103,11 +104,6 @@ def on_disk(limit: int | None) -> Iterator[None]:
             yield
     finally:
         _SHELF.reset(token)
-
-
-def shelved() -> bool:
-    """Whether long arrays are kept on disk."""
-    return _SHELF.get() is not None
 
 
 def room(size: int, kind: DTypeLike, *, filled: int | None = None) -> NDArray[Any]:
@@ -251,7 +247,7 @@ def numbered(keep: NDArray[np.bool_], kind: DTypeLike) -> NDArray[Any]:
 
 
 class Pile:
-    """Numbers that come one block after the other, to be one array on disk.
+    """Numbers that come one block after the other, to be one array: on disk if arrays are shelved.
 
     Parameters
     ----------
@@ -266,26 +262,48 @@ class Pile:
     """
 
     def __init__(self, kind: DTypeLike) -> None:
-        with _told():
-            self._file: Any = tempfile.TemporaryFile(prefix="missdp-")  # noqa: SIM115
-        weakref.finalize(self, _closed, self._file)
         self._size, self._kind = 0, np.dtype(kind)
+        self._file: Any = None
+        self._joined: list[NDArray[Any]] = []
+        self._loose: list[NDArray[Any]] = []
+        if _SHELF.get() is not None:
+            with _told():
+                self._file = tempfile.TemporaryFile(prefix="missdp-")  # noqa: SIM115
+            weakref.finalize(self, _closed, self._file)
 
     def add(self, part: NDArray[Any]) -> None:
-        """Write some more numbers."""
-        with _told():
-            self._file.write(np.ascontiguousarray(part, self._kind).data)
+        """Put some more numbers there."""
         self._size += len(part)
+        if self._file is not None:
+            with _told():
+                self._file.write(np.ascontiguousarray(part, self._kind).data)
+            return
+        self._loose.append(part)
+        if self._size >= _TOGETHER * (1 + len(self._joined)):
+            self._join()
+
+    def _join(self) -> None:
+        """Join blocks before there are many: or the heap would be full of holes between them."""
+        if self._loose:
+            self._joined.append(_one(self._loose))
+            self._loose = []
 
     def array(self) -> NDArray[Any]:
         """Return all of them."""
         shelf = _SHELF.get()
+        if self._file is None:
+            self._join()
+            return _one(self._joined) if self._joined else np.empty(0, self._kind)
         if shelf is None or not self._size:
             self._file.seek(0)
             return np.frombuffer(self._file.read(), self._kind)
         with _told():
             self._file.flush()
             return shelf.mapped(self._file, self._size, self._kind)
+
+
+def _one(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _closed(file: Any) -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from missdp.cli.main import main
-from missdp.table.written import write_all
+from missdp.table.written import write_blocks
 from missdp.testing import SCHEMA, made_up
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
 
 @pytest.fixture
 def given(tmp_path):
-    write_all([tmp_path / "rows.csv"], [made_up(SCHEMA, 300).to_arrow()])
-    write_all([tmp_path / "rows.parquet"], [made_up(SCHEMA, 300).to_arrow()])
+    write_blocks([tmp_path / "rows.csv"], [[made_up(SCHEMA, 300).to_arrow()]])
+    write_blocks([tmp_path / "rows.parquet"], [[made_up(SCHEMA, 300).to_arrow()]])
     SCHEMA.to_toml(tmp_path / "schema.toml")
     return tmp_path
 

@@ -54,15 +54,6 @@ def test_a_task_starts_from_nothing_whenever_it_runs():
     assert handed_in(again(batches(table))).equals(first)
 
 
-def test_a_pickled_counter_holds_no_counts():
-    counter = Counter(RULED, PAIRS)
-    codes = {n: made_up(RULED, 9).codes(n) for n in RULED.names}
-    counter.add(codes, 9)
-    assert sum(int(block.sum()) for _, block in counter.blocks()) > 0
-    fresh = pickle.loads(pickle.dumps(counter))
-    assert sum(int(block.sum()) for _, block in fresh.blocks()) == 0
-
-
 def test_large_vectors_come_in_blocks():
     schema = Schema(tuple(Numeric(name=n, lower=0, upper=1, bins=500) for n in "ab"))
     counter = Counter(schema, [("a", "b")])

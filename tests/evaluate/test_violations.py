@@ -15,7 +15,7 @@ from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.evaluate import RuleViolations, rule_violations
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
-from missdp.table.written import write_all
+from missdp.table.written import write_blocks
 
 YEAR = {"lower": 1900, "upper": 2030, "integer": True, "nullable": True}
 SCHEMA = Schema(
@@ -59,7 +59,7 @@ def frame(*changes: dict[str, Any]) -> pd.DataFrame:
 @pytest.mark.parametrize("text", list(BREAKS))
 def test_each_rule_is_counted_by_itself(text: str, tmp_path: Path) -> None:
     rows = frame({}, BREAKS[text], {}, BREAKS[text])
-    write_all([tmp_path / "x.csv"], [pa.Table.from_pandas(rows)])
+    write_blocks([tmp_path / "x.csv"], [[pa.Table.from_pandas(rows)]])
     plain = Table.read(rows, Schema(SCHEMA.attributes))
     for data in (rows, tmp_path / "x.csv", plain):
         found = rule_violations(data, schema=SCHEMA)

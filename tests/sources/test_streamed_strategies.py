@@ -112,7 +112,7 @@ def test_rows_are_filled_once_and_every_count_sees_the_same(places, schema, memo
     with memory_limit("1GB"):
         store = filled_rows(source, laws(schema), np.random.default_rng(0), modelled)
     assert isinstance(store, CodeStore)
-    assert (store._file is not None) == (memory == "in a file")
+    assert (store._file.name is not None) == (memory == "in a file")
     whole = store.counts([modelled.schema.names], rows="observed")[modelled.schema.names]
     for clique, counts in store.counts(cliques(modelled.schema), rows="observed").items():
         others = tuple(i for i, n in enumerate(modelled.schema.names) if n not in clique)
@@ -143,7 +143,7 @@ def test_no_file_is_left_and_none_can_be_seen(tmp_path, places, monkeypatch):
     store = filled_rows(
         DuckDBSource(places[PLAIN], PLAIN), laws(PLAIN), np.random.default_rng(0), modelled
     )
-    assert store._file is not None
+    assert store._file.name is not None
     assert not list(tmp_path.iterdir())
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.errors import ParameterError
 from missdp.schema import NotApplicable
-from missdp.table.encode import codes_to_write
-from missdp.table.written import write_all
+from missdp.table.encode import _codes_to_write
+from missdp.table.written import write_blocks
 
 KINDS = ("missing_codes", "refused", "unknown", "not_asked", "not_applicable")
 SURVEY = Schema(
@@ -63,7 +63,7 @@ def same(one: Table, two: Table) -> None:
 def everywhere(one: Table, folder: Path) -> list[Any]:
     """The table with codes in every container there is."""
     for name in ("x.csv", "x.parquet"):
-        write_all([folder / name], [one.to_arrow(holes="codes")])
+        write_blocks([folder / name], [[one.to_arrow(holes="codes")]])
     kinds = ("pandas", "polars", "pyarrow")
     frames = [one.to_native(kind, holes="codes") for kind in kinds]  # type: ignore[arg-type]
     return [*frames, folder / "x.csv", folder / "x.parquet"]
@@ -94,11 +94,11 @@ def test_a_code_that_is_not_read_as_its_kind_is_not_written() -> None:
     levels = Categorical(
         name="a", levels=("07", "007"), nullable=True, missing_codes=("?",), refused=(7, " R ")
     )
-    assert codes_to_write(levels) == {"missing": "?", "refused": "R"}
+    assert _codes_to_write(levels) == {"missing": "?", "refused": "R"}
     number = Numeric(
         name="a", lower=0, upper=1, nullable=True, missing_codes=(" ", -1), refused=("nan",)
     )
-    assert codes_to_write(number) == {"missing": -1, "refused": "nan"}
+    assert _codes_to_write(number) == {"missing": -1, "refused": "nan"}
 
 
 def test_unknown_ways_are_refused() -> None:
@@ -172,7 +172,7 @@ def test_names_that_separate_fields_are_read_again_whatever_the_cells(tmp_path: 
     names, levels = ("0", ";"), (";;", "a")
     schema = Schema(tuple(Categorical(name=name, levels=levels) for name in names))
     table = Table.read(pa.table({name: [";;", "a"] for name in names}), schema)
-    write_all([tmp_path / "x.csv"], [table.to_arrow()])
+    write_blocks([tmp_path / "x.csv"], [[table.to_arrow()]])
     assert Table.read(tmp_path / "x.csv", schema).to_arrow() == table.to_arrow()
 
 

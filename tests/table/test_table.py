@@ -16,7 +16,7 @@ from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.sources import DuckDBSource
 from missdp.table import draft_schema
-from missdp.table.written import write_all, write_blocks
+from missdp.table.written import write_blocks
 
 SCHEMA = Schema(
     (
@@ -217,7 +217,7 @@ def test_a_path_names_one_file_and_no_other(tmp_path, suffix):
     (name,) = schema.names
     for stem in ("d[1]", "[d]", "o'clock", *([] if os.name == "nt" else ["d*", "d?"])):
         for other, level in (("d1", "x"), ("d", "x"), (stem, "y")):
-            write_all([tmp_path / f"{other}.{suffix}"], [pa.table({name: [level]})])
+            write_blocks([tmp_path / f"{other}.{suffix}"], [[pa.table({name: [level]})]])
         path = tmp_path / f"{stem}.{suffix}"
         assert Table.read(path, schema).codes(name).tolist() == [1]
         counts = DuckDBSource(path, schema).counts([(name,)], rows="observed")
@@ -264,11 +264,11 @@ def test_codes_are_checked_and_holes_are_added_where_declared(table):
 
 
 def test_a_file_is_written_whole_or_not_at_all(table, tmp_path, monkeypatch):
-    write_all([tmp_path / "out.csv"], [table.to_arrow()])
+    write_blocks([tmp_path / "out.csv"], [[table.to_arrow()]])
     same_cells(Table.read(tmp_path / "out.csv", SCHEMA), table)
     for bad in (tmp_path / "no" / "out.csv", tmp_path / "out.xlsx", tmp_path):
         with pytest.raises(OutputError):
-            write_all([bad], [table.to_arrow()])
+            write_blocks([bad], [[table.to_arrow()]])
     path = tmp_path / "out.parquet"
     path.write_text("old")
 
@@ -277,7 +277,7 @@ def test_a_file_is_written_whole_or_not_at_all(table, tmp_path, monkeypatch):
 
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", fail)
     with pytest.raises(OutputError, match="No space left"):
-        write_all([path], [table.to_arrow()])
+        write_blocks([path], [[table.to_arrow()]])
     assert path.read_text() == "old"
     assert sorted(os.listdir(tmp_path)) == ["out.csv", "out.parquet"]
 

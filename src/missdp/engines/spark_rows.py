@@ -7,8 +7,7 @@ from a stream of random numbers of its own, so a task that is run again draws th
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,37 +74,17 @@ def sample_spark(
     sizes = [rows] if together else block_sizes(rows, len(model.schema_))
     sent = copy.copy(model)
     sent.budget = sent.progress = None
-    task = _Blocks(sent, rng, tuple(sizes), missing_values, holes)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from task(batches)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                fresh = _child(rng, number) if len(sizes) > 1 else copy.deepcopy(rng)
+                drawn = sent._block(missing_values, sizes[number], fresh)
+                yield from drawn.to_arrow(holes=holes).to_batches(_BATCH_ROWS)
 
     plain = model.sample_table(0, missing_values=missing_values).to_arrow(holes=holes).schema
     blocks = session.range(0, len(sizes), 1, numPartitions=len(sizes))
     return blocks.mapInArrow(run, _spark_schema(plain))
-
-
-@dataclass(frozen=True, eq=False)
-class _Blocks:
-    """Draw the blocks of given numbers."""
-
-    model: Synthesizer
-    rng: np.random.Generator
-    sizes: tuple[int, ...]
-    missing_values: MissingValues
-    holes: Holes
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from self._block(number)
-
-    def _block(self, number: int) -> Iterator[pa.RecordBatch]:
-        rng = copy.deepcopy(self.rng)  # as before any block was drawn
-        if len(self.sizes) > 1:
-            rng = _child(rng, number)
-        drawn = self.model._block(self.missing_values, self.sizes[number], rng)
-        yield from drawn.to_arrow(holes=self.holes).to_batches(_BATCH_ROWS)
 
 
 def _child(rng: np.random.Generator, number: int) -> np.random.Generator:

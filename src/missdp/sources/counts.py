@@ -13,11 +13,11 @@ computations.
 from __future__ import annotations
 
 import abc
+import copy
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -148,33 +148,30 @@ class MarginalSource(Protocol):
         ...
 
 
-class WeighingSource(MarginalSource, Protocol):
-    """A source that can also count rows by a weight that each row has by its own codes."""
-
-    def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up the weights of the rows in every cell of every clique, missing cells included."""
-        ...
+def offers(source: object, method: str) -> bool:
+    """Whether a source has a method beside those that all have; asked of its type."""
+    return callable(getattr(type(source), method, None))
 
 
-def weighing(source: MarginalSource) -> WeighingSource:
-    """Return a source as one that weighs rows; refuse one that cannot.
+def weighing(source: MarginalSource) -> Any:
+    """Return a source that adds up weights of rows (`weighted_counts`); refuse one that cannot.
 
     Raises
     ------
     ParameterError
         If the source has no method ``weighted_counts``.
     """
-    if not callable(getattr(type(source), "weighted_counts", None)):
+    if not offers(source, "weighted_counts"):
         raise ParameterError(
             "this release counts rows by weights, and the source has no method weighted_counts; "
             "read the rows with Table.read, or use another synthesizer"
         )
-    return source  # type: ignore[return-value]
+    return source
 
 
 def recodable(source: MarginalSource) -> frozenset[str]:
     """Return the numeric attributes that a source can put into other bins; a public fact."""
-    if not callable(getattr(type(source), "coded_as", None)):
+    if not offers(source, "coded_as"):
         return frozenset()
     names = frozenset(a.name for a in source.schema if isinstance(a, Numeric))
     return names & source.valued if isinstance(source, MemorySource) else names
@@ -244,7 +241,7 @@ class Counter:
     def __init__(
         self, schema: Schema, cliques: Sequence[Clique], *, group_cells: int = GROUP_CELLS
     ) -> None:
-        groups = plan_groups(schema, cliques, group_cells=group_cells)
+        groups = _plan_groups(schema, cliques, group_cells=group_cells)
         self.__setstate__((schema, tuple(cliques), groups))
 
     def __getstate__(self) -> tuple[Any, ...]:
@@ -339,7 +336,7 @@ def check_cliques(schema: Schema, cliques: Iterable[Clique], rows: Rows) -> tupl
     return tuple(distinct)
 
 
-def plan_groups(
+def _plan_groups(
     schema: Schema, cliques: Sequence[Clique], *, group_cells: int
 ) -> tuple[_Group, ...]:
     """Cover the cliques by few groups of attributes (greedily; public facts only).
@@ -365,7 +362,7 @@ def plan_groups(
 
 
 def _planned(schema: Schema, cliques: Sequence[Clique], group_cells: int) -> tuple[_Group, ...]:
-    """Cover a few cliques by groups; see `plan_groups`."""
+    """Cover a few cliques by groups; see `_plan_groups`."""
     used = {name for clique in cliques for name in clique}
     attributes = [a for a in schema if a.name in used]
     all_names = tuple(a.name for a in attributes)
@@ -420,10 +417,13 @@ def _cell_index(codes: Mapping[str, NDArray[np.unsignedinteger]], group: _Group)
 class CountingSource(abc.ABC):
     """A source whose rows are fed to a `Counter`, a chunk at a time."""
 
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
     @property
-    @abc.abstractmethod
     def schema(self) -> Schema:
         """Public facts about the columns."""
+        return self._schema
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
@@ -432,7 +432,7 @@ class CountingSource(abc.ABC):
         return counter.result(rows)
 
     def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up the weights of the rows in every cell; see :class:`WeighingSource`."""
+        """Add up the weights of the rows in every cell of every clique, missing cells included."""
         counter = self._counter(check_cliques(self.schema, cliques, "extended"))
         self._count(counter, weight)
         return counter.result("extended")
@@ -486,27 +486,28 @@ class MemorySource(CountingSource):
     """
 
     def __init__(self, table: Table) -> None:
-        self._table = table
+        super().__init__(table.schema)
+        self._table: Table | Callable[[], Table] = table
+        self.valued = frozenset(n for n in table.schema.names if table.column(n).values is not None)
+        """Attributes of which the rows have values, not bins alone: a public fact."""
 
     @property
     def table(self) -> Table:
         """The private rows."""
+        if not isinstance(self._table, Table):
+            self._table = self._table()
         return self._table
 
-    @property
-    def schema(self) -> Schema:
-        """Public facts about the columns."""
-        return self._table.schema
-
-    @property
-    def valued(self) -> frozenset[str]:
-        """Attributes of which the rows have values, not bins alone: a public fact."""
-        table = self._table
-        return frozenset(n for n in table.schema.names if table.column(n).values is not None)
+    def later(self, schema: Schema, worked_out: Callable[[Table], Table]) -> MemorySource:
+        """Return rows that are worked out from these when the first of them is counted."""
+        found = copy.copy(self)
+        found._schema, found._table = schema, lambda: worked_out(self.table)
+        found.valued = self.valued & {*schema.names}
+        return found
 
     def coded_as(self, schema: Schema) -> MemorySource:
         """Return the same rows with other bins; they are put into them once they are counted."""
-        return LaterRows(self, schema, lambda table: table.coded_as(schema))
+        return self.later(schema, lambda table: table.coded_as(schema))
 
     def _counter(self, cliques: tuple[Clique, ...]) -> Counter:
         few = min(GROUP_CELLS, len(self.table) // 4)
@@ -515,36 +516,3 @@ class MemorySource(CountingSource):
     def _count(self, counter: Counter, weight: RowWeight | None) -> None:
         codes = {name: self.table.codes(name) for name in names_read(counter, weight)}
         count_block(counter, codes, len(self.table), weight)
-
-
-class LaterRows(MemorySource):
-    """Rows in memory that are worked out from others when the first of them is counted.
-
-    Parameters
-    ----------
-    source : MemorySource
-    schema : Schema
-        Public facts about the rows.
-    worked_out : callable
-        Makes the table of the other one.
-    """
-
-    def __init__(
-        self, source: MemorySource, schema: Schema, worked_out: Callable[[Table], Table]
-    ) -> None:
-        self._source, self._schema, self._worked_out = source, schema, worked_out
-
-    @property
-    def schema(self) -> Schema:
-        """Public facts about the columns."""
-        return self._schema
-
-    @property
-    def valued(self) -> frozenset[str]:
-        """Attributes of which the rows have values."""
-        return self._source.valued & {*self._schema.names}
-
-    @cached_property
-    def table(self) -> Table:
-        """The private rows."""
-        return self._worked_out(self._source.table)

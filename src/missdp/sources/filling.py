@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from missdp.inference.conditionals import Conditionals
 from missdp.schema import Schema
-from missdp.sources.counts import MarginalSource, MemorySource
+from missdp.sources.counts import MarginalSource, MemorySource, offers
 from missdp.sources.modelled import Modelled
-from missdp.sources.streamed import CodeBlock, CodeStore, streams_codes
+from missdp.sources.streamed import CodeBlock, CodeStore
 from missdp.table import Table
 
 Codes: TypeAlias = NDArray[np.int64]
@@ -193,7 +193,7 @@ def _settled(
         table = source.table
         codes = modelled.settled(filled({name: table.codes(name) for name in schema.names}))
         return MemorySource(Table.from_codes(complete, codes, kind=table.kind))
-    assert streams_codes(source)  # checked before anything was charged
+    assert offers(source, "code_blocks")  # checked before anything was charged
     blocks = source.code_blocks()  # type: ignore[attr-defined]
     return CodeStore(complete, (modelled.settled(filled(block)) for block in blocks))
 

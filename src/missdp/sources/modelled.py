@@ -22,14 +22,13 @@ from missdp.schema.schema import plainly_missing
 from missdp.sources.counts import (
     Clique,
     Counts,
-    LaterRows,
     MarginalSource,
     MemorySource,
     Rows,
     RowWeight,
     weighing,
 )
-from missdp.sources.streamed import CodeBlock, streams_codes
+from missdp.sources.streamed import CodeBlock
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 
@@ -159,9 +158,8 @@ class Modelled:
         if self.is_whole:
             return source
         if isinstance(source, MemorySource):
-            return LaterRows(source, self.schema, self.table)
-        plainer = _PlainerStream if streams_codes(source) else _PlainerSource
-        return plainer(source, self)
+            return source.later(self.schema, self.table)
+        return _PlainerSource(source, self)
 
     def without_absent(self, name: str, law: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the law of a hole: what is not applicable is none, so that is never drawn."""
@@ -228,7 +226,10 @@ def _plain(attribute: AnyAttribute) -> AnyAttribute:
 
 
 class _PlainerSource:
-    """A source that counts what is modelled of the rows of another one."""
+    """A source that counts what is modelled of the rows of another one.
+
+    It can do beside that what the other one can: `Strategy.check` asks that one.
+    """
 
     def __init__(self, source: MarginalSource, modelled: Modelled) -> None:
         self._source, self._modelled = source, modelled
@@ -245,7 +246,7 @@ class _PlainerSource:
         return {clique: self._merged(found[clique], clique, rows) for clique in wanted}
 
     def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up weights; see :meth:`missdp.sources.counts.WeighingSource.weighted_counts`."""
+        """Add up weights; see `CountingSource`."""
         wanted = tuple(dict.fromkeys(map(tuple, cliques)))
         source = weighing(self._source)
         whole = {a.name: np.arange(a.extended_size) for a in source.schema}
@@ -265,6 +266,14 @@ class _PlainerSource:
         fewer = self._source.observed_on(names)  # type: ignore[attr-defined]
         return _PlainerSource(fewer, self._modelled)
 
+    def code_blocks(self) -> Iterator[CodeBlock]:
+        """Yield the codes of what is modelled; see ``CodeStream``."""
+        for block in self._source.code_blocks():  # type: ignore[attr-defined]
+            yield {
+                a.name: np.minimum(block[a.name], a.extended_size - 1).astype(code_dtype(a))
+                for a in self.schema
+            }
+
     def _merged(self, counts: NDArray[np.int64], clique: Clique, rows: Rows) -> NDArray[np.int64]:
         """Add up the kinds of missing, or leave them out."""
         for axis, name in enumerate(clique):
@@ -276,15 +285,3 @@ class _PlainerSource:
                 values = np.concatenate([values, holes], axis=axis)
             counts = values
         return np.array(counts, order="C")  # which keeps the shape () of the number of rows
-
-
-class _PlainerStream(_PlainerSource):
-    """The same of a source that can also yield its rows as codes."""
-
-    def code_blocks(self) -> Iterator[CodeBlock]:
-        """Yield the codes of what is modelled; see ``CodeStream``."""
-        for block in self._source.code_blocks():  # type: ignore[attr-defined]
-            yield {
-                a.name: np.minimum(block[a.name], a.extended_size - 1).astype(code_dtype(a))
-                for a in self.schema
-            }

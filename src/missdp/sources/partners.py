@@ -7,8 +7,6 @@ cell is missing or not applicable does not violate anything.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,22 +38,21 @@ def violating_partners(
 ) -> Ints:
     """Count for each row the rows with which it violates a denial constraint."""
     check_countable(denial)
-    relation = _Relation(denial)
     ours = _Sides(denial, rows, ranks)
     theirs = ours if among is None else _Sides(denial, among)
-    as_first = relation.count(ours, theirs, roles=(True, False))
+    as_first = _count(denial, ours, theirs, roles=(True, False))
     alone: Ints | int = 0  # a row is no partner of its own, and has no lower rank than its own
     if among is None and ranks is None:
-        alone = relation.holds_within(ours).astype(np.int64)
-    if relation.symmetric:
+        alone = _holds_within(denial, ours).astype(np.int64)
+    if _is_symmetric(denial):
         return as_first - alone
-    as_second = relation.count(ours, theirs, roles=(False, True))
-    return as_first + as_second - relation.count(ours, theirs, roles=(True, True)) - alone
+    as_second = _count(denial, ours, theirs, roles=(False, True))
+    return as_first + as_second - _count(denial, ours, theirs, roles=(True, True)) - alone
 
 
 def violates_itself(denial: PairDenial, rows: Table) -> Flags:
     """Tell which rows would violate a denial constraint together with a copy of themselves."""
-    return _Relation(denial).holds_within(_Sides(denial, rows))
+    return _holds_within(denial, _Sides(denial, rows))
 
 
 def violating_pairs(denial: PairDenial, rows: Table) -> int:
@@ -127,57 +124,42 @@ class _Sides:
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Relation:
-    """What is compared between two rows.
+def _backward(denial: PairDenial) -> list[tuple[str, str, str]]:
+    """Return what holds of the rows if the first one is t2: a sign, its attribute, the other's."""
+    return [(MIRRORED[sign], two, one) for sign, one, two in denial.between]
 
-    Parameters
-    ----------
-    denial : PairDenial
-    """
 
-    denial: PairDenial
+def _is_symmetric(denial: PairDenial) -> bool:
+    """Whether it is the same which of the two rows is t1."""
+    same = _merged(denial.between) == _merged(_backward(denial))
+    return same and {*denial.first} == {*denial.second}
 
-    @property
-    def _forward(self) -> list[tuple[str, str, str]]:
-        """What holds of the rows if the first one is t1: a sign, its attribute, the other's."""
-        return list(self.denial.between)
 
-    @property
-    def _backward(self) -> list[tuple[str, str, str]]:
-        """What holds of the rows if the first one is t2."""
-        return [(MIRRORED[sign], two, one) for sign, one, two in self.denial.between]
+def _holds_within(denial: PairDenial, rows: _Sides) -> Flags:
+    """Tell in which rows all comparisons hold between the row and itself."""
+    found = rows.first & rows.second
+    for sign, one, two in denial.between:
+        found &= OPERATORS[sign](rows.cells(one), rows.cells(two))
+    return found
 
-    @cached_property
-    def symmetric(self) -> bool:
-        """Whether it is the same which of the two rows is t1."""
-        same = _merged(self._forward) == _merged(self._backward)
-        return same and {*self.denial.first} == {*self.denial.second}
 
-    def holds_within(self, rows: _Sides) -> Flags:
-        """Tell in which rows all comparisons hold between the row and itself."""
-        found = rows.first & rows.second
-        for sign, one, two in self.denial.between:
-            found &= OPERATORS[sign](rows.cells(one), rows.cells(two))
-        return found
-
-    def count(self, ours: _Sides, theirs: _Sides, roles: tuple[bool, bool]) -> Ints:
-        """Count for each of our rows those of theirs with which it violates the constraint."""
-        is_first, is_second = roles
-        mine = (ours.first | (not is_first)) & (ours.second | (not is_second))
-        others = (theirs.second | (not is_first)) & (theirs.first | (not is_second))
-        compared = (self._forward if is_first else []) + (self._backward if is_second else [])
-        allowed = _merged(compared)
-        found = np.zeros(len(mine), dtype=np.int64)
-        if all(allowed.values()) and mine.any() and others.any():
-            queries = [ours.cells(one)[mine] for one, _ in allowed]
-            points = [theirs.cells(two)[others] for _, two in allowed]
-            signs = [_SIGN[orders] for orders in allowed.values()]
-            if ours.ranks is not None:
-                queries, points = [*queries, ours.ranks[mine]], [*points, ours.ranks[others]]
-                signs.append(">")
-            found[mine] = related(points, queries, signs)
-        return found
+def _count(denial: PairDenial, ours: _Sides, theirs: _Sides, roles: tuple[bool, bool]) -> Ints:
+    """Count for each of our rows those of theirs with which it violates the constraint."""
+    is_first, is_second = roles
+    mine = (ours.first | (not is_first)) & (ours.second | (not is_second))
+    others = (theirs.second | (not is_first)) & (theirs.first | (not is_second))
+    compared = [*denial.between] if is_first else []
+    allowed = _merged(compared + _backward(denial) if is_second else compared)
+    found = np.zeros(len(mine), dtype=np.int64)
+    if all(allowed.values()) and mine.any() and others.any():
+        queries = [ours.cells(one)[mine] for one, _ in allowed]
+        points = [theirs.cells(two)[others] for _, two in allowed]
+        signs = [_SIGN[orders] for orders in allowed.values()]
+        if ours.ranks is not None:
+            queries, points = [*queries, ours.ranks[mine]], [*points, ours.ranks[others]]
+            signs.append(">")
+        found[mine] = related(points, queries, signs)
+    return found
 
 
 def _merged(

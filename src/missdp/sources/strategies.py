@@ -12,7 +12,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,10 @@ from missdp.sources.counts import (
     Reads,
     Rows,
     RowWeight,
+    offers,
     weighing,
 )
-from missdp.sources.streamed import DuckDBSource, streams_codes
+from missdp.sources.streamed import DuckDBSource
 from missdp.table import Table
 from missdp.table.frames import engine_of
 from missdp.table.memory import fits_into_memory
@@ -121,8 +122,8 @@ class Strategy:
         ParameterError
             If rows are needed, and streamed by a source that cannot leave out or yield any.
         """
-        whole = self.complete_only and can_leave_out_rows(source)
-        whole |= self.fills and streams_codes(source)
+        whole = self.complete_only and offers(source, "observed_on")
+        whole |= self.fills and offers(source, "code_blocks")
         if self.needs_rows and not whole and not isinstance(source, MemorySource):
             raise ParameterError(
                 f"missing={self.name!r} needs the rows in memory; read them with Table.read, or "
@@ -188,9 +189,8 @@ def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> Margin
     MemorySource(smoker)
     """
     source = _open(data, schema, reads)
-    check = getattr(type(source), "check", None)
-    if check is not None:
-        check(source)
+    if offers(source, "check"):
+        source.check()  # type: ignore[attr-defined]
     return source
 
 
@@ -214,26 +214,7 @@ def is_source(data: Any) -> TypeGuard[MarginalSource]:
 
     Asked of its type: a frame may have columns that are called "schema" and "counts".
     """
-    return callable(getattr(type(data), "counts", None))
-
-
-class PrivateCounts(Protocol):
-    """Exact counts of cliques. Only a door holds one."""
-
-    def expect(self, cliques: Iterable[Clique]) -> None:
-        """Note what is to be counted together in one pass, when the first of it is needed."""
-
-    def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Counts]]:
-        """Yield each clique with its counts, few passes over the rows for all of them."""
-
-    def take(self, clique: Clique) -> Counts:
-        """Return the counts of a clique that is not asked for again."""
-
-    def codes(self) -> dict[str, NDArray[Any]]:
-        """Return the codes of the rows that are counted; they must be in memory."""
-
-    def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Counts]:
-        """Return the sums of the weights of rows, missing cells included."""
+    return offers(data, "counts")
 
 
 class ExactCounts:
@@ -262,7 +243,7 @@ class ExactCounts:
         return self._open()
 
     def expect(self, cliques: Iterable[Clique]) -> None:
-        """Note what is to be counted together; see `PrivateCounts`.
+        """Note what is to be counted together in one pass, when the first of it is needed.
 
         What has more cells than are held at once is counted in blocks, each when it is needed.
         """
@@ -270,7 +251,7 @@ class ExactCounts:
         self._block = {c: block for block in self._batches(ordered) for c in block}
 
     def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Counts]]:
-        """Yield each clique with its counts; see `PrivateCounts`."""
+        """Yield each clique with its counts, few passes over the rows for all of them."""
         for batch in self._batches(cliques):
             ordered = [self._ordered(clique) for clique in batch]
             counts = self._counted(dict.fromkeys(ordered))
@@ -278,7 +259,7 @@ class ExactCounts:
                 yield clique, _turned(counts[key], key, clique)
 
     def take(self, clique: Clique) -> Counts:
-        """Return counts that are not asked for again; see `PrivateCounts`."""
+        """Return the counts of a clique that is not asked for again."""
         ordered = self._ordered(clique)
         found = _turned(self._counted([ordered])[ordered], ordered, clique)
         self._kept.pop(ordered, None)
@@ -296,13 +277,14 @@ class ExactCounts:
         return counts if groups is None else merge_levels(counts, groups, 0)
 
     def codes(self) -> dict[str, NDArray[Any]]:
-        """Return the codes of the rows that are counted; see `PrivateCounts`."""
+        """Return the codes of the rows that are counted; they must be in memory."""
         assert isinstance(self._source, MemorySource)  # checked before anything was charged
         return {name: self._source.table.codes(name) for name in self._schema.names}
 
     def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Counts]:
-        """Return sums of weights; see `PrivateCounts`."""
-        return weighing(self._source).weighted_counts(cliques, weight)
+        """Return the sums of the weights of rows, missing cells included."""
+        found: dict[Clique, Counts] = weighing(self._source).weighted_counts(cliques, weight)
+        return found
 
     def _counted(self, cliques: Iterable[Clique]) -> Mapping[Clique, Counts]:
         wanted = tuple(cliques)
@@ -359,11 +341,11 @@ class MergedCounts:
         self._kept: dict[Clique, Counts] = {}
 
     def expect(self, cliques: Iterable[Clique]) -> None:
-        """Note what is to be counted together; see `PrivateCounts`."""
+        """Note what is to be counted together; see `ExactCounts`."""
         self._exact.expect(cliques)
 
     def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Counts]]:
-        """Yield each clique with its merged counts; see `PrivateCounts`."""
+        """Yield each clique with its merged counts; see `ExactCounts`."""
         for clique in cliques:
             if clique not in self._kept:
                 table = self._exact.take(clique)
@@ -373,13 +355,13 @@ class MergedCounts:
             yield clique, self._kept[clique]
 
     def take(self, clique: Clique) -> Counts:
-        """Return counts that are not asked for again; see `PrivateCounts`."""
+        """Return counts that are not asked for again; see `ExactCounts`."""
         found = next(iter(self.each([clique])))[1]
         del self._kept[clique]
         return found
 
     def codes(self) -> dict[str, NDArray[Any]]:
-        """Return the codes of the rows, merged; see `PrivateCounts`."""
+        """Return the codes of the rows, merged; see `ExactCounts`."""
         found = {}
         for name, codes in self._exact.codes().items():
             group = self._groups[name]
@@ -387,7 +369,7 @@ class MergedCounts:
         return found
 
     def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Counts]:
-        """Return the sums of the weights of rows, merged; see `PrivateCounts`."""
+        """Return the sums of the weights of rows, merged; see `ExactCounts`."""
         groups = self._groups
         merged = {
             name: np.concatenate([groups[name], np.arange(groups[name].max() + 1, len(squares))])
@@ -414,19 +396,16 @@ def merge_levels(table: Counts, groups: NDArray[np.int64], axis: int) -> Counts:
     return np.moveaxis(out, 0, axis)
 
 
-def can_leave_out_rows(source: MarginalSource) -> bool:
-    """Whether a source can count, by itself, only rows that are observed on some attributes."""
-    return callable(getattr(type(source), "observed_on", None))
-
-
 def complete_rows(source: MarginalSource) -> MarginalSource:
     """Return the rows that have no hole; the source holds its rows, or leaves out rows itself."""
     if isinstance(source, MemorySource):
         return MemorySource(source.table.take(~source.table.incomplete_rows()))
-    assert can_leave_out_rows(source)  # checked before anything was charged
+    assert offers(source, "observed_on")  # checked before anything was charged
     found: MarginalSource = source.observed_on(source.schema.nullable)  # type: ignore[attr-defined]
     return found
 
 
 Counts = NDArray[np.int64]
+PrivateCounts: TypeAlias = ExactCounts | MergedCounts
+"""Exact counts of cliques. Only a door holds one."""
 _CELLS_AT_ONCE = 50_000_000  # 400 MB of counts

@@ -31,7 +31,7 @@ from missdp.sources.counts import (
     count_block,
     names_read,
 )
-from missdp.table.blocks import in_order, usual_jobs
+from missdp.table.blocks import in_order
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
 from missdp.table.memory import memory_in_force
@@ -44,11 +44,6 @@ if TYPE_CHECKING:
 CodeBlock: TypeAlias = Mapping[str, NDArray[Any]]
 
 _SHARE = 0.25  # of the memory in force, for codes
-
-
-def streams_codes(source: object) -> bool:
-    """Whether a source can yield its rows as codes."""
-    return callable(getattr(type(source), "code_blocks", None))
 
 
 def seen_codes(
@@ -81,14 +76,9 @@ class StreamedSource(CountingSource):
     _unchecked = False  # whether reading any column finds rows that cannot be read
 
     def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+        super().__init__(schema)
         self._observed: Clique = ()
         self._validated = False
-
-    @property
-    def schema(self) -> Schema:
-        """Public facts about the columns."""
-        return self._schema
 
     def observed_on(self, names: Iterable[str]) -> Self:
         """Return a source of the rows in which no cell of these attributes is a hole.
@@ -186,7 +176,7 @@ class DuckDBSource(StreamedSource):
             raise ParameterError(
                 "data must be a DuckDB relation, the path of a file, or rows that stream"
             )
-        self._n_jobs = n_jobs or usual_jobs()
+        self._n_jobs = n_jobs
         self._stream = stream
         self._unchecked = stream.unchecked
         super().__init__(schema)
@@ -281,50 +271,28 @@ class CodeStore(CountingSource):
     """
 
     def __init__(self, schema: Schema, blocks: Iterable[CodeBlock]) -> None:
-        self._schema = schema
+        super().__init__(schema)
         self._types = {a.name: np.dtype(code_dtype(a)) for a in schema}
-        self._held: list[CodeBlock] = []
-        self._sizes: list[int] = []  # of blocks in the file
-        self._file: Any = None
-        room = _SHARE * memory_in_force()
+        self._sizes: list[int] = []  # of blocks
+        room = max(1, int(_SHARE * memory_in_force()))
+        self._file = tempfile.SpooledTemporaryFile(room, prefix="missdp-")  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
         for block in blocks:
-            plain = {name: block[name].astype(kind) for name, kind in self._types.items()}
-            room -= sum(codes.nbytes for codes in plain.values())
-            if room >= 0:
-                self._held.append(plain)
-            else:
-                self._spill(plain)
-
-    def _spill(self, block: CodeBlock) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="missdp-")  # noqa: SIM115
-            weakref.finalize(self, self._file.close)
-        self._sizes.append(len(next(iter(block.values()))))
-        for codes in block.values():
-            self._file.write(codes.data)
-
-    @property
-    def schema(self) -> Schema:
-        """Public facts about the columns."""
-        return self._schema
+            self._sizes.append(len(block[schema.names[0]]))
+            for name, kind in self._types.items():
+                self._file.write(block[name].astype(kind).data)
 
     def _count(self, counter: Counter, weight: RowWeight | None) -> None:
         def count(block: CodeBlock) -> None:
-            count_block(counter, block, len(next(iter(block.values()))), weight)
+            count_block(counter, block, len(block[self._schema.names[0]]), weight)
 
         for _ in in_order(count, self._blocks()):
             pass
 
     def _blocks(self) -> Iterator[CodeBlock]:
-        yield from self._held
-        if self._file is None:
-            return
         self._file.seek(0)
-        width = sum(kind.itemsize for kind in self._types.values())
         for size in self._sizes:
-            content = self._file.read(size * width)
-            starts = np.cumsum([0, *(size * kind.itemsize for kind in self._types.values())])
             yield {
-                name: np.frombuffer(content, kind, size, int(start))
-                for (name, kind), start in zip(self._types.items(), starts[:-1], strict=True)
+                name: np.frombuffer(self._file.read(size * kind.itemsize), kind)
+                for name, kind in self._types.items()
             }

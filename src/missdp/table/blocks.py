@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from missdp.errors import DataError
-from missdp.schema import AnyAttribute, Schema
-from missdp.shelf import Pile, shelved
+from missdp.schema import Numeric, Schema
+from missdp.shelf import Pile
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
 from missdp.table.streams import Batch, RowStream, stream_of
@@ -22,16 +22,14 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
-def usual_jobs() -> int:
-    """Return how many threads encode rows, by default: the processors, at most 4."""
-    return min(4, os.cpu_count() or 1)
-
-
 def in_order(
     function: Callable[[_In], _Out], items: Iterable[_In], *, n_jobs: int | None = None
 ) -> Iterator[_Out]:
-    """Yield a function of each item, in the order of the items, worked out by a few threads."""
-    jobs = n_jobs or usual_jobs()
+    """Yield a function of each item, in the order of the items, worked out by a few threads.
+
+    By default by as many as there are processors, at most 4.
+    """
+    jobs = n_jobs or min(4, os.cpu_count() or 1)
     with ThreadPoolExecutor(jobs) as pool, contextlib.ExitStack() as stack:
         waiting: deque[Future[_Out]] = deque()
         stack.callback(lambda: [task.cancel() for task in waiting])
@@ -77,62 +75,21 @@ def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Colu
     """Return the columns of all blocks of rows together, each freed once it is joined."""
     import pyarrow as pa
 
-    if shelved():
-        return _joined_on_disk(parts, schema)
-    lists: dict[str, list[Column]] = {name: [] for name in schema.names}
-    waiting: list[dict[str, Column]] = []
-    rows = 0
+    codes = {a.name: Pile(code_dtype(a)) for a in schema}
+    values = {a.name: Pile(np.float64) for a in schema if isinstance(a, Numeric)}
     for part in parts:
-        waiting.append(part)
-        rows += len(part[schema.names[0]].codes)
-        if rows >= _TOGETHER:  # or the heap would be full of holes between small arrays
-            _move(waiting, lists, schema)
-            rows = 0
-    _move(waiting, lists, schema)
+        for name, pile in codes.items():
+            pile.add(part[name].codes)
+            numbers = part[name].values
+            if numbers is not None:
+                values[name].add(numbers)
+            else:  # of bins alone
+                values.pop(name, None)
     pa.default_memory_pool().release_unused()  # what batches left there
-    return {a.name: _joined(a, lists.pop(a.name)) for a in schema}
-
-
-def _joined_on_disk(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
-    import pyarrow as pa
-
-    piles: dict[str, tuple[Pile, Pile | None]] = {}
-    for part in parts:
-        for a in schema:
-            codes, values = part[a.name].codes, part[a.name].values
-            if a.name not in piles:
-                piles[a.name] = Pile(code_dtype(a)), None if values is None else Pile(np.float64)
-            for pile, numbers in zip(piles[a.name], (codes, values), strict=True):
-                if pile is not None and numbers is not None:
-                    pile.add(numbers)
-    pa.default_memory_pool().release_unused()
-    if not piles:
-        return {a.name: _joined(a, []) for a in schema}
     return {
-        name: Column(code.array(), None if number is None else number.array())
-        for name, (code, number) in piles.items()
+        name: Column(codes.pop(name).array(), values.pop(name).array() if name in values else None)
+        for name in schema.names
     }
-
-
-_TOGETHER = 2**22
-
-
-def _move(waiting: list[dict[str, Column]], lists: dict[str, list[Column]], schema: Schema) -> None:
-    for attribute in schema if waiting else ():
-        lists[attribute.name].append(_joined(attribute, [p[attribute.name] for p in waiting]))
-    waiting.clear()
-
-
-def _joined(attribute: AnyAttribute, parts: list[Column]) -> Column:
-    import pyarrow as pa
-
-    if not parts:
-        return Encoder(attribute).encode(pa.array([], pa.binary()))
-    if len(parts) == 1:
-        return parts[0]
-    values = [part.values for part in parts if part.values is not None]
-    codes = np.concatenate([part.codes for part in parts])
-    return Column(codes, np.concatenate(values) if values else None)
 
 
 def in_sizes(

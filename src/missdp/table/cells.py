@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import math
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.schema.attributes import LONGEST, read_number
+from missdp.schema.attributes import LONGEST, MISSING, OUTSIDE, read_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 _Floats = NDArray[np.float64]
-_Flags = NDArray[np.bool_]
+Marks: TypeAlias = NDArray[np.int8]
 
 # Text that Arrow reads as Python would, each cell by itself; all other text is read by Python.
 _EASY_NUMBER = r"^-?[0-9]{1,17}(\.[0-9]{1,17})?$"
@@ -164,7 +165,7 @@ def distinct(data: Chunk) -> tuple[list[Plain], NDArray[np.intp]]:
         coded = data.dictionary_encode()
     except (pa.ArrowException, AttributeError):  # nested and extension types have no such kernel
         return _distinct_objects(_objects(data))
-    return [plain(cell) for cell in _objects(coded.dictionary)], indices_of(coded)
+    return [plain(cell) for cell in _objects(coded.dictionary)], _indices_of(coded)
 
 
 def without_long_cells(data: pa.Array) -> pa.Array:
@@ -203,7 +204,7 @@ def _follow(inner: NDArray[np.intp], outer: NDArray[np.integer]) -> NDArray[np.i
     return np.append(inner, -1)[np.where(outer < 0, -1, outer)]
 
 
-def indices_of(data: pa.DictionaryArray) -> NDArray[np.intp]:
+def _indices_of(data: pa.DictionaryArray) -> NDArray[np.intp]:
     """Return which dictionary entry each row has; -1 is missing."""
     import pyarrow as pa
 
@@ -213,7 +214,7 @@ def indices_of(data: pa.DictionaryArray) -> NDArray[np.intp]:
 
 def _coded(data: pa.DictionaryArray) -> Coded:
     """Return a column with those entries of its dictionary that some row has."""
-    indices = indices_of(data)
+    indices = _indices_of(data)
     used = np.zeros(len(data.dictionary) + 1, dtype=bool)
     used[indices] = True
     places = np.cumsum(used) - 1
@@ -260,48 +261,47 @@ def _distinct_objects(data: NDArray[np.object_]) -> tuple[list[Plain], NDArray[n
     return found, indices
 
 
-def read_numbers(
-    data: Chunk, missing_codes: frozenset[str] = frozenset()
-) -> tuple[_Floats, _Flags]:
-    """Return the nearest floating-point numbers, NaN where there is none, and what is unreadable.
+def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[_Floats, Marks]:
+    """Return the nearest floating-point numbers, and the mark of each cell: 0 for a number.
 
-    A cell is unreadable if it is neither a number, nor text that is written like one, nor missing.
+    Without a number, the mark is negative: that of a text among the codes, ``OUTSIDE`` if it is not
+    even written like a number, ``MISSING`` if there is nothing.
     """
     import pyarrow as pa
 
     if isinstance(data, pa.DictionaryArray):
         data = _coded(data)
     if isinstance(data, Coded):
-        values, unreadable = read_numbers(data.cells, missing_codes)
         rows = np.where(data.indices < 0, -1, data.indices)
-        return np.append(values, np.nan)[rows], np.append(unreadable, False)[rows]
+        return _spread(*read_numbers(data.cells, codes), rows)
     if isinstance(data, pa.Array) and not isinstance(data, pa.ExtensionArray):
         kind = data.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-            return _native_numbers(data), np.zeros(len(data), dtype=bool)
+            values = _native_numbers(data)
+            return values, _marks(values)
         if pa.types.is_decimal(kind):
             # Through text: Arrow's own cast depends on the scale that all cells have in common.
-            return _text_numbers(data.cast(pa.string()), missing_codes)
+            return _text_numbers(data.cast(pa.string()), codes)
         if _is_text(kind):
-            return _text_numbers(data, missing_codes)
+            return _text_numbers(data, codes)
+    return _distinct_numbers(data, codes)
+
+
+def _distinct_numbers(data: Chunk, codes: Mapping[str, int]) -> tuple[_Floats, Marks]:
+    """Read each distinct cell once."""
     cells, indices = distinct(data)
-    values = np.fromiter((_number(cell, missing_codes) for cell in cells), np.float64, len(cells))
-    unreadable = np.fromiter((_is_unreadable(c, missing_codes) for c in cells), bool, len(cells))
-    return np.append(values, np.nan)[indices], np.append(unreadable, False)[indices]
+    numbers = [_number(cell, codes) for cell in cells]
+    values = np.array([number for number, _ in numbers], dtype=np.float64)
+    return _spread(values, np.array([mark for _, mark in numbers], dtype=np.int8), indices)
 
 
-def may_hold_text(data: Chunk) -> bool:
-    """Whether a cell may be text, as far as the type of the column tells."""
-    import pyarrow as pa
+def _spread(values: _Floats, marks: Marks, rows: NDArray[np.intp]) -> tuple[_Floats, Marks]:
+    """Return what each row has, by its number of a cell; -1 is missing."""
+    return np.append(values, np.nan)[rows], np.append(marks, np.int8(MISSING))[rows]
 
-    if isinstance(data, Coded):
-        return may_hold_text(data.cells)
-    if not isinstance(data, pa.Array) or isinstance(data, pa.ExtensionArray):
-        return True
-    kind = data.type.value_type if pa.types.is_dictionary(data.type) else data.type
-    return not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
+
+def _marks(values: _Floats) -> Marks:
+    return np.where(np.isnan(values), np.int8(MISSING), np.int8(0))
 
 
 def _native_numbers(data: pa.Array) -> _Floats:
@@ -314,7 +314,7 @@ def _native_numbers(data: pa.Array) -> _Floats:
         return np.array(data.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _text_numbers(data: pa.Array, missing_codes: frozenset[str]) -> tuple[_Floats, _Flags]:
+def _text_numbers(data: pa.Array, codes: Mapping[str, int]) -> tuple[_Floats, Marks]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -324,31 +324,24 @@ def _text_numbers(data: pa.Array, missing_codes: frozenset[str]) -> tuple[_Float
     # Not null instead of NaN: before Arrow 24 that took wrong rows of slices.
     text = pc.if_else(easy, data, pa.scalar("nan").cast(data.type))
     values = _native_numbers(text.cast(pa.large_string()).cast(pa.float64()))
-    unreadable = np.zeros(len(values), dtype=bool)
-    rest = np.flatnonzero(np.isnan(values) & np.asarray(data.is_valid()))
+    marks = _marks(values)
+    rest = np.flatnonzero((marks < 0) & np.asarray(data.is_valid()))
     if len(rest):
-        cells, indices = distinct(data.take(pa.array(rest)))
-        numbers = np.array([_number(cell, missing_codes) for cell in cells])
-        strange = np.array([_is_unreadable(cell, missing_codes) for cell in cells])
-        values[rest], unreadable[rest] = numbers[indices], strange[indices]
-    return values, unreadable
+        values[rest], marks[rest] = _distinct_numbers(data.take(pa.array(rest)), codes)
+    return values, marks
 
 
-def _number(cell: Plain, missing_codes: frozenset[str]) -> float:
-    """Return the number that a cell is, NaN if none."""
+def _number(cell: Plain, codes: Mapping[str, int]) -> tuple[float, int]:
+    """Return the number that a cell is, NaN if none, and its mark."""
     if isinstance(cell, str):
         text = cell.strip()
-        number = None if text in missing_codes else read_number(text)
-    else:
-        number = cell if isinstance(cell, float) else None
-    return float("nan") if number is None else number
-
-
-def _is_unreadable(cell: Plain, missing_codes: frozenset[str]) -> bool:
-    if isinstance(cell, str):
-        text = cell.strip()
-        return bool(text) and text not in missing_codes and read_number(text) is None
-    return cell is not None and not isinstance(cell, float)
+        if text in codes:
+            return math.nan, codes[text]
+        number = read_number(text) if text else math.nan
+        cell = UNREADABLE if number is None else number
+    if isinstance(cell, float):
+        return cell, MISSING if cell != cell else 0
+    return math.nan, MISSING if cell is None else OUTSIDE
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.attributes import KINDS, MAX_WHOLE, Kind, number_text, read_number
+from missdp.schema.attributes import (
+    KINDS,
+    MAX_WHOLE,
+    MISSING,
+    OUTSIDE,
+    Kind,
+    number_text,
+    read_number,
+)
 from missdp.schema.schema import write_tables
 from missdp.table.cells import Cells, Chunk, Plain, Unreadable, distinct, read_numbers, taken
 from missdp.table.encode import Encoder, encode
@@ -419,9 +427,9 @@ def _faults(column: Chunk, attribute: AnyAttribute) -> set[str]:
     """Tell whether a cell cannot be read, or looks like a number and is neither one nor a code."""
     if isinstance(attribute, Numeric):
         codes = {code for kind in attribute.kinds for code in attribute.codes_of(kind)}
-        texts = frozenset(code.strip() for code in codes if isinstance(code, str))
-        _, lost = read_numbers(column, texts)
-        cells, _ = distinct(taken(column, np.flatnonzero(lost)))
+        texts = {code.strip(): MISSING for code in codes if isinstance(code, str)}
+        _, marks = read_numbers(column, texts)
+        cells, _ = distinct(taken(column, np.flatnonzero(marks == OUTSIDE)))
     else:
         cells, _ = distinct(column)
     found = {_RAW for cell in cells if isinstance(cell, Unreadable)}

@@ -29,12 +29,11 @@ from missdp.schema.attributes import (
 from missdp.table.cells import (
     Cells,
     Chunk,
+    Marks,
     Plain,
     Unreadable,
     distinct,
-    may_hold_text,
     read_numbers,
-    taken,
 )
 
 if TYPE_CHECKING:
@@ -88,12 +87,12 @@ class Encoder:
 
     def __init__(self, attribute: AnyAttribute) -> None:
         self._attribute = attribute
-        codes: dict[Kind, tuple[str | float, ...]] = {
-            kind: attribute.codes_of(kind) for kind in attribute.kinds
-        }
+        codes = {kind: attribute.codes_of(kind) for kind in attribute.kinds}
         self._code_of = _code_of_mark(attribute)
+        self._codes: dict[str | float, int] = {}  # marks of codes: of text, and of numbers
         if isinstance(attribute, Numeric):
-            self._codes, self._text_codes = _number_codes(codes), _text_codes(codes)
+            for kind, given in codes.items():
+                self._codes |= dict.fromkeys(map(_stripped, given), kind_mark(kind))
         else:
             self._levels = LevelReader(attribute.levels, codes)
 
@@ -102,27 +101,9 @@ class Encoder:
         chunks = _chunks(data)
         if not isinstance(self._attribute, Numeric):
             return self._levelled(_join([self._find(chunk) for chunk in chunks]))
-        texts = frozenset(self._text_codes)
-        values, unreadable = zip(*(read_numbers(c, texts) for c in chunks), strict=True)
-        marks = None
-        if self._kept_apart and any(map(may_hold_text, chunks)):
-            marks = _join([self._marked(c, v) for c, v in zip(chunks, values, strict=True)])
-        return self._numeric(self._attribute, _join(values), _join(unreadable), marks)
-
-    @property
-    def _kept_apart(self) -> bool:
-        """Whether text stands for other kinds than plain missing."""
-        return any(mark != MISSING for mark in self._text_codes.values())
-
-    def _marked(self, chunk: Chunk, values: _Floats) -> NDArray[np.int32]:
-        """Return the kind of missing that text stands for, as the mark of the kind."""
-        marks = np.full(len(values), MISSING, dtype=np.int32)
-        rest = np.flatnonzero(np.isnan(values))  # no number: the only cells worth looking at
-        cells, indices = distinct(taken(chunk, rest))
-        texts = (cell.strip() if isinstance(cell, str) else "" for cell in cells)
-        found = np.fromiter((self._text_codes.get(t, MISSING) for t in texts), np.int32, len(cells))
-        marks[rest] = np.append(found, np.int32(MISSING))[indices]
-        return marks
+        texts = {code: mark for code, mark in self._codes.items() if isinstance(code, str)}
+        values, marks = zip(*(read_numbers(chunk, texts) for chunk in chunks), strict=True)
+        return self._numeric(self._attribute, _join(values), _join(marks))
 
     def _find(self, chunk: Chunk) -> NDArray[np.int32]:
         cells, indices = distinct(chunk)
@@ -142,16 +123,13 @@ class Encoder:
         codes = np.where(found < 0, self._code_of[np.maximum(-found, 0)], found)
         return Column(codes=codes.astype(code_dtype(attribute)))
 
-    def _numeric(
-        self,
-        attribute: Numeric,
-        values: _Floats,
-        unreadable: _Flags,
-        marks: NDArray[np.int32] | None,
-    ) -> Column:
-        """Apply the policy; ``values`` is NaN where missing or unreadable."""
-        others = self._take_out_codes(values, marks)
-        missing = np.isnan(values)
+    def _numeric(self, attribute: Numeric, values: _Floats, marks: Marks) -> Column:
+        """Apply the policy; ``values`` is NaN where marks are below 0."""
+        for code, mark in self._codes.items():
+            if not isinstance(code, str):
+                here = np.flatnonzero(values == code)
+                values[here], marks[here] = np.nan, mark
+        missing, unreadable = marks < 0, marks == OUTSIDE
         if attribute.outside == "clamp":
             missing &= ~unreadable | attribute.nullable
             values[np.isnan(values)] = attribute.lower
@@ -170,35 +148,20 @@ class Encoder:
             values[missing] = attribute.lower
         values = attribute.on_step(values) + 0.0  # one zero only: -0.0 + 0.0 is 0.0
         codes = attribute.encode_values(values)
-        codes[missing] = self._code_of[-MISSING]
-        for code, here in others:
-            codes[here] = code
+        several = len(attribute.kinds) > 1
+        codes[missing] = self._code_of[-marks[missing] if several else -MISSING]
         return Column(codes=codes.astype(code_dtype(attribute)), values=values)
 
-    def _take_out_codes(
-        self, values: _Floats, marks: NDArray[np.int32] | None
-    ) -> list[tuple[int, NDArray[np.intp]]]:
-        """Make codes that are numbers NaN, and return where each other kind of missing is."""
-        plain = int(self._code_of[-MISSING])
-        found: list[tuple[int, NDArray[np.intp]]] = []
-        for number, mark in self._codes.items():
-            here = np.flatnonzero(values == number)
-            values[here] = np.nan
-            found.append((int(self._code_of[-mark]), here))
-        if marks is not None:
-            places = np.flatnonzero(marks != MISSING)
-            of_places = self._code_of[-marks[places]]
-            found += [(int(c), places[of_places == c]) for c in np.unique(of_places)]
-        return [(code, here) for code, here in found if code != plain]
 
-
-_Codes: TypeAlias = dict[Kind, tuple[str | float, ...]]
+def _stripped(code: str | float) -> str | float:
+    return code.strip() if isinstance(code, str) else float(code)
 
 
 def _code_of_mark(attribute: AnyAttribute) -> NDArray[np.int64]:
     """Return the code of a cell without a value, by minus the mark that its reading gave.
 
-    A null is plainly missing, or not applicable where nothing may be plainly missing.
+    A null is plainly missing, or not applicable where nothing may be plainly missing. So is what
+    has no mark, or that of a cell outside the domain.
     """
     marks = [-kind_mark(kind) for kind in KINDS]
     null = attribute.missing_code if attribute.nullable else attribute.size
@@ -206,26 +169,6 @@ def _code_of_mark(attribute: AnyAttribute) -> NDArray[np.int64]:
     for place, kind in enumerate(attribute.kinds):
         found[-kind_mark(kind)] = attribute.size + place
     return found
-
-
-def _number_codes(codes: _Codes) -> dict[float, int]:
-    """Return the marks of codes that are numbers."""
-    return {
-        float(code): kind_mark(kind)
-        for kind, given in codes.items()
-        for code in given
-        if not isinstance(code, str)
-    }
-
-
-def _text_codes(codes: _Codes) -> dict[str, int]:
-    """Return the marks of codes that are text."""
-    return {
-        code.strip(): kind_mark(kind)
-        for kind, given in codes.items()
-        for code in given
-        if isinstance(code, str)
-    }
 
 
 def _chunks(data: Cells) -> list[Chunk]:
@@ -275,7 +218,7 @@ def check_holes(holes: str) -> None:
         raise ParameterError(f"holes must be 'nulls' or 'codes', not {holes!r}")
 
 
-def codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
+def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
     """Return what each kind of missing is written as: its first code that is read as that kind.
 
     A kind without such a code is left out; it is written as null.
@@ -301,7 +244,7 @@ def decode(attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls") -
     import pyarrow.compute as pc
 
     cells = _values(attribute, column)
-    written = codes_to_write(attribute) if holes == "codes" else {}
+    written = _codes_to_write(attribute) if holes == "codes" else {}
     if not written:
         return cells
     kind = _type(cells.type, written)

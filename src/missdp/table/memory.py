@@ -78,7 +78,7 @@ def memory_limit(size: str | int | None) -> Iterator[None]:
 def memory_in_force() -> int:
     """Return how many bytes a run may take."""
     limit = _LIMIT.get()
-    return int(_SHARE * machine_memory()) if limit is None else limit
+    return int(_SHARE * _machine_memory()) if limit is None else limit
 
 
 def batch_room() -> int:
@@ -86,7 +86,7 @@ def batch_room() -> int:
     return int(_BATCHES + _LEFT * (memory_in_force() - _BASE))
 
 
-def machine_memory() -> int:
+def _machine_memory() -> int:
     """Return the memory of the machine in bytes, or of the container if that is less."""
     found = [2.0**34]  # a guess where the system does not say
     names = getattr(os, "sysconf_names", {})

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,21 +31,12 @@ def numbered(output: Path, number: int) -> list[Path]:
     return [output.with_name(f"{output.stem}-{k}{output.suffix}") for k in range(1, number + 1)]
 
 
-def write_all(paths: Sequence[Path], tables: Iterable[pa.Table]) -> None:
-    """Write Arrow tables, each to its path, whole.
-
-    No file appears before all are complete. They then take their places one after the other: if the
-    system refuses one of these, others may be there already.
-    """
-    write_each(paths, ([table] for table in tables))
-
-
 def write_each(paths: Sequence[Path], tables: Iterable[Iterable[pa.Table]]) -> None:
-    """Write tables one after the other, each to its path in blocks of rows; see `write_all`."""
-    with _Files(paths) as files:
+    """Write tables one after the other, each to its path in blocks of rows; see `write_blocks`."""
+    with _files(paths) as write:
         for place, blocks in zip(range(len(paths)), tables, strict=True):
             for block in blocks:
-                files.write(place, block)
+                write(place, block)
 
 
 def write_blocks(paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]]) -> int:
@@ -56,58 +46,46 @@ def write_blocks(paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]]) ->
     their places one after the other: if the system refuses one of these, others may be there.
     """
     rows = 0
-    with _Files(paths) as files:
+    with _files(paths) as write:
         for block in blocks:
             for place, table in enumerate(block):
-                files.write(place, table)
+                write(place, table)
             rows += block[0].num_rows
     return rows
 
 
-class _Files(ExitStack):
-    """Files that are written at once. They appear when the block ends without error, each whole."""
+@contextlib.contextmanager
+def _files(paths: Sequence[Path]) -> Iterator[Callable[[int, pa.Table], None]]:
+    """Yield what writes the next rows of a file; all appear at the end of the block, each whole."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        super().__init__()
-        self._paths = paths
-        self._kinds = [output_format(path) for path in paths]
-        self._places: list[Path] = []
-        self._writers: dict[int, tuple[Any, Any]] = {}
+    made = {"csv": pa.csv.CSVWriter, "parquet": pa.parquet.ParquetWriter}
+    kinds = [made[output_format(path)] for path in paths]
+    writers: dict[int, tuple[Any, Any]] = {}
 
-    def __enter__(self) -> _Files:
-        super().__enter__()
+    def refused(place: int) -> replacing:
+        return replacing(OSError, pa.ArrowException, by=partial(refusal, paths[place]))
+
+    with contextlib.ExitStack() as stack:
+        places = [stack.enter_context(atomic_path(path)) for path in paths]
+
+        def write(place: int, table: pa.Table) -> None:
+            with refused(place):
+                if place not in writers:
+                    sink = pa.OSFile(str(places[place]), "wb")
+                    writers[place] = kinds[place](sink, table.schema), sink
+                writers[place][0].write_table(table)
+
         try:
-            self._places = [self.enter_context(atomic_path(path)) for path in self._paths]
-            self.push(self._close)
+            yield write
         except BaseException:
-            self.close()
-            raise
-        return self
-
-    def write(self, place: int, table: pa.Table) -> None:
-        """Write the next rows of a file."""
-        import pyarrow as pa
-        import pyarrow.csv
-        import pyarrow.parquet
-
-        with replacing(OSError, pa.ArrowException, by=partial(refusal, self._paths[place])):
-            if place not in self._writers:
-                csv = self._kinds[place] == "csv"
-                made = pa.csv.CSVWriter if csv else pa.parquet.ParquetWriter
-                sink = pa.OSFile(str(self._places[place]), "wb")
-                self._writers[place] = made(sink, table.schema), sink
-            self._writers[place][0].write_table(table)
-
-    def _close(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Finish every file, before any of them takes the place of what was there."""
-        import pyarrow as pa
-
-        for place, (writer, sink) in self._writers.items():
-            if kind is None:
-                with replacing(OSError, pa.ArrowException, by=partial(refusal, self._paths[place])):
-                    writer.close()
-                    sink.close()
-                continue
-            for opened in (writer, sink):  # what went wrong first is what is told
+            for opened in (one for both in writers.values() for one in both):
                 with contextlib.suppress(OSError, pa.ArrowException):
-                    opened.close()
+                    opened.close()  # what went wrong first is what is told
+            raise
+        for place, (writer, sink) in writers.items():  # all, before any takes its place
+            with refused(place):
+                writer.close()
+                sink.close()

@@ -22,9 +22,8 @@ from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Ordinal, Schema
 from missdp.schema.attributes import Kind
 from missdp.sources import Clique, MarginalSource, MemorySource, Rows
-from missdp.sources.counts import RowWeight
-from missdp.sources.strategies import can_leave_out_rows, complete_rows
-from missdp.sources.streamed import streams_codes
+from missdp.sources.counts import RowWeight, offers
+from missdp.sources.strategies import complete_rows
 from missdp.table import Holes, Table
 from missdp.table.encode import Column
 from missdp.table.frames import FrameKind, native_from_arrow
@@ -192,7 +191,7 @@ class _Source:
             left_out += 1
         told = {
             "weighted_counts": _weighs(source),
-            "code_blocks": streams_codes(source),
+            "code_blocks": offers(source, "code_blocks"),
             "observed_on": left_out,
         }
         return f"it has {', '.join(name for name, has in told.items() if has) or 'none of it'}"
@@ -200,10 +199,10 @@ class _Source:
     def _fewer(self, source: Any) -> Iterator[tuple[Any, Sequence[str]]]:
         """Yield sources of the rows that are observed on some attributes, and these."""
         names = self._schema.nullable
-        if can_leave_out_rows(source):
+        if offers(source, "observed_on"):
             yield source.observed_on(names[-1:]), names[-1:]
             yield source.observed_on(names[:1]).observed_on(names[1:2]), names[:2]
-        if can_leave_out_rows(source) or isinstance(source, MemorySource):
+        if offers(source, "observed_on") or isinstance(source, MemorySource):
             yield complete_rows(source), names
 
     def cells(self) -> str:
@@ -359,7 +358,7 @@ def _compare(
         for clique in cliques[:weighed]:
             wanted = _by_hand(table, clique, "extended", kept, weight)
             _alike(sums[clique], wanted, f"sums of weights, {when}")
-    if streams_codes(source):
+    if offers(source, "code_blocks"):
         blocks = _rows_of_blocks(source, table.schema.names, when)
         columns = (table.codes(name)[kept].tolist() for name in table.schema.names)
         alike = blocks == collections.Counter(zip(*columns, strict=True))
