@@ -34,7 +34,7 @@ from missdp.pricing import (
     price,
     propose_test_release,
 )
-from missdp.pricing.privacy_maps import GaussianMap, Sensitivity
+from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
 from missdp.pricing.replace_one import ReplaceOneDoor
 
 ESTIMATORS = [
@@ -348,7 +348,9 @@ def test_the_total_is_never_looser_than_theorem_8(epsilon, beta, surplus):
     delta = math.exp(-max(3.0, 1.05 * epsilon**2 * spread) - surplus)  # Their side condition.
     theorem_8 = 3 * epsilon * math.sqrt(1.05 * spread * math.log(1 / delta)) + epsilon
     gradient = Sensitivity(replaced=2 / n, l12=1 / n, frobenius=1 / math.sqrt(n))
-    descent = GaussianMap(sensitivity=gradient, sigma=2 * math.sqrt(10) / (epsilon * n), steps=10)
+    descent = PrivacyMap.gaussian(
+        sensitivity=gradient, sigma=2 * math.sqrt(10) / (epsilon * n), steps=10
+    )
     step = mp.PCARankReducer(n_components=1, least_gap=beta)
     best = bounds(descent, step.stability(mp.NEIGHBOURS, mp.RowDomain(rows=n, columns=5)), delta)[0]
     assert best.epsilon + epsilon <= theorem_8

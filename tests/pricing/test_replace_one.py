@@ -22,8 +22,6 @@ from missdp.pricing.domain import RowDomain
 from missdp.pricing.questions import (
     VectorNoise,
     _secret_stop,
-    rounding_slack,
-    samples,
 )
 from missdp.pricing.replace_one import PreparedRows, ReplaceOneDoor
 
@@ -264,7 +262,7 @@ def test_no_warning_tells_of_the_rows():
 
 @pytest.mark.parametrize("noise", [SeededNoise(0), SecureNoise()])
 def test_samples_are_fresh_and_without_replacement(noise):
-    drawn = list(samples(steps(steps=300, batch=5), noise))
+    drawn = list(steps(steps=300, batch=5).samples(noise))
     assert all(len(set(sample.tolist())) == 5 for sample in drawn)
     counts = np.bincount(np.concatenate(drawn), minlength=40)
     assert chisquare(counts).pvalue > 1e-7
@@ -355,17 +353,19 @@ def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
     other[0, 0] = -1.0
     query = mp.VectorQuery.mean(RowDomain(rows=n, columns=2), multiplier=1.0)
     moved = np.linalg.norm(query.exact(rows, None) - query.exact(other, None)) / query.scale
-    assert moved > 1 + 1.5 * rounding_slack("gaussian", 2)
+    assert moved > 1 + 1.5 * query.law(FACTS.distance).slack(2)
     assert moved**2 / 2 <= query.privacy_map.rho(mp.TableDistance(replaced=1))
 
 
 @pytest.mark.parametrize("batch", [None, 500_000])
 def test_the_price_of_gradients_covers_what_adding_up_rounds_away(batch):
-    def shift(rows, batch):
-        domain = RowDomain(rows=rows, columns=2)
-        return steps(domain=domain, batch=batch, multiplier=1.0).privacy_map.slack
-
-    assert shift(10**6, batch) >= shift(40, None) + (batch or 10**6) ** 2 * 2.0**-53
+    asked = steps(domain=RowDomain(rows=10**6, columns=2), batch=batch, multiplier=1.0, steps=1)
+    slack = asked.law(FACTS.distance).slack(2) + (batch or 10**6) ** 2 * 2.0**-53
+    if batch is None:
+        assert asked.privacy_map.rho(FACTS.distance) >= (1 + slack) ** 2 / 2
+    else:  # of which every sample consists
+        every = mp.TableDistance(replaced=10**6)
+        assert asked.privacy_map.curve(2.0, every) >= (batch + slack) ** 2
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -7,17 +7,13 @@ again: its holes, and the values inside bins. If that does not help, its holes s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError
 from missdp.inference.conditionals import Conditionals
-from missdp.pricing.domain import FloatArray, as_rows, clip_rows, column_names, rows_of
-from missdp.pricing.domain import Rows as Numbers
+from missdp.pricing.domain import Floats
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.bound import decided
 from missdp.sources.filling import DRAWS, ROWS_AT_ONCE, Filling, fill_modelled, modelled_codes
@@ -28,7 +24,6 @@ from missdp.table.follow import Rows, known_cells
 from missdp.threads import one_blas_thread
 
 Codes = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _STREAM = (7, 1, 5)  # of random numbers: no other part of the library draws from it
@@ -289,7 +284,7 @@ def _put(table: Table, where: Codes, other: Table) -> Table:
 # The same for rows of numbers, as steps of preprocessing take them
 
 
-def table_of(rows: FloatArray, schema: Schema) -> Table:
+def table_of(rows: Floats, schema: Schema) -> Table:
     """Return rows of numbers as a table: the inverse of `rows_of`, for any numbers.
 
     Each row is read by itself: numbers outside the domain become its ends, and of several columns
@@ -303,7 +298,7 @@ def table_of(rows: FloatArray, schema: Schema) -> Table:
     return Table(schema, columns)
 
 
-def _read(attribute: AnyAttribute, numbers: FloatArray) -> Column:
+def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
     hole = np.asarray(np.isnan(numbers).any(axis=1))
     known = np.where(hole[:, None], 0.0, numbers)
     values = None
@@ -321,33 +316,3 @@ def _read(attribute: AnyAttribute, numbers: FloatArray) -> Column:
             codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
     codes = np.where(hole, attribute.missing_code, codes)
     return Column(codes.astype(code_dtype(attribute)), values)
-
-
-def filled_numbers(
-    X: Numbers,
-    schema: Schema,
-    laws: Conditionals,
-    *,
-    entropy: int,
-    draw: int,
-    filling: Filling,
-) -> FloatArray:
-    """Return rows of numbers with their holes filled, each row by itself.
-
-    Observed numbers stay as they are; a filled row longer than any row of a table of this schema
-    is scaled down to that length. A hole that could not be filled as rules have it becomes 0.
-    """
-    numbers = as_rows(X)
-    if numbers.shape[1] != len(column_names(schema)):
-        raise DataError(f"expected {len(column_names(schema))} columns")
-    holes = np.isnan(numbers)
-    some = np.flatnonzero(holes.any(axis=1))
-    if not some.size:
-        return numbers
-    open_ = Schema(tuple(replace(a, nullable=True) for a in schema), schema.rules)
-    # All rows, so that each has the random numbers of its place.
-    table = table_of(numbers, open_)
-    found = completed(table, laws, Modelled(open_), entropy=entropy, draw=draw, filling=filling)
-    encoded = np.nan_to_num(rows_of(found)[some], nan=0.0)
-    numbers[some] = clip_rows(np.where(holes[some], encoded, numbers[some]), math.sqrt(len(schema)))
-    return numbers
