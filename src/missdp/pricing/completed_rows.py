@@ -8,6 +8,7 @@ again: its holes, and the values inside bins. If that does not help, its holes s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,25 +43,12 @@ def completed(
     filling: Filling = "random",
     first: int = 0,
 ) -> Table:
-    """Return the table with its holes filled.
+    """Return the table with its holes filled; private, as the table is.
 
-    Parameters
-    ----------
-    table : Table
-        Private, and so is what is returned.
-    laws : Conditionals
-        Of what is modelled of its attributes.
-    modelled : Modelled
-        Of the table's schema.
-    entropy : int
-        Where random numbers come from.
-    draw : int
-        Which of several tables this is: each has random numbers of its own.
-    filling : {"random", "likely", "mean"}
-        With ``"likely"``, the likeliest level, or the middle of the likeliest bin; with ``"mean"``,
-        the likeliest level, or the mean of a number's law.
-    first : int
-        Place of the first of these rows in a longer table: a multiple of `ROWS_AT_ONCE`.
+    ``laws`` are of what is modelled of its attributes; random numbers come from ``entropy``, and
+    each of several tables has ``draw`` of its own. With ``filling`` "likely", the likeliest level,
+    or the middle of the likeliest bin; with "mean", the likeliest level, or the mean of a number's
+    law. ``first`` is the place of the first row in a longer table, a multiple of `ROWS_AT_ONCE`.
     """
     schema = table.schema
     found = {name: _copied(table.column(name)) for name in schema.names}
@@ -85,21 +73,19 @@ def _copied(column: Column) -> Column:
     return Column(column.codes.copy(), None if column.values is None else column.values.copy())
 
 
+@dataclass
 class _Block:
     """Some rows, and the random numbers of each: ``uniforms(turn, how many)``."""
 
-    def __init__(
-        self,
-        table: Table,
-        laws: Conditionals,
-        modelled: Modelled,
-        uniforms: Callable[[int, int], Floats],
-    ) -> None:
-        self._table, self._laws, self._modelled = table, laws, modelled
-        self._uniforms = uniforms
-        self._names = modelled.schema.names
-        self._numbers = [a.name for a in table.schema if isinstance(a, Numeric)]
-        self._codes = modelled_codes(modelled.table(table))
+    _table: Table
+    _laws: Conditionals
+    _modelled: Modelled
+    _uniforms: Callable[[int, int], Floats]
+
+    def __post_init__(self) -> None:
+        self._names = self._modelled.schema.names
+        self._numbers = [a.name for a in self._table.schema if isinstance(a, Numeric)]
+        self._codes = modelled_codes(self._modelled.table(self._table))
 
     def filled(self, filling: Filling) -> tuple[Codes, dict[str, Column]]:
         """Return which rows have changed, and the columns of these rows."""

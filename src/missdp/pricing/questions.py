@@ -600,17 +600,10 @@ _LARGEST = 2.0**61
 class VectorNoise:
     """The law of a noisy vector, with how far one replaced row can move what is exact.
 
-    Parameters
-    ----------
-    kind : {"gaussian", "laplace"}
-    scale : float
-        Standard deviation, or Laplace scale, of the noise on each coordinate; above 0.
-    sensitivity : float
-        Bound on the distance of the exact vectors of two neighbouring tables, whatever happens to
-        rows on the way: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
-    whole : bool, default False
-        Whether the vector holds whole numbers. They get whole noise, other numbers are rounded to
-        a grid of scale / 2**20 first.
+    ``scale`` is the standard deviation, or the Laplace scale, of the noise on each coordinate.
+    ``sensitivity`` bounds the distance of the exact vectors of two neighbouring tables, whatever
+    happens to rows on the way: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
+    ``whole`` numbers get whole noise, others are rounded to a grid of scale / 2**20 first.
     """
 
     kind: NoiseKind

@@ -158,18 +158,9 @@ def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: Tabl
 class PreparedRows:
     """Public facts about rows on their way to a question, and what follows for its price.
 
-    Parameters
-    ----------
-    raw : RowDomain
-        What rows are brought into first.
-    label : str
-        Who asks: public name for events and refusals.
-    delta : float
-        At which guarantees are stated and the best bound is chosen.
-    steps : tuple of Stage, default ()
-        Preprocessing, in order.
-    assumed : tuple of Condition, default ()
-        What every answer rests on besides.
+    Rows are brought into ``raw`` first, then pass the ``steps``. ``label`` says who asks, in events
+    and refusals; guarantees are stated and the best bound is chosen at ``delta``; every answer
+    rests on what is ``assumed`` besides.
     """
 
     raw: RowDomain
@@ -220,26 +211,10 @@ class ReplaceOneDoor(Handle):
     """One handle on private rows of public number: prices, and noisy answers charged for first.
 
     Behind it the rows are brought into their domain, steps are fitted on them, and forgotten. Use
-    it in a ``with`` block: at its end the rows are forgotten too.
-
-    Parameters
-    ----------
-    values : array_like of shape (rows, columns), or Table
-        The private rows; nothing but a float that is finite counts as observed.
-    facts : PreparedRows
-        What is public about them.
-    target : array_like of shape (rows,), optional
-        Private; not preprocessed.
-    budget : Budget or None
-        Under replace-one adjacency. None: nothing is charged, the guarantee alone is stated.
-    noise : NoiseSource
-
-    Raises
-    ------
-    UnprovenError
-        If the budget's adjacency is add-remove.
-    SchemaError
-        If some attribute of a table is not applicable to all rows.
+    it in a ``with`` block: at its end the rows are forgotten too. Of ``values``, nothing but a
+    float that is finite counts as observed; the ``target`` is private, and not preprocessed. With
+    no ``budget`` nothing is charged, and the guarantee alone is stated; one under add-remove
+    adjacency is refused, and so is a table some attribute of which is not applicable to all rows.
     """
 
     _budget: Budget | None  # type: ignore[assignment]
