@@ -195,7 +195,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/pricing/test_price.py"),
     ("pricing", "rows are not clipped", "np.where(inside, filled, scaled)", "filled",
      "tests/pricing/test_stability.py tests/pricing/test_tables.py"),
-    ("pricing", "one of many steps is priced", "return self.steps * (shift / self.sigma + self.slack) ** 2 / 2", "return (shift / self.sigma + self.slack) ** 2 / 2",
+    ("pricing", "one of many steps is priced", "return steps * (shift / sigma + slack) ** 2 / 2 if", "return (shift / sigma + slack) ** 2 / 2 if",
      "tests/pricing/test_privacy_maps.py"),
     ("pricing", "radius for diameter: half the sensitivity of a mean", "replaced=spread * domain.diameter / n", "replaced=spread * domain.radius / n",
      "tests/pricing/test_exact_sensitivity.py"),

@@ -28,10 +28,12 @@ from missdp.pricing import (
     TableDistance,
     bounds,
 )
-from missdp.pricing.privacy_maps import ORDERS, GaussianMap, Sensitivity, theorem_two
+from missdp.pricing.privacy_maps import ORDERS, PrivacyMap, Sensitivity, theorem_two
 
 DELTA, NOISE = 1e-6, 10.0
-MECHANISM = GaussianMap(sensitivity=Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0), sigma=NOISE)
+MECHANISM = PrivacyMap.gaussian(
+    sensitivity=Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0), sigma=NOISE
+)
 
 
 def ours(step: StableTransformer, domain: RowDomain) -> tuple[float, float]:

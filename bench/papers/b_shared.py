@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from missdp.pricing import Sensitivity, TableDistance
 from missdp.pricing.privacy_maps import PrivacyMap
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExponentialMap(PrivacyMap):
+def exponential_map(*, sensitivity: Sensitivity, epsilon: float) -> PrivacyMap:
     """The exponential mechanism with mass proportional to exp(score * epsilon / (2 Delta)).
 
     ``sensitivity`` is that of the scores, in maximum norm; ``sensitivity.replaced`` is Delta. If
@@ -18,13 +15,7 @@ class ExponentialMap(PrivacyMap):
     (Cesar & Rogers 2021).
     """
 
-    sensitivity: Sensitivity
-    epsilon: float
+    def pure(distance: TableDistance) -> float:
+        return epsilon * sensitivity.shift(distance) / sensitivity.replaced
 
-    def pure(self, distance: TableDistance) -> float:
-        """Return epsilon times the shift in units of Delta."""
-        return self.epsilon * self.sensitivity.shift(distance) / self.sensitivity.replaced
-
-    def rho(self, distance: TableDistance) -> float:
-        """Return an eighth of the squared range."""
-        return self.pure(distance) ** 2 / 8
+    return PrivacyMap(pure=pure, rho=lambda distance: pure(distance) ** 2 / 8)

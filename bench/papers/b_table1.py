@@ -15,18 +15,14 @@ import math
 
 import numpy as np
 from _tables import Found, markdown, run
-from b_shared import ExponentialMap
+from b_shared import exponential_map
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from missdp.pricing import NEIGHBOURS, TableDistance
 from missdp.pricing.privacy_maps import (
-    GaussianMap,
-    IterationMap,
-    LaplaceMap,
     PrivacyMap,
     Sensitivity,
-    SubsampledMap,
 )
 
 ALPHA, EPSILON, N = 11.0, 0.01, 1000
@@ -40,10 +36,10 @@ def mechanisms() -> dict[str, PrivacyMap]:
     unit = Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0)
     gradient = Sensitivity(replaced=2 / N, l12=1 / N, frobenius=1 / math.sqrt(N))
     return {
-        "Gaussian": GaussianMap(sensitivity=unit, sigma=1 / EPSILON),
-        "Laplace": LaplaceMap(sensitivity=unit, scale=1 / EPSILON),
-        "exponential": ExponentialMap(sensitivity=unit, epsilon=EPSILON),
-        "DP-GD": GaussianMap(
+        "Gaussian": PrivacyMap.gaussian(sensitivity=unit, sigma=1 / EPSILON),
+        "Laplace": PrivacyMap.laplace(sensitivity=unit, scale=1 / EPSILON),
+        "exponential": exponential_map(sensitivity=unit, epsilon=EPSILON),
+        "DP-GD": PrivacyMap.gaussian(
             sensitivity=gradient, sigma=math.sqrt(STEPS) / (EPSILON * N), steps=STEPS
         ),
         "DP-SGD (sample)": sampled(sampled_sigma()),
@@ -51,13 +47,15 @@ def mechanisms() -> dict[str, PrivacyMap]:
     }
 
 
-def sampled(sigma: float) -> SubsampledMap:
+def sampled(sigma: float) -> PrivacyMap:
     """One row a step, as theirs."""
-    return SubsampledMap(lipschitz=1.0, smoothness=1.0, rows=N, batch=1, sigma=sigma, steps=STEPS)
+    return PrivacyMap.subsampled(
+        lipschitz=1.0, smoothness=1.0, rows=N, batch=1, sigma=sigma, steps=STEPS
+    )
 
 
-def iterated(sigma: float) -> IterationMap:
-    return IterationMap(lipschitz=1.0, smoothness=1.0, rows=N, sigma=sigma)
+def iterated(sigma: float) -> PrivacyMap:
+    return PrivacyMap.iteration(lipschitz=1.0, smoothness=1.0, rows=N, sigma=sigma)
 
 
 def sampled_sigma() -> float:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from _tables import Found, markdown, run
-from b_shared import ExponentialMap
+from b_shared import exponential_map
 from scipy.optimize import brentq
 
 from missdp.pricing import (
@@ -41,12 +41,8 @@ from missdp.pricing import (
     overall_curve,
 )
 from missdp.pricing.privacy_maps import (
-    GaussianMap,
-    IterationMap,
-    LaplaceMap,
     PrivacyMap,
     Sensitivity,
-    SubsampledMap,
     theorem_two,
 )
 
@@ -111,23 +107,23 @@ def mechanisms() -> dict[str, PrivacyMap]:
     unit = Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0)
     steps_taken = 100
     gradient = Sensitivity(replaced=2 / N, l12=1 / N, frobenius=1 / math.sqrt(N))
-    descent = GaussianMap(
+    descent = PrivacyMap.gaussian(
         sensitivity=gradient, sigma=math.sqrt(steps_taken) / (EPSILON * N), steps=steps_taken
     )
 
     def sampled(sigma: float) -> PrivacyMap:
-        return SubsampledMap(
+        return PrivacyMap.subsampled(
             lipschitz=1.0, smoothness=1.0, rows=N, batch=50, sigma=sigma, steps=steps_taken
         )
 
     def iterated(sigma: float) -> PrivacyMap:
-        return IterationMap(lipschitz=1.0, smoothness=1.0, rows=N, sigma=sigma)
+        return PrivacyMap.iteration(lipschitz=1.0, smoothness=1.0, rows=N, sigma=sigma)
 
     return {
-        "Gaussian": GaussianMap(sensitivity=unit, sigma=1 / EPSILON),
+        "Gaussian": PrivacyMap.gaussian(sensitivity=unit, sigma=1 / EPSILON),
         "DP-GD": descent,
-        "Laplace": LaplaceMap(sensitivity=unit, scale=1 / EPSILON),
-        "exponential": ExponentialMap(sensitivity=unit, epsilon=EPSILON),
+        "Laplace": PrivacyMap.laplace(sensitivity=unit, scale=1 / EPSILON),
+        "exponential": exponential_map(sensitivity=unit, epsilon=EPSILON),
         "DP-SGD (sample)": _at(sampled, ALPHA**2 * EPSILON**2 / 2),
         "DP-SGD (iteration)": _at(iterated, ALPHA * EPSILON**2 / 2),
     }

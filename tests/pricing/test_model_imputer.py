@@ -1,7 +1,6 @@
 """Filling by a released model: row by row, as rules have it, and nothing is learned from rows."""
 
 import pickle
-import tracemalloc
 import warnings
 from functools import cache
 
@@ -19,8 +18,6 @@ from sklearn.preprocessing import FunctionTransformer
 
 import missdp
 from missdp import (
-    AIM,
-    MST,
     AllPairs,
     Categorical,
     DPImputer,
@@ -40,7 +37,7 @@ from missdp.testing.made_up import RULED, made_up
 from testing.by_hand import HOLE, broken_by_hand, rows_by_hand
 from testing.ruled import ONE_FREE
 
-FAMILIES = [AllPairs, AIM, MST, PrivBayes]
+FAMILIES = [AllPairs, PrivBayes]
 SCHEMA = Schema(
     (
         Categorical(name="smoker", levels=("no", "yes", "never"), nullable=True),
@@ -112,7 +109,7 @@ def test_observed_cells_stay_and_no_hole_does():
             assert (SCHEMA[name].encode_values(values) == filled.codes(name)).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 30), st.sampled_from(["random", "likely", "mean"]))
 def test_what_a_row_becomes_depends_on_it_and_its_place_alone(seed, n, filling):
     rng = np.random.default_rng(seed)
@@ -184,36 +181,6 @@ def test_few_rows_or_none(n):
     filled = IMPUTER.transform(holey(n, rate=1.0))
     assert len(filled) == n
     assert filled.notna().all().all()
-
-
-def test_many_rows_are_filled_in_little_memory_beside_them():
-    rows = Table.read(holey(), SCHEMA).take(np.resize(np.arange(3000), 200_000))
-    IMPUTER.fit()
-    tracemalloc.start()
-    filled = IMPUTER.transform(rows)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert not filled.incomplete_rows().any()
-    held = 200_000 * (4 + 2 * 8)  # codes, and values of two columns
-    assert most < held + 30e6
-
-
-def test_rows_of_holes_are_drawn_from_the_model():
-    n = 20_000
-    frame = pd.DataFrame({name: pd.array([None] * n) for name in SCHEMA.names[:3]})
-    filled = IMPUTER.transform(frame.assign(weight=0.5))
-    truth, found = complete(20_000, seed=1), filled
-    for a, b in (("smoker", "class"), ("smoker", "age")):
-        tables = [
-            pd.crosstab(f[a], np.floor(f[b].astype(float) / 25) if b == "age" else f[b])
-            .reindex(
-                index=["no", "yes", "never"], columns=[*"abc"] if b == "class" else [*range(4)]
-            )
-            .fillna(0)
-            / n
-            for f in (truth, found)
-        ]
-        assert np.abs(tables[0] - tables[1]).to_numpy().sum() / 2 < 0.12
 
 
 def test_means_are_nearest_to_numbers_and_levels_are_the_likeliest():
@@ -288,12 +255,6 @@ def test_habits_of_scikit_learn():
     assert "AllPairs" in repr(IMPUTER)
 
 
-def test_a_loaded_model_fills_alike(tmp_path):
-    MODEL.save(tmp_path / "m.json")
-    again = DPImputer(model=missdp.load(tmp_path / "m.json"), random_state=3)
-    pd.testing.assert_frame_equal(again.transform(holey(99)), IMPUTER.transform(holey(99)))
-
-
 def test_a_model_that_is_fitted_again_is_another_one():
     model = AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(holey(), schema=SCHEMA)
     imputer = DPImputer(model=model, random_state=0, filling="likely")
@@ -325,8 +286,8 @@ def ruled_model(one_free):
 @pytest.mark.parametrize("filling", ["random", "mean"])
 def test_filled_rows_obey_rules(schema, filling):
     model = ruled_model(schema is ONE_FREE)
-    rng, whole = np.random.default_rng(1), made_up(schema, 1500, seed=1, holes=0.0)
-    rows = whole.with_missing({name: rng.random(1500) < 0.4 for name in schema.nullable})
+    rng, whole = np.random.default_rng(1), made_up(schema, 500, seed=1, holes=0.0)
+    rows = whole.with_missing({name: rng.random(500) < 0.4 for name in schema.nullable})
     filled = DPImputer(model=model, filling=filling, random_state=0).transform(rows)
     left = 0
     for truth, before, after in zip(*map(rows_by_hand, (whole, rows, filled)), strict=True):
@@ -345,12 +306,12 @@ def test_filled_rows_obey_rules(schema, filling):
 def test_what_is_filled_by_rules_depends_on_the_row_alone():
     model = ruled_model(False)
     imputer = DPImputer(model=model, random_state=0)
-    rows, others = made_up(RULED, 300, seed=1), made_up(RULED, 300, seed=2)
+    rows, others = made_up(RULED, 120, seed=1), made_up(RULED, 120, seed=2)
     found = imputer.transform(rows)
     one, two = (f.to_native(holes="codes") for f in (rows, others))
     tried = 0
-    for place in range(0, 300, 23):
-        order = np.where(np.arange(300) == place, 300 + place, np.arange(300))
+    for place in range(0, 120, 9):
+        order = np.where(np.arange(120) == place, 120 + place, np.arange(120))
         table = Table.read(pd.concat([two, one]).iloc[order], RULED)
         if same(table.take([place]), rows.take([place])):  # as it was, having been written
             assert same(imputer.transform(table).take([place]), found.take([place]))

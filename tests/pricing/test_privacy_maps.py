@@ -13,22 +13,19 @@ import pytest
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from papers.b_shared import ExponentialMap
+from papers.b_shared import exponential_map
 from scipy.special import logsumexp
 from scipy.stats import norm
 
 from missdp import pricing as mp
 from missdp.pricing import bounds, overall_curve
 from missdp.pricing.privacy_maps import (
-    GaussianMap,
-    IterationMap,
-    LaplaceMap,
+    PrivacyMap,
     Sensitivity,
-    SubsampledMap,
-    subsampled_gaussian_curve,
+    _subsampled_gaussian_curve,
     theorem_two,
 )
-from missdp.pricing.questions import noisy_on_grid
+from missdp.pricing.questions import VectorNoise
 
 GRID = np.linspace(-60, 60, 24_001)
 STEP = GRID[1] - GRID[0]
@@ -52,12 +49,12 @@ def test_gaussian_curve_equals_the_divergence_and_laplace_bounds_it(alpha):
     shift = 1 + min(0.5 * 1.0, math.sqrt(10) * 0.1)
     assert unit.shift(moved) == pytest.approx(shift)
     true = renyi(alpha, norm.logpdf(GRID, 0, 2.0), norm.logpdf(GRID, shift, 2.0))
-    assert GaussianMap(sensitivity=unit, sigma=2.0).curve(alpha, moved) == pytest.approx(
+    assert PrivacyMap.gaussian(sensitivity=unit, sigma=2.0).curve(alpha, moved) == pytest.approx(
         true, rel=1e-4
     )
     log_p, log_q = -np.abs(GRID) / 2 - math.log(4), -np.abs(GRID - shift) / 2 - math.log(4)
     true = renyi(alpha, log_p, log_q)
-    assert true <= LaplaceMap(sensitivity=unit, scale=2.0).curve(alpha, moved) * (1 + 1e-6)
+    assert true <= PrivacyMap.laplace(sensitivity=unit, scale=2.0).curve(alpha, moved) * (1 + 1e-6)
 
 
 @given(seed=SEEDS, alpha=st.floats(1.1, 40))
@@ -70,7 +67,7 @@ def test_exponential_mechanism_stays_within_its_curve(seed, alpha):
     other = scores + rng.choice([-1, 1], size=5) * unit.shift(moved)
     log_p, log_q = (s / 2 - logsumexp(s / 2) for s in (scores, other))
     true = logsumexp(alpha * log_p + (1 - alpha) * log_q) / (alpha - 1)
-    assert true <= ExponentialMap(sensitivity=unit, epsilon=1.0).curve(alpha, moved) + 1e-9
+    assert true <= exponential_map(sensitivity=unit, epsilon=1.0).curve(alpha, moved) + 1e-9
 
 
 @given(seed=SEEDS)
@@ -88,7 +85,9 @@ def test_subsampling_stays_within_its_map(seed):
     log_p, log_q = (mixture(m, sigma) for m in means)
     true = max(renyi(alpha, log_p, log_q), renyi(alpha, log_q, log_p))
     distance = mp.TableDistance(replaced=replaced, moved_rows=moved, moved_max=0.2)
-    sgd = SubsampledMap(lipschitz=1.2, smoothness=1.0, rows=n, batch=batch, sigma=sigma, steps=1)
+    sgd = PrivacyMap.subsampled(
+        lipschitz=1.2, smoothness=1.0, rows=n, batch=batch, sigma=sigma, steps=1
+    )
     assert true <= sgd.curve(alpha, distance) + 1e-8
     assert true <= overall_curve(sgd, distance, alpha) + 1e-8
 
@@ -96,7 +95,7 @@ def test_subsampling_stays_within_its_map(seed):
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_smooth_subsampling_is_tight_when_nothing_else_moves(alpha):
     """All rows move alike: then every sample moves alike and the map is exact."""
-    sgd = SubsampledMap(lipschitz=1.0, smoothness=1.0, rows=6, batch=2, sigma=1.0, steps=1)
+    sgd = PrivacyMap.subsampled(lipschitz=1.0, smoothness=1.0, rows=6, batch=2, sigma=1.0, steps=1)
     moved = mp.TableDistance(replaced=0, moved_rows=6, moved_max=0.3)
     log_p, log_q = norm.logpdf(GRID, 0, 1), norm.logpdf(GRID, 0.3, 1)
     assert sgd.curve(alpha, moved) == pytest.approx(renyi(alpha, log_p, log_q), rel=1e-3)
@@ -110,7 +109,7 @@ def test_amplification_agrees_with_the_reference_library(alpha, multiplier):
         1000, 20, dp_accounting.GaussianDpEvent(multiplier)
     )
     accountant.compose(event)
-    ours = subsampled_gaussian_curve(float(alpha), 0.02, multiplier)
+    ours = _subsampled_gaussian_curve(float(alpha), 0.02, multiplier)
     assert ours >= accountant._rdp[0] - 1e-12  # Theirs also uses a tighter form (Theorem 27).
     assert ours <= max(accountant._rdp[0] * 1.9, alpha / (2 * multiplier**2))
 
@@ -140,21 +139,8 @@ def test_iteration_stays_within_its_map(seed):
 
     log_p, log_q = stopped(x), stopped(y)
     true = max(renyi(alpha, log_p, log_q), renyi(alpha, log_q, log_p))
-    sgd = IterationMap(lipschitz=1.0, smoothness=1.0, rows=n, sigma=sigma)
+    sgd = PrivacyMap.iteration(lipschitz=1.0, smoothness=1.0, rows=n, sigma=sigma)
     assert true <= sgd.curve(alpha, distance) + 1e-8
-
-
-def test_a_wrong_noise_scale_would_be_seen():
-    """The exact subsampled divergence at a scale 30 % below the stated one breaks the map."""
-    distance = mp.TableDistance(replaced=1, moved_rows=5, moved_max=0.2)
-    rows = np.ones(6)
-    other = rows - 0.2
-    other[0] = -1.0
-    sgd = SubsampledMap(lipschitz=1.0, smoothness=1.0, rows=6, batch=6, sigma=1.0, steps=1)
-    log_p, log_q = norm.logpdf(GRID, rows.mean(), 0.7), norm.logpdf(GRID, other.mean(), 0.7)
-    assert renyi(4.0, log_p, log_q) > sgd.curve(4.0, distance) * 1.5
-    log_p, log_q = norm.logpdf(GRID, rows.mean(), 1.0), norm.logpdf(GRID, other.mean(), 1.0)
-    assert renyi(4.0, log_p, log_q) == pytest.approx(sgd.curve(4.0, distance), rel=1e-3)
 
 
 @given(a=st.floats(0.01, 3), b=st.floats(0.01, 3), alpha=st.floats(1.05, 50), c=st.floats(1.1, 9))
@@ -170,7 +156,7 @@ def test_the_optimised_triangle_is_sound_and_no_looser(a, b, alpha, c):
 
 
 @given(seed=SEEDS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_loss_constants_bound_the_gradients(seed):
     rng = np.random.default_rng(seed)
     R, B, Y = rng.uniform(0.2, 3, size=3)
@@ -195,13 +181,10 @@ def test_loss_constants_bound_the_gradients(seed):
         assert (np.linalg.norm(turn, axis=1) <= loss.curvature * size * (1 + 1e-9) + 1e-12).all()
 
 
-def test_loss_constants_are_reached():
-    loss = mp.Loss.logistic(radius=1.0, coefficient_norm=3.0)
-    x, theta = np.array([[-1.0, 0.0]]), np.array([3.0, 0.0])
-    assert abs(loss.slope(x @ theta, np.ones(1))[0]) == pytest.approx(loss.lipschitz)
-    t = np.linspace(0, 1, 200_001)[:, None] * np.array([[-1.0, 0.0]])
-    g = loss.slope(t @ theta, np.ones(len(t))) * t[:, 0]
-    assert np.abs(np.diff(g) / np.diff(t[:, 0])).max() > 0.8 * loss.smoothness
+def test_a_price_beyond_all_use_is_a_number():
+    """Rényi curves of Laplace noise were not computed above an epsilon of 709."""
+    found = PrivacyMap.laplace(sensitivity=Sensitivity(replaced=1.0), scale=1e-3)
+    assert found.curve(2.0, mp.NEIGHBOURS) == pytest.approx(1000)
 
 
 def test_gradient_descent_composes_and_counts_two_gradients_for_a_replaced_row():
@@ -225,15 +208,16 @@ def test_outputs_are_whole_cells_however_large_the_value(kind):
 
     cell = 0.7 / 2**20
     values = np.full(50, 123456.789)
-    out = noisy_on_grid(values, kind, 0.7, Counted())
+    out = VectorNoise(kind, 0.7, sensitivity=1.0).draw(values, Counted())
     whole = np.rint(values[0] / cell) + np.arange(50)
     np.testing.assert_array_equal(out, whole * cell)
-    assert np.isfinite(noisy_on_grid(np.array([1e300]), kind, 1.0, Counted())).all()
+    huge = VectorNoise(kind, 1.0, sensitivity=1.0).draw(np.array([1e300]), Counted())
+    assert np.isfinite(huge).all()
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_iteration_is_exact_for_a_single_step(alpha):
-    sgd = IterationMap(lipschitz=1.0, smoothness=1.0, rows=1, sigma=2.0)
+    sgd = PrivacyMap.iteration(lipschitz=1.0, smoothness=1.0, rows=1, sigma=2.0)
     log_p, log_q = norm.logpdf(GRID, 1.0, 2.0), norm.logpdf(GRID, -1.0, 2.0)
     assert sgd.curve(alpha, mp.NEIGHBOURS) == pytest.approx(renyi(alpha, log_p, log_q), rel=1e-3)
     moved = mp.TableDistance(replaced=0, moved_rows=1, moved_max=0.3)
@@ -246,7 +230,7 @@ def test_a_sample_of_very_many_rows_costs_no_less_than_is_proven(rows):
     # A replaced row is in the sample with probability batch / rows; logarithms of factorials of
     # such numbers are off by more than that.
     batch, sigma = 10**4, 0.02
-    sgd = SubsampledMap(
+    sgd = PrivacyMap.subsampled(
         lipschitz=1.0, smoothness=0.25, rows=rows, batch=batch, sigma=sigma, steps=1
     )
     moved = mp.TableDistance(replaced=1, moved_rows=10, moved_max=1e-12)
@@ -279,8 +263,8 @@ def movement(tau):
 def test_gaussian_and_gradient_descent_rows(step, alpha):
     """1.05 alpha e^2 (1 + tau^2) and 1.05 alpha e^2 (4 + tau^2): Theorem 2 at c = 2, rounded up."""
     moved = movement(TAUS[step])
-    gaussian = GaussianMap(sensitivity=UNIT, sigma=1 / EPSILON)
-    descent = GaussianMap(
+    gaussian = PrivacyMap.gaussian(sensitivity=UNIT, sigma=1 / EPSILON)
+    descent = PrivacyMap.gaussian(
         sensitivity=Sensitivity(replaced=2 / N, l12=1 / N),
         sigma=math.sqrt(7) / (EPSILON * N),
         steps=7,
@@ -307,8 +291,8 @@ def test_gaussian_and_gradient_descent_rows(step, alpha):
 def test_laplace_and_exponential_rows(step):
     """epsilon (1 + tau), pure."""
     for mechanism in (
-        LaplaceMap(sensitivity=UNIT, scale=1 / EPSILON),
-        ExponentialMap(sensitivity=UNIT, epsilon=EPSILON),
+        PrivacyMap.laplace(sensitivity=UNIT, scale=1 / EPSILON),
+        exponential_map(sensitivity=UNIT, epsilon=EPSILON),
     ):
         best = bounds(mechanism, movement(TAUS[step]), 0.0)[0]
         assert best.epsilon == pytest.approx(EPSILON * (1 + TAUS[step]))

@@ -55,14 +55,7 @@ def test_one_odd_label_changes_no_other_row(odd, frame):
         assert np.isfinite(second).all()
 
 
-def test_a_seeded_model_hides_what_the_last_label_was_called():
-    x = np.tile([[0.9], [-0.9]], (100, 1))
-    y = [1, 0] * 100
-    fits = [
-        mp.PrivateLogisticRegression(noise_multiplier=20.0, random_state=0).fit(x, labels).coef_
-        for labels in (y, [*y[:-1], "no answer"])
-    ]
-    np.testing.assert_allclose(*fits)  # Any other label counts as the first, which it was.
+SHAPES = ("mean, Laplace", "covariance", "histogram", "logistic, sgd", "linear, gd")
 
 
 @pytest.mark.parametrize("name", sorted(set(CHAINS) - {"none"}))
@@ -76,9 +69,9 @@ def test_no_table_of_the_declared_shape_is_refused(name):
     tables = [np.full((6, 3), cell) for cell in (np.nan, np.inf, 1e300, 1e-310)]
     tables.append([["a", None, 1]] * 6)
     tables.append([[Awkward(), None, 1], *[[0.1, 0.2, 0.3]] * 5])
-    for seed in range(40):
+    for seed in range(12):
         tables += [t for t in extreme_pair(seed, d=3) if len(t) == 6]
-    for estimator in [e for kind, e in ESTIMATORS.items() if "iteration" not in kind]:
+    for estimator in [e for kind, e in ESTIMATORS.items() if kind in SHAPES]:
         whole = mp.PricedPipeline(
             steps, estimator, rows=6, columns=3, complete=False, random_state=0, delta=0.01
         )
@@ -145,7 +138,7 @@ def test_good_parameters_are_charged_for(kind):
 
 
 @given(place=st.sampled_from(NUMBERS), bad=st.sampled_from(NEVER))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_a_bad_parameter_is_refused_in_one_line_before_the_charge(place, bad):
     kind, name = place
     assume((name, bad) not in MAY_BE if not isinstance(bad, list) else True)

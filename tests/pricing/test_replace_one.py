@@ -22,8 +22,6 @@ from missdp.pricing.domain import RowDomain
 from missdp.pricing.questions import (
     VectorNoise,
     _secret_stop,
-    rounding_slack,
-    samples,
 )
 from missdp.pricing.replace_one import PreparedRows, ReplaceOneDoor
 
@@ -137,16 +135,6 @@ def too_long(rows):
     return rows[:, 0]
 
 
-@pytest.mark.parametrize("bad", [writing, quoting, endless, too_long])
-def test_a_query_that_fails_says_nothing_of_the_rows(bad):
-    budget = Budget(1e30, 1e-3, adjacency="replace-one")
-    with pytest.raises(DataError) as caught:
-        door(np.full((40, 2), 0.123), budget=budget).ask(query(bad))
-    assert "0.123" not in str(caught.value)
-    assert caught.value.__context__ is None
-    assert len(budget.events) == 1  # charged all the same
-
-
 def with_default(rows, kept=[]):  # noqa: B006
     return rows[0]
 
@@ -230,14 +218,6 @@ def broken(scores, target):
     return np.full(len(scores), np.nan)
 
 
-@pytest.mark.parametrize("point", [[0.5, 0.0], [0.0, 0.0]])
-def test_a_loss_that_fails_says_nothing_of_the_rows(point):
-    with pytest.raises(DataError) as caught:
-        door(np.full((40, 2), 0.123)).ask(steps(loss=replace(LOSS, slope=broken))).at(point)
-    assert "0.123" not in str(caught.value)
-    assert caught.value.__context__ is None
-
-
 def dividing(rows):
     return np.isfinite(1 / rows[:1, 0]) * 1.0
 
@@ -264,7 +244,7 @@ def test_no_warning_tells_of_the_rows():
 
 @pytest.mark.parametrize("noise", [SeededNoise(0), SecureNoise()])
 def test_samples_are_fresh_and_without_replacement(noise):
-    drawn = list(samples(steps(steps=300, batch=5), noise))
+    drawn = list(steps(steps=300, batch=5).samples(noise))
     assert all(len(set(sample.tolist())) == 5 for sample in drawn)
     counts = np.bincount(np.concatenate(drawn), minlength=40)
     assert chisquare(counts).pvalue > 1e-7
@@ -331,14 +311,21 @@ class Loud(Alarming):
         raise KeyError(float(table[0, 0]))
 
 
-def test_a_step_that_fails_says_nothing_of_the_rows():
-    facts = replace(FACTS, steps=(Loud(1.0),))
-    with pytest.raises(DataError, match="alarming") as caught:
-        door(np.full((40, 2), 0.123), facts=facts).ask(
-            mp.VectorQuery.mean(facts.domain, multiplier=1.0)
-        )
+LOUD = replace(FACTS, steps=(Loud(1.0),))
+FAILING = [(FACTS, query(bad), None) for bad in (writing, quoting, endless, too_long)]
+FAILING += [(LOUD, mp.VectorQuery.mean(DOMAIN, multiplier=1.0), None)]
+FAILING += [(FACTS, steps(loss=replace(LOSS, slope=broken)), [x, 0.0]) for x in (0.5, 0.0)]
+
+
+@pytest.mark.parametrize(("facts", "asked", "point"), FAILING)
+def test_what_fails_behind_the_door_says_nothing_of_the_rows(facts, asked, point):
+    budget = Budget(1e30, 1e-3, adjacency="replace-one")
+    opened = door(np.full((40, 2), 0.123), budget=budget, facts=facts)
+    with pytest.raises(DataError) as caught:
+        opened.ask(asked) if point is None else opened.ask(asked).at(point)
     assert "0.123" not in str(caught.value)
     assert caught.value.__context__ is None
+    assert len(budget.events) == 1  # charged all the same
 
 
 # Floating point
@@ -355,17 +342,19 @@ def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
     other[0, 0] = -1.0
     query = mp.VectorQuery.mean(RowDomain(rows=n, columns=2), multiplier=1.0)
     moved = np.linalg.norm(query.exact(rows, None) - query.exact(other, None)) / query.scale
-    assert moved > 1 + 1.5 * rounding_slack("gaussian", 2)
+    assert moved > 1 + 1.5 * query.law(FACTS.distance).slack(2)
     assert moved**2 / 2 <= query.privacy_map.rho(mp.TableDistance(replaced=1))
 
 
 @pytest.mark.parametrize("batch", [None, 500_000])
 def test_the_price_of_gradients_covers_what_adding_up_rounds_away(batch):
-    def shift(rows, batch):
-        domain = RowDomain(rows=rows, columns=2)
-        return steps(domain=domain, batch=batch, multiplier=1.0).privacy_map.slack
-
-    assert shift(10**6, batch) >= shift(40, None) + (batch or 10**6) ** 2 * 2.0**-53
+    asked = steps(domain=RowDomain(rows=10**6, columns=2), batch=batch, multiplier=1.0, steps=1)
+    slack = asked.law(FACTS.distance).slack(2) + (batch or 10**6) ** 2 * 2.0**-53
+    if batch is None:
+        assert asked.privacy_map.rho(FACTS.distance) >= (1 + slack) ** 2 / 2
+    else:  # of which every sample consists
+        every = mp.TableDistance(replaced=10**6)
+        assert asked.privacy_map.curve(2.0, every) >= (batch + slack) ** 2
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -56,7 +56,7 @@ def check(step, domain, pair, replaced):
 
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: case.__name__)
 @given(seed=SEEDS, replaced=st.integers(1, 3), moving=st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_step_stays_within_its_map(case, replaced, moving, seed):
     facts = {"replaced": replaced, "moving": moving and case not in CLUSTERS}
     if case in (*PCA, cases.regression_case):
@@ -79,7 +79,7 @@ AT_EDGES = [case for case in EVERY if case is not cases.mean_one_cell_case]  # s
 
 @pytest.mark.parametrize("case", AT_EDGES, ids=lambda case: case.__name__)
 @given(seed=SEEDS, replaced=st.integers(1, 3), moving=st.booleans())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_maps_hold_at_the_edges_and_nothing_is_refused(case, seed, replaced, moving):
     columns = 3 if case in (*PCA, cases.regression_case) else None
     holes = case in HOLEY
@@ -92,7 +92,7 @@ def test_maps_hold_at_the_edges_and_nothing_is_refused(case, seed, replaced, mov
 
 
 @given(seed=SEEDS)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_chain_of_imputation_scaling_and_pca(seed):
     pair = cases.holey_pair(seed, d=2)
     domain = mp.RowDomain(rows=pair[0].shape[0], columns=2, complete=False)
@@ -126,15 +126,6 @@ def test_chains_without_a_proof_are_refused_by_name():
         mp.NeighbourImputer(max_incomplete=5).stability(
             mp.TableDistance(replaced=1, moved_rows=99, moved_max=0.1), holes
         )
-
-
-def test_knn_after_a_few_moved_rows_counts_them_as_replaced():
-    domain = mp.RowDomain(rows=100, columns=2, complete=False)
-    step = mp.NeighbourImputer(n_neighbors=10, max_incomplete=5)
-    few = mp.TableDistance(replaced=1, moved_rows=3, moved_max=1e-9)
-    assert step.stability(few, domain).replaced == 4
-    assert step.stability(few, domain).moved_max == pytest.approx(0.8)
-    assert step.stability(mp.NEIGHBOURS, domain).moved_max == pytest.approx(0.2)
 
 
 # The edges of stated collections
@@ -204,7 +195,7 @@ def margins(step, pair, replaced, **facts):
 @pytest.mark.parametrize("step", COMPLETE, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("moving", [False, True])
 @given(seed=SEEDS, replaced=st.integers(1, 2))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_margins_are_lipschitz(step, moving, seed, replaced):
     first, second = margins(
         step, cases.complete_pair(seed, replaced=replaced, moving=moving, d=2), replaced
@@ -277,9 +268,3 @@ def test_unknown_margins_are_refused(step):
     domain = mp.RowDomain(rows=30, columns=2, complete=not needs_holes)
     with pytest.raises(UnprovenError):
         step.failure_margin(np.zeros((30, 2)), mp.NEIGHBOURS, domain)
-
-
-def test_steps_without_conditions_never_fail():
-    domain = mp.RowDomain(rows=30, columns=2)
-    for step in (mp.RowClipper(), mp.StandardScaler(least_std=0.4, below="floor")):
-        assert step.failure_margin(np.zeros((30, 2)), mp.NEIGHBOURS, domain) == np.inf

@@ -7,17 +7,14 @@ again: its holes, and the values inside bins. If that does not help, its holes s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError
 from missdp.inference.conditionals import Conditionals
-from missdp.pricing.domain import FloatArray, as_rows, clip_rows, column_names, rows_of
-from missdp.pricing.domain import Rows as Numbers
+from missdp.pricing.domain import Floats
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.bound import decided
 from missdp.sources.filling import DRAWS, ROWS_AT_ONCE, Filling, fill_modelled, modelled_codes
@@ -28,7 +25,6 @@ from missdp.table.follow import Rows, known_cells
 from missdp.threads import one_blas_thread
 
 Codes = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _STREAM = (7, 1, 5)  # of random numbers: no other part of the library draws from it
@@ -47,25 +43,12 @@ def completed(
     filling: Filling = "random",
     first: int = 0,
 ) -> Table:
-    """Return the table with its holes filled.
+    """Return the table with its holes filled; private, as the table is.
 
-    Parameters
-    ----------
-    table : Table
-        Private, and so is what is returned.
-    laws : Conditionals
-        Of what is modelled of its attributes.
-    modelled : Modelled
-        Of the table's schema.
-    entropy : int
-        Where random numbers come from.
-    draw : int
-        Which of several tables this is: each has random numbers of its own.
-    filling : {"random", "likely", "mean"}
-        With ``"likely"``, the likeliest level, or the middle of the likeliest bin; with ``"mean"``,
-        the likeliest level, or the mean of a number's law.
-    first : int
-        Place of the first of these rows in a longer table: a multiple of `ROWS_AT_ONCE`.
+    ``laws`` are of what is modelled of its attributes; random numbers come from ``entropy``, and
+    each of several tables has ``draw`` of its own. With ``filling`` "likely", the likeliest level,
+    or the middle of the likeliest bin; with "mean", the likeliest level, or the mean of a number's
+    law. ``first`` is the place of the first row in a longer table, a multiple of `ROWS_AT_ONCE`.
     """
     schema = table.schema
     found = {name: _copied(table.column(name)) for name in schema.names}
@@ -90,21 +73,19 @@ def _copied(column: Column) -> Column:
     return Column(column.codes.copy(), None if column.values is None else column.values.copy())
 
 
+@dataclass
 class _Block:
     """Some rows, and the random numbers of each: ``uniforms(turn, how many)``."""
 
-    def __init__(
-        self,
-        table: Table,
-        laws: Conditionals,
-        modelled: Modelled,
-        uniforms: Callable[[int, int], Floats],
-    ) -> None:
-        self._table, self._laws, self._modelled = table, laws, modelled
-        self._uniforms = uniforms
-        self._names = modelled.schema.names
-        self._numbers = [a.name for a in table.schema if isinstance(a, Numeric)]
-        self._codes = modelled_codes(modelled.table(table))
+    _table: Table
+    _laws: Conditionals
+    _modelled: Modelled
+    _uniforms: Callable[[int, int], Floats]
+
+    def __post_init__(self) -> None:
+        self._names = self._modelled.schema.names
+        self._numbers = [a.name for a in self._table.schema if isinstance(a, Numeric)]
+        self._codes = modelled_codes(self._modelled.table(self._table))
 
     def filled(self, filling: Filling) -> tuple[Codes, dict[str, Column]]:
         """Return which rows have changed, and the columns of these rows."""
@@ -289,7 +270,7 @@ def _put(table: Table, where: Codes, other: Table) -> Table:
 # The same for rows of numbers, as steps of preprocessing take them
 
 
-def table_of(rows: FloatArray, schema: Schema) -> Table:
+def table_of(rows: Floats, schema: Schema) -> Table:
     """Return rows of numbers as a table: the inverse of `rows_of`, for any numbers.
 
     Each row is read by itself: numbers outside the domain become its ends, and of several columns
@@ -303,7 +284,7 @@ def table_of(rows: FloatArray, schema: Schema) -> Table:
     return Table(schema, columns)
 
 
-def _read(attribute: AnyAttribute, numbers: FloatArray) -> Column:
+def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
     hole = np.asarray(np.isnan(numbers).any(axis=1))
     known = np.where(hole[:, None], 0.0, numbers)
     values = None
@@ -321,33 +302,3 @@ def _read(attribute: AnyAttribute, numbers: FloatArray) -> Column:
             codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
     codes = np.where(hole, attribute.missing_code, codes)
     return Column(codes.astype(code_dtype(attribute)), values)
-
-
-def filled_numbers(
-    X: Numbers,
-    schema: Schema,
-    laws: Conditionals,
-    *,
-    entropy: int,
-    draw: int,
-    filling: Filling,
-) -> FloatArray:
-    """Return rows of numbers with their holes filled, each row by itself.
-
-    Observed numbers stay as they are; a filled row longer than any row of a table of this schema
-    is scaled down to that length. A hole that could not be filled as rules have it becomes 0.
-    """
-    numbers = as_rows(X)
-    if numbers.shape[1] != len(column_names(schema)):
-        raise DataError(f"expected {len(column_names(schema))} columns")
-    holes = np.isnan(numbers)
-    some = np.flatnonzero(holes.any(axis=1))
-    if not some.size:
-        return numbers
-    open_ = Schema(tuple(replace(a, nullable=True) for a in schema), schema.rules)
-    # All rows, so that each has the random numbers of its place.
-    table = table_of(numbers, open_)
-    found = completed(table, laws, Modelled(open_), entropy=entropy, draw=draw, filling=filling)
-    encoded = np.nan_to_num(rows_of(found)[some], nan=0.0)
-    numbers[some] = clip_rows(np.where(holes[some], encoded, numbers[some]), math.sqrt(len(schema)))
-    return numbers

@@ -18,7 +18,7 @@ from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.bound import not_everywhere
 from missdp.table import Table
 
-FloatArray = NDArray[np.float64]
+Floats = NDArray[np.float64]
 Rows: TypeAlias = ArrayLike | Table
 
 
@@ -128,7 +128,7 @@ class RowDomain:
         """Largest distance between two rows."""
         return 2 * self.radius
 
-    def enforce(self, values: Rows) -> FloatArray:
+    def enforce(self, values: Rows) -> Floats:
         """Return the table with every row brought into the domain, row by row.
 
         Longer rows are scaled down to the radius; in a complete domain a missing cell becomes 0.
@@ -153,12 +153,20 @@ class RowDomain:
                [0. , 0. ]])
         """
         table = as_rows(values)
-        if table.shape != (self.rows, self.columns):
-            raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
+        self.check_shape(table)
         if self.complete:
             check_fillable(values)
             table = np.where(np.isnan(table), 0.0, table)
         return clip_rows(table, self.radius)
+
+    def check_shape(self, values: Any) -> None:
+        """Refuse a table of another shape than the declared one; reads no cell."""
+        declared = (self.rows, self.columns)
+        shape = _shape(values) if isinstance(values, Table) else getattr(values, "shape", declared)
+        if isinstance(values, (list, tuple)):
+            shape = as_rows(values).shape  # refused here if some rows are longer than others
+        if tuple(shape) != declared:
+            raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
 
 
 # How arrays and tables become rows of numbers
@@ -203,7 +211,7 @@ def check_fillable(values: Any) -> None:
         )
 
 
-def table_shape(table: Table) -> tuple[int, int]:
+def _shape(table: Table) -> tuple[int, int]:
     """Return the shape of ``rows_of(table)``, or refuse the table, without reading a cell."""
     for a in table.schema:
         if isinstance(a, Numeric):
@@ -211,7 +219,7 @@ def table_shape(table: Table) -> tuple[int, int]:
     return len(table), len(column_names(table.schema))
 
 
-def rows_of(table: Table) -> FloatArray:
+def rows_of(table: Table) -> Floats:
     """Return a table as rows of numbers, each from its own cells and public facts alone; private.
 
     A numeric attribute becomes one column, [lower, upper] mapped on [-1, 1]; an ordinal one too,
@@ -236,14 +244,14 @@ def rows_of(table: Table) -> FloatArray:
     array([[-0.5,  0. ,  1. ],
            [ nan,  1. ,  0. ]])
     """
-    table_shape(table)
+    _shape(table)
     blocks = [
         np.where(table.mask(a.name)[:, None], np.nan, _numbers_of(a, table)) for a in table.schema
     ]
     return np.concatenate(blocks, axis=1)
 
 
-def _numbers_of(attribute: AnyAttribute, table: Table) -> FloatArray:
+def _numbers_of(attribute: AnyAttribute, table: Table) -> Floats:
     codes = table.codes(attribute.name)[:, None]
     if isinstance(attribute, Categorical):
         return np.asarray(codes == np.arange(attribute.size), dtype=np.float64)
@@ -255,7 +263,7 @@ def _numbers_of(attribute: AnyAttribute, table: Table) -> FloatArray:
     return np.asarray(np.clip(2 * unit - 1, -1.0, 1.0))
 
 
-def as_rows(values: Rows) -> FloatArray:
+def as_rows(values: Rows) -> Floats:
     """Return a two-dimensional float copy; whatever is not a finite number becomes NaN.
 
     Every cell is read on its own: one row's odd cell neither refuses the table nor changes how
@@ -271,7 +279,7 @@ def as_rows(values: Rows) -> FloatArray:
     return table
 
 
-def _numbers(values: Any) -> FloatArray:
+def _numbers(values: Any) -> Floats:
     # Without dtype=object, NumPy would read a list with one text cell as text throughout.
     array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
     if array.dtype.kind == "c":  # one complex cell makes NumPy read all cells as complex
@@ -292,7 +300,7 @@ def as_number(cell: Any) -> float:
         return np.nan
 
 
-def clip_rows(table: FloatArray, radius: float) -> FloatArray:
+def clip_rows(table: Floats, radius: float) -> Floats:
     """Return the rows projected on the ball; missing cells stay missing and count as 0.
 
     The projection on a convex set is 1-Lipschitz, so no distance grows.
@@ -310,7 +318,7 @@ def clip_rows(table: FloatArray, radius: float) -> FloatArray:
 # How far two tables are apart
 
 
-def row_movements(first: ArrayLike, second: ArrayLike) -> FloatArray:
+def _row_movements(first: ArrayLike, second: ArrayLike) -> Floats:
     """Return the distance of each pair of rows; infinite if their missing cells differ."""
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if a.ndim != 2 or a.shape != b.shape:
@@ -409,7 +417,7 @@ class TableDistance:
         >>> TableDistance.between([[0.0], [1.0]], [[0.5], [9.0]]).moved_l12
         0.5
         """
-        rest = np.sort(row_movements(first, second))[::-1][replaced:]
+        rest = np.sort(_row_movements(first, second))[::-1][replaced:]
         same = bool(np.isfinite(rest).all())
         require(same, "more rows than `replaced` changed which cells are missing")
         return cls(
@@ -430,7 +438,7 @@ class TableDistance:
         >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.1], [9.0]])
         False
         """
-        rest = np.sort(row_movements(first, second))[::-1][self.replaced :]
+        rest = np.sort(_row_movements(first, second))[::-1][self.replaced :]
         room = _TOLERANCE * (1 + self.moved_max)
         return bool(
             np.count_nonzero(rest > room) <= self.moved_rows

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.pricing.domain import (
-    FloatArray,
+    Floats,
     RowDomain,
     as_rows,
     check_fillable,
@@ -78,7 +78,7 @@ class PrivateMean(PrivateEstimator):
         """Return the query for the mean row."""
         return VectorQuery.mean(domain, multiplier=self.noise_multiplier, noise=self.mechanism)
 
-    def keep(self, question: Question, answer: FloatArray) -> None:
+    def keep(self, question: Question, answer: Floats) -> None:
         """Keep the noisy mean."""
         del question
         self.mean_ = answer
@@ -130,7 +130,7 @@ class PrivateCovariance(PrivateEstimator):
             averages=True,  # squared distances to the mean, R^2 on average at most
         )
 
-    def keep(self, question: Question, answer: FloatArray) -> None:
+    def keep(self, question: Question, answer: Floats) -> None:
         """Keep the noisy covariance."""
         columns = question.domain.columns
         matrix = np.zeros((columns, columns))
@@ -189,7 +189,7 @@ class PrivateHistogram(PrivateEstimator):
         del question
         self.counts_ = answer
 
-    def _edges(self) -> FloatArray:
+    def _edges(self) -> Floats:
         with replacing(TypeError, ValueError, by=ParameterError("edges must be numbers")):
             edges = np.asarray(self.edges, dtype=np.float64)
         if edges.ndim != 1 or edges.size < 2 or not np.all(np.diff(edges) > 0):
@@ -197,7 +197,7 @@ class PrivateHistogram(PrivateEstimator):
         return edges
 
 
-def _stretched_covariance(rows: FloatArray) -> FloatArray:
+def _stretched_covariance(rows: Floats) -> Floats:
     """Return the upper triangle such that its Euclidean norm is the matrix's Frobenius norm."""
     centred = rows - rows.mean(axis=0)
     exact = centred.T @ centred / (len(rows) - 1)
@@ -205,7 +205,7 @@ def _stretched_covariance(rows: FloatArray) -> FloatArray:
     return np.asarray(exact[np.triu_indices(columns)] * _stretch(columns))
 
 
-def _stretch(columns: int) -> FloatArray:
+def _stretch(columns: int) -> Floats:
     upper = np.triu_indices(columns)
     return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
 
@@ -257,7 +257,7 @@ class _LinearModel(PrivateEstimator):
             total = total + point
         self.coef_ = total / question.steps  # post-processing, like each iterate
 
-    def _predictor(self, X: ArrayLike) -> FloatArray:
+    def _predictor(self, X: ArrayLike) -> Floats:
         coefficients = self.coef_
         check_fillable(X)
         rows = np.nan_to_num(as_rows(X), nan=0.0)
@@ -312,11 +312,11 @@ class PrivateLogisticRegression(_LinearModel):
             radius=radius, coefficient_norm=self.coefficient_norm, positive=(second,)
         )
 
-    def decision_function(self, X: ArrayLike) -> FloatArray:
+    def decision_function(self, X: ArrayLike) -> Floats:
         """Return the scores of rows, positive for the second class."""
         return self._predictor(X)
 
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
+    def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probabilities of both classes."""
         from scipy.special import expit
 
@@ -374,6 +374,6 @@ class PrivateLinearRegression(_LinearModel):
             target_bound=self.target_bound,
         )
 
-    def predict(self, X: ArrayLike) -> FloatArray:
+    def predict(self, X: ArrayLike) -> Floats:
         """Return the predicted targets."""
         return self._predictor(X)

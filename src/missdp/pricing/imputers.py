@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
-from missdp.pricing.domain import FloatArray, RowDomain, TableDistance, count, real, require
+from missdp.pricing.domain import Floats, RowDomain, TableDistance, count, real, require
 from missdp.pricing.steps import (
     BoundedDonations,
     CentralGaps,
@@ -45,23 +45,13 @@ class ConstantImputer(StableTransformer):
 
     value: float = real(0.0, least=-1e100)
 
-    _needs_complete, _fills = False, True
-
-    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return no condition."""
-        del domain
-        return ()
-
-    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return that nothing moves further than before."""
-        del distance, domain
-        return Response()
+    _needs_complete, _fills, _each_by_itself = False, True, True
 
     def filled_radius(self, domain: RowDomain) -> float:
         """Return the norm of a row and of another one of imputed cells."""
         return math.hypot(domain.radius, abs(self.value) * math.sqrt(domain.columns))
 
-    def _learn(self, table: FloatArray) -> RowFunction:
+    def _learn(self, table: Floats) -> RowFunction:
         del table
         return lambda rows: np.where(np.isnan(rows), self.value, rows)
 
@@ -129,9 +119,7 @@ class ColumnImputer(Imputer):
             return domain.radius
         return math.hypot(domain.radius, self._imputed_norm(domain))
 
-    def failure_margin(
-        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
-    ) -> float:
+    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Return p + 1 less the number of incomplete rows, per row replaced.
 
         Rows that merely move keep their missing cells, so the count changes by at most the
@@ -153,10 +141,10 @@ class ColumnImputer(Imputer):
     def _imputed_norm(self, domain: RowDomain) -> float:
         return domain.radius * math.sqrt(self._cells(domain))
 
-    def _statistic(self, table: FloatArray) -> FloatArray:
+    def _statistic(self, table: Floats) -> Floats:
         raise NotImplementedError
 
-    def _learn(self, table: FloatArray) -> RowFunction:
+    def _learn(self, table: Floats) -> RowFunction:
         fill = self._statistic(table)
         return lambda rows: np.where(np.isnan(rows), fill, rows)
 
@@ -215,7 +203,7 @@ class MeanImputer(ColumnImputer):
         average = domain.radius * math.sqrt(n / (n - self._p(domain)))
         return min(average, super()._imputed_norm(domain))
 
-    def _statistic(self, table: FloatArray) -> FloatArray:
+    def _statistic(self, table: Floats) -> Floats:
         seen = ~np.isnan(table)
         totals = np.where(seen, table, 0.0).sum(axis=0)
         return np.asarray(totals / np.maximum(seen.sum(axis=0), 1))
@@ -277,7 +265,7 @@ class MedianImputer(ColumnImputer):
         each = min(jump + distance.moved_max, 2 * domain.radius)
         return math.sqrt(self._cells(domain)) * each
 
-    def _statistic(self, table: FloatArray) -> FloatArray:
+    def _statistic(self, table: Floats) -> Floats:
         ordered, counts = _ordered(table)
         rows = np.arange(table.shape[1])
         low = np.maximum((counts - 1) // 2, 0)
@@ -337,7 +325,7 @@ class TrimmedMeanImputer(ColumnImputer):
         root = math.sqrt(self._cells(domain))
         return min((h * root * span + distance.moved_l12) / kept, root * full)
 
-    def _statistic(self, table: FloatArray) -> FloatArray:
+    def _statistic(self, table: Floats) -> Floats:
         ordered, counts = _ordered(table)
         ranks, trim = np.arange(table.shape[0])[:, None], self.trim
         kept = (ranks >= trim) & (ranks < counts - trim)
@@ -345,7 +333,7 @@ class TrimmedMeanImputer(ColumnImputer):
         return np.asarray(np.where(kept, ordered, 0.0).sum(axis=0) / size)
 
 
-def _ordered(table: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
+def _ordered(table: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Return the columns sorted with missing cells last (as 0), and how many are observed."""
     counts = (~np.isnan(table)).sum(axis=0)
     return np.nan_to_num(np.sort(table, axis=0), nan=0.0), counts
@@ -430,7 +418,7 @@ class RegressionImputer(Imputer):
         require(spare >= 0, "no table in this domain has so large a least_eigenvalue")
         return math.sqrt(spare / strength)
 
-    def _learn(self, table: FloatArray) -> RowFunction:
+    def _learn(self, table: Floats) -> RowFunction:
         require(self.target < table.shape[1], "target must be a column of the table")
         predictors, target = self._parts(table)
         seen = ~np.isnan(target)
@@ -440,14 +428,14 @@ class RegressionImputer(Imputer):
         strength = np.maximum(values, n * self.least_eigenvalue) + n * self.regularization
         coefficients = (vectors / strength) @ (vectors.T @ (X.T @ y))
 
-        def fill(rows: FloatArray) -> FloatArray:
+        def fill(rows: Floats) -> Floats:
             predictors, target = self._parts(rows)
             filled = np.where(np.isnan(target), predictors @ coefficients, target)
             return np.insert(predictors, self.target, filled, axis=1)
 
         return fill
 
-    def _parts(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _parts(self, rows: Floats) -> tuple[Floats, Floats]:
         """Return the predictors, missing ones as 0, and the target."""
         predictors = np.delete(rows, self.target, axis=1)
         return np.nan_to_num(predictors, nan=0.0), rows[:, self.target]
@@ -521,11 +509,11 @@ class NeighbourImputer(Imputer):
         require(enough, "max_incomplete must leave n_neighbors complete rows")
         return self.max_incomplete
 
-    def _learn(self, table: FloatArray) -> RowFunction:
+    def _learn(self, table: Floats) -> RowFunction:
         donors = table[~np.isnan(table).any(axis=1)]
         size = max(1, _BLOCK // max(1, donors.shape[0]))
 
-        def fill(rows: FloatArray) -> FloatArray:
+        def fill(rows: Floats) -> Floats:
             filled, missing = rows.copy(), np.isnan(rows)
             for pattern in np.unique(missing[missing.any(axis=1)], axis=0):
                 alike = np.flatnonzero((missing == pattern).all(axis=1))
@@ -535,9 +523,7 @@ class NeighbourImputer(Imputer):
 
         return fill
 
-    def _donated(
-        self, rows: FloatArray, pattern: NDArray[np.bool_], donors: FloatArray
-    ) -> FloatArray:
+    def _donated(self, rows: Floats, pattern: NDArray[np.bool_], donors: Floats) -> Floats:
         if donors.shape[0] == 0:
             return np.zeros((rows.shape[0], int(pattern.sum())))
         # Direct differences, not |a|^2 - 2ab + |b|^2: equal rows must tie exactly.

@@ -13,19 +13,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, Guarantee
-from missdp.errors import DataError, NotFittedError, ParameterError
+from missdp.errors import DataError, NotFittedError, ParameterError, whole
 from missdp.inference.conditionals import Conditionals, fit_conditionals
-from missdp.pricing.completed_rows import completed, filled_numbers
+from missdp.pricing.completed_rows import completed, table_of
 from missdp.pricing.domain import (
-    FloatArray,
+    Floats,
     RowDomain,
+    Rows,
     TableDistance,
+    as_rows,
+    clip_rows,
     column_names,
     count,
     one_of,
     require,
+    rows_of,
 )
-from missdp.pricing.steps import ModelPaidApart, Response, StableTransformer
+from missdp.pricing.steps import ModelPaidApart, StableTransformer
 from missdp.schema import Schema
 from missdp.schema.bound import not_everywhere
 from missdp.schema.grid import uncut
@@ -111,8 +115,8 @@ class DPImputer(StableTransformer):
     filling: Filling = field(default="random", metadata=one_of("random", "likely", "mean"))
     random_state: int | None = count(None, least=0)
 
-    _needs_complete, _fills = False, True
-    _continuous: ClassVar[bool] = False
+    _needs_complete, _fills, _each_by_itself = False, True, True
+    _continuous: ClassVar[bool] = False  # what is drawn may change with a row that moves
 
     # What was released
 
@@ -184,10 +188,8 @@ class DPImputer(StableTransformer):
         check_holes(holes)
         if multiple is None:
             return self._filled(X, holes)(0)
-        whole = isinstance(multiple, (int, np.integer)) and not isinstance(multiple, bool)
-        require(whole and multiple >= 2, "multiple must be a whole number of tables, at least 2")
-        fill = self._filled(X, holes)
-        return [fill(draw) for draw in range(int(multiple))]
+        draws, fill = whole("multiple", multiple, least=2), self._filled(X, holes)
+        return [fill(draw) for draw in range(draws)]
 
     def transform_blocks(self, data: Any, *, draws: int = 1) -> Iterator[list[Table]]:
         """Yield rows that stream with their holes filled, in blocks. They stay private.
@@ -236,7 +238,7 @@ class DPImputer(StableTransformer):
         laws, schema = _laws_of(self._released()), self.schema_
         entropy = self._entropy()
         if isinstance(X, (np.ndarray, list)):
-            return lambda draw: filled_numbers(
+            return lambda draw: _filled_numbers(
                 X, schema, laws, entropy=entropy, draw=draw, filling=self.filling
             )
         table = _recut(X, schema) if isinstance(X, Table) else Table.read(X, schema)
@@ -267,20 +269,10 @@ class DPImputer(StableTransformer):
         del domain
         return (ModelPaidApart(),)
 
-    def failure_margin(
-        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
-    ) -> float:
+    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Return infinity: no table fails."""
         del values, incoming, domain
         return float("inf")
-
-    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return that no row but the replaced ones moves: each is filled by itself.
-
-        A row that moved may be replaced, since its movement may change what is drawn for it.
-        """
-        del distance, domain
-        return Response()
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return a complete domain, with room for filled cells in the norm of a row."""
@@ -324,6 +316,36 @@ class DPImputer(StableTransformer):
         if not isinstance(getattr(model, "guarantee_", None), Guarantee):
             raise NotFittedError("the imputer's model is not fitted yet; fit or load it first")
         return model
+
+
+def _filled_numbers(
+    X: Rows,
+    schema: Schema,
+    laws: Conditionals,
+    *,
+    entropy: int,
+    draw: int,
+    filling: Filling,
+) -> Floats:
+    """Return rows of numbers with their holes filled, each row by itself.
+
+    Observed numbers stay as they are; a filled row longer than any row of a table of this schema
+    is scaled down to that length. A hole that could not be filled as rules have it becomes 0.
+    """
+    numbers = as_rows(X)
+    if numbers.shape[1] != len(column_names(schema)):
+        raise DataError(f"expected {len(column_names(schema))} columns")
+    holes = np.isnan(numbers)
+    some = np.flatnonzero(holes.any(axis=1))
+    if not some.size:
+        return numbers
+    open_ = Schema(tuple(replace(a, nullable=True) for a in schema), schema.rules)
+    # All rows, so that each has the random numbers of its place.
+    table = table_of(numbers, open_)
+    found = completed(table, laws, Modelled(open_), entropy=entropy, draw=draw, filling=filling)
+    encoded = np.nan_to_num(rows_of(found)[some], nan=0.0)
+    numbers[some] = clip_rows(np.where(holes[some], encoded, numbers[some]), math.sqrt(len(schema)))
+    return numbers
 
 
 def _recut(table: Table, schema: Schema) -> Table:

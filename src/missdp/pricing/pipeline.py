@@ -20,11 +20,11 @@ from missdp.accounting import (
     epsilon_under,
 )
 from missdp.accounting.guarantee import warn_if_weak
-from missdp.errors import DataError, ParameterError, UnprovenError, number
+from missdp.errors import ParameterError, UnprovenError, number
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.pricing.domain import Parameters, RowDomain, Rows, as_rows, require, table_shape
+from missdp.pricing.domain import Parameters, RowDomain, Rows, require
 from missdp.pricing.privacy_maps import Bound
-from missdp.pricing.questions import Question, rounding_slack
+from missdp.pricing.questions import Question, VectorNoise
 from missdp.pricing.replace_one import (
     PreparedRows,
     PrivateEstimator,
@@ -35,7 +35,6 @@ from missdp.pricing.replace_one import (
     unfitted,
 )
 from missdp.pricing.steps import StableTransformer
-from missdp.table import Table
 
 # The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
 _TAIL_ROOM = 2.0**-18
@@ -193,12 +192,7 @@ class PricedPipeline(Parameters):
 
     def check_shapes(self, X: Rows, y: ArrayLike | None) -> None:
         """Refuse other shapes than the declared ones (public), before anything is charged."""
-        declared = (self.rows, self.columns)
-        shape = table_shape(X) if isinstance(X, Table) else getattr(X, "shape", declared)
-        if isinstance(X, (list, tuple)):
-            shape = as_rows(X).shape  # refused here if some rows are longer than others
-        if tuple(shape) != declared:
-            raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
+        self.domain.check_shape(X)
         self.estimator.check_target(y, self.rows)
 
 
@@ -374,7 +368,8 @@ def _plan(
     for step in facts.steps:
         # A public dummy table: only whether the step knows its distance to failure matters.
         step.margin(np.zeros((2, step.domain.columns)))
-    spent = epsilon + rounding_slack("laplace", 1)
+    law = VectorNoise("laplace", 1 / epsilon, sensitivity=1.0)
+    spent = epsilon + law.slack(1)
     test = PureEvent(epsilon=spent, label="test", adjacency="replace-one")
     composed = epsilon_under([test, best.event], delta, "replace-one")
     whole = ApproximateEvent(

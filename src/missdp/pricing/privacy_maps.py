@@ -12,7 +12,7 @@ import numpy as np
 
 from missdp.accounting import Event, PureEvent, RDPEvent, ZCDPEvent, epsilon_under
 from missdp.errors import UnprovenError
-from missdp.pricing.domain import FloatArray, TableDistance, require
+from missdp.pricing.domain import Floats, TableDistance, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,218 +55,196 @@ class Sensitivity:
         return min(self.shift(distance), self.shift(distance.forget_movement()))
 
 
+def _unproven(_: TableDistance) -> float:
+    return math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
 class PrivacyMap:
-    """Bounds on the Rényi divergence between a mechanism's outputs on two tables.
+    """Bounds on how far a mechanism's outputs on two tables are apart, by the tables' distance.
 
-    `rho` (zCDP), `pure` (pure DP) and `curve` (Rényi) treat replaced and moved rows at once, and
-    are infinite where nothing is proven. They hold for every pair of tables whose rows lie in the
-    domain that the map was built for. The curve of rows that are only replaced is the mechanism's
-    RDP, that of rows that only move its smooth RDP; `theorem_two` combines these.
+    They treat replaced and moved rows at once, and are infinite where nothing is proven. They hold
+    for every pair of tables whose rows lie in the domain that the map was built for. The Rényi
+    curve of rows that are only replaced is the mechanism's RDP, that of rows that only move its
+    smooth RDP; `theorem_two` combines these. After Hu, Sanyal & Schölkopf 2024, Definition 3 and
+    Table 1.
 
-    Notes
-    -----
-    After Hu, Sanyal & Schölkopf 2024, Definition 3 and Table 1.
+    Parameters
+    ----------
+    rho, pure : callable
+        The zCDP and the pure-DP parameter of a distance.
+    renyi : callable, optional
+        Bound on the Rényi divergence of an order, of a distance; by default from ``rho``, ``pure``.
     """
 
-    def rho(self, distance: TableDistance) -> float:
-        """Return the zCDP parameter, or infinity."""
-        del distance
-        return math.inf
-
-    def pure(self, distance: TableDistance) -> float:
-        """Return the pure-DP parameter, or infinity."""
-        del distance
-        return math.inf
+    rho: Callable[[TableDistance], float] = _unproven
+    pure: Callable[[TableDistance], float] = _unproven
+    renyi: Callable[[float, TableDistance], float] | None = None
 
     def curve(self, alpha: float, distance: TableDistance) -> float:
         """Return a bound on the Rényi divergence of order ``alpha`` > 1."""
+        if self.renyi is not None:
+            return self.renyi(alpha, distance)
         rho, pure = self.rho(distance), self.pure(distance)
         return min(alpha * rho, _pure_curve(alpha, pure))
 
+    @classmethod
+    def gaussian(
+        cls, *, sensitivity: Sensitivity, sigma: float, steps: int = 1, slack: float = 0.0
+    ) -> PrivacyMap:
+        """Return the map of Gaussian noise on one query, or on adaptively chosen ones.
 
-@dataclass(frozen=True, kw_only=True)
-class GaussianMap(PrivacyMap):
-    """Gaussian noise on one query, or on ``steps`` adaptively chosen queries of one sensitivity.
+        Each of ``steps`` queries has this sensitivity in Euclidean norm; ``slack`` is added to
+        shift / sigma for rounding to a grid. Two Gaussians of equal variance have D_alpha = alpha
+        shift^2 / (2 sigma^2), and the shift is at most h Delta + min(L12 tau, LF phi): direct,
+        tighter than the triangle inequality (Theorem 2 of Hu, Sanyal & Schölkopf 2024). The
+        discrete Gaussian obeys the same bound (Canonne et al. 2020).
 
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        In Euclidean norm.
-    sigma : float
-        Standard deviation of the noise on each coordinate, above 0.
-    steps : int, default 1
-        Number of queries, at least 1.
-    slack : float, default 0.0
-        Added to shift / sigma for rounding to a grid (see `missdp.pricing.questions`).
+        Examples
+        --------
+        >>> from missdp.pricing import NEIGHBOURS
+        >>> PrivacyMap.gaussian(sensitivity=Sensitivity(replaced=1.0), sigma=2.0).rho(NEIGHBOURS)
+        0.125
+        """
 
-    Notes
-    -----
-    Two Gaussians of equal variance have D_alpha = alpha shift^2 / (2 sigma^2), and the shift is
-    at most h Delta + min(L12 tau, LF phi): direct, tighter than the triangle inequality (Theorem 2
-    of Hu, Sanyal & Schölkopf 2024). The discrete Gaussian obeys the same bound (Canonne et al.
-    2020).
+        def rho(distance: TableDistance) -> float:
+            shift = sensitivity.shift(distance)
+            return steps * (shift / sigma + slack) ** 2 / 2 if shift > 0 else 0.0
 
-    Examples
-    --------
-    >>> from missdp.pricing import NEIGHBOURS
-    >>> GaussianMap(sensitivity=Sensitivity(replaced=1.0), sigma=2.0).rho(NEIGHBOURS)
-    0.125
-    """
+        return cls(rho=rho)
 
-    sensitivity: Sensitivity
-    sigma: float
-    steps: int = 1
-    slack: float = 0.0
+    @classmethod
+    def laplace(cls, *, sensitivity: Sensitivity, scale: float, slack: float = 0.0) -> PrivacyMap:
+        """Return the map of Laplace noise on every coordinate of one query.
 
-    def __post_init__(self) -> None:
-        known = self.sigma > 0 and self.steps >= 1 and self.slack >= 0
-        require(known, "sigma must be above 0 and steps at least 1")
+        The sensitivity is in summed absolute value (L1). Pure DP of shift / scale, and the Rényi
+        curve of any mechanism with that guarantee: the curve of the continuous Laplace law is
+        lower, but not proven for the discrete one.
 
-    def rho(self, distance: TableDistance) -> float:
-        """Return steps (shift / sigma)^2 / 2."""
-        shift = self.sensitivity.shift(distance)
-        if shift == 0:
-            return 0.0
-        return self.steps * (shift / self.sigma + self.slack) ** 2 / 2
+        Examples
+        --------
+        >>> from missdp.pricing import NEIGHBOURS
+        >>> PrivacyMap.laplace(sensitivity=Sensitivity(replaced=1.0), scale=2.0).pure(NEIGHBOURS)
+        0.5
+        """
 
-    def largest_shift(self, distance: TableDistance) -> float:
-        """Return how far one query can move."""
-        return self.sensitivity.largest_shift(distance)
+        def pure(distance: TableDistance) -> float:
+            shift = sensitivity.shift(distance)
+            return shift / scale + slack if shift > 0 else 0.0
 
+        return cls(pure=pure)
 
-@dataclass(frozen=True, kw_only=True)
-class LaplaceMap(PrivacyMap):
-    """Laplace noise on every coordinate of one query.
+    @classmethod
+    def subsampled(
+        cls, *, lipschitz: float, smoothness: float, rows: int, batch: int, sigma: float,
+        steps: int, slack: float = 0.0,
+    ) -> PrivacyMap:  # fmt: skip
+        """Return the map of DP-SGD: a step averages gradients of a sample of ``batch`` rows.
 
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        In summed absolute value (L1).
-    scale : float
-        Noise scale b, above 0.
-    slack : float, default 0.0
-        Added to shift / scale for rounding to a grid.
+        Samples are fresh, uniform and without replacement. The loss has ``lipschitz`` L and
+        ``smoothness`` mu; ``sigma`` is the noise on each coordinate of the sample's mean gradient.
 
-    Notes
-    -----
-    Pure DP of shift / scale, and the Rényi curve of any mechanism with that guarantee: the curve
-    of the continuous Laplace law is lower, but not proven for the discrete one.
+        *Replaced rows*: subsampled Rényi DP for replace-one (Wang, Balle & Kasiviswanathan 2019,
+        Theorem 9), which bounds the base mechanism only through its Rényi curve.
+        *Moved rows*: couple the two runs by the same sample J. The function p^alpha q^(1 - alpha)
+        is jointly convex, so exp((alpha - 1) D) of the mixtures is at most the mean over J of
+        exp((alpha - 1) D_J), and D_J = alpha s_J^2 / (2 sigma^2) with s_J = mu Delta H_J / b, where
+        H_J, the number of moved rows in the sample, is hypergeometric. The same coupling with a
+        replaced row in the sample is the direct bound. Nothing depends on the inverse point-wise
+        divergence of Hu, Sanyal & Schölkopf (2024), and no order is excluded.
 
-    Examples
-    --------
-    >>> from missdp.pricing import NEIGHBOURS
-    >>> LaplaceMap(sensitivity=Sensitivity(replaced=1.0), scale=2.0).pure(NEIGHBOURS)
-    0.5
-    """
+        Examples
+        --------
+        >>> from missdp.pricing import NEIGHBOURS
+        >>> sgd = PrivacyMap.subsampled(
+        ...     lipschitz=1.0, smoothness=1.0, rows=1000, batch=10, sigma=1.0, steps=100
+        ... )
+        >>> sgd.curve(4.0, NEIGHBOURS) < 0.01
+        True
+        """
+        own = 2 * lipschitz / (batch * sigma) + slack
 
-    sensitivity: Sensitivity
-    scale: float
-    slack: float = 0.0
+        def coupled(alpha: float, distance: TableDistance) -> float:
+            from scipy.special import logsumexp
 
-    def __post_init__(self) -> None:
-        require(self.scale > 0 and self.slack >= 0, "scale must be above 0")
+            replaced = min(distance.replaced, rows)
+            moved = min(distance.moved_rows, rows - replaced)
+            a, h, log_weight = _sample_counts(rows, replaced, moved, batch)
+            total = 2 * lipschitz * a + smoothness * distance.moved_max * h
+            # Whatever the sample, its summed movement is at most tau.
+            most = 2 * lipschitz * a + smoothness * distance.moved_l12
+            shift = np.minimum(total, most) / (batch * sigma)
+            shift = np.where(shift > 0, shift + slack, 0.0)
+            exponent = alpha * (alpha - 1) * shift**2 / 2
+            return float(logsumexp(exponent + log_weight)) / (alpha - 1)
 
-    def pure(self, distance: TableDistance) -> float:
-        """Return shift / scale."""
-        shift = self.sensitivity.shift(distance)
-        return shift / self.scale + self.slack if shift > 0 else 0.0
+        def curve(alpha: float, distance: TableDistance) -> float:
+            found = coupled(alpha, distance)
+            if distance.moved_rows == 0 and distance.replaced == 1:
+                found = min(found, _subsampled_gaussian_curve(alpha, batch / rows, 1 / own))
+            return steps * found
+
+        return cls(renyi=curve)
+
+    @classmethod
+    def iteration(
+        cls, *, lipschitz: float, smoothness: float, rows: int, sigma: float, slack: float = 0.0
+    ) -> PrivacyMap:
+        """Return the map of DP-SGD by iteration: one row a step, stopped at a secret uniform time.
+
+        Rows come in fixed order; only the last iterate is released, after T ~ uniform{1..n} steps;
+        T is not. Steps must be contractive: of a size of at most 2 / curvature.
+
+        Amplification by iteration (Feldman, Mironov, Talwar & Thakurta 2018, Theorem 22): if step i
+        of two noisy contractive processes differs by s_i, then D_alpha of the T-th iterates is at
+        most alpha / (2 sigma^2) sum a_i^2 for any a with partial sums below those of s and the same
+        total (in units of the step size). Rows that move are absorbed where they occur,
+        a_i = mu d_i; a replaced row at step t is spread evenly over the T - t + 1 steps left. By
+        Minkowski's inequality D_alpha <= alpha (mu phi + 2 L / sqrt(T - t + 1))^2 / (2 sigma^2),
+        phi the Frobenius movement. Averaging exp((alpha - 1) D) over T is sound by joint convexity,
+        and t = 1 is the worst position. No order of the rows, nor a limit on alpha, is assumed (Hu,
+        Sanyal & Schölkopf 2024, Theorem 15, assume that moved rows are consecutive and move
+        equally).
+
+        Examples
+        --------
+        >>> from missdp.pricing import NEIGHBOURS
+        >>> sgd = PrivacyMap.iteration(lipschitz=1.0, smoothness=1.0, rows=10000, sigma=4.0)
+        >>> sgd.curve(2.0, NEIGHBOURS) < sgd.curve(2.0, NEIGHBOURS.forget_movement()) + 1e-12
+        True
+        """
+
+        def curve(alpha: float, distance: TableDistance) -> float:
+            from scipy.special import logsumexp
+
+            drift = smoothness * distance.moved_frobenius
+            if distance.replaced != 1:
+                # Several replaced rows are absorbed where they occur.
+                drift = drift + 2 * lipschitz * math.sqrt(distance.replaced)
+                scaled = drift / sigma + slack if drift > 0 else 0.0
+                return alpha * scaled**2 / 2
+            shift = (drift + 2 * lipschitz * _inverse_roots(rows)) / sigma + slack
+            exponent = alpha * (alpha - 1) * shift**2 / 2
+            return (float(logsumexp(exponent)) - math.log(rows)) / (alpha - 1)
+
+        return cls(renyi=curve)
 
 
 def _pure_curve(alpha: float, epsilon: float) -> float:
     """Rényi divergence of randomised response: the largest of any epsilon-DP mechanism."""
     if epsilon == 0 or math.isinf(epsilon):
         return epsilon
-    yes, no = -math.log1p(math.exp(-epsilon)), -math.log1p(math.exp(epsilon))
+    yes = -math.log1p(math.exp(-epsilon))
+    no = yes - epsilon
     up = alpha * yes + (1 - alpha) * no
     down = alpha * no + (1 - alpha) * yes
     return min(epsilon, float(np.logaddexp(up, down)) / (alpha - 1))
 
 
-@dataclass(frozen=True, kw_only=True)
-class SubsampledMap(PrivacyMap):
-    """DP-SGD: each step averages the gradients of a fresh uniform sample without replacement.
-
-    Parameters
-    ----------
-    lipschitz, smoothness : float
-        Of the loss, L and mu.
-    rows, batch : int
-        n (public) and the sample size b, at most n.
-    sigma : float
-        Standard deviation of the noise on each coordinate of the sample's mean gradient.
-    steps : int
-        Number of steps.
-    slack : float, default 0.0
-        See `GaussianMap`.
-
-    Notes
-    -----
-    *Replaced rows*: subsampled Rényi DP for replace-one (Wang, Balle & Kasiviswanathan 2019,
-    Theorem 9), which bounds the base mechanism only through its Rényi curve.
-    *Moved rows*: couple the two runs by the same sample J. The function p^alpha q^(1 - alpha) is
-    jointly convex, so exp((alpha - 1) D) of the mixtures is at most the mean over J of
-    exp((alpha - 1) D_J), and D_J = alpha s_J^2 / (2 sigma^2) with s_J = mu Delta H_J / b, where
-    H_J, the number of moved rows in the sample, is hypergeometric. The same coupling with a
-    replaced row in the sample is the direct bound. Nothing depends on the inverse
-    point-wise divergence of Hu, Sanyal & Schölkopf (2024), and no order is excluded.
-
-    Examples
-    --------
-    >>> from missdp.pricing import NEIGHBOURS
-    >>> sgd = SubsampledMap(
-    ...     lipschitz=1.0, smoothness=1.0, rows=1000, batch=10, sigma=1.0, steps=100
-    ... )
-    >>> sgd.curve(4.0, NEIGHBOURS) < 0.01
-    True
-    """
-
-    lipschitz: float
-    smoothness: float
-    rows: int
-    batch: int
-    sigma: float
-    steps: int
-    slack: float = 0.0
-
-    def __post_init__(self) -> None:
-        known = 1 <= self.batch <= self.rows and self.sigma > 0 and self.steps >= 1
-        require(known, "batch must be between 1 and rows, sigma above 0, steps >= 1")
-
-    def curve(self, alpha: float, distance: TableDistance) -> float:
-        """Return the better of amplification (nothing moved) and coupling."""
-        found = self.steps * self._coupled(alpha, distance)
-        if distance.moved_rows == 0 and distance.replaced == 1:
-            own = 2 * self.lipschitz / (self.batch * self.sigma) + self.slack
-            amplified = subsampled_gaussian_curve(alpha, self.batch / self.rows, 1 / own)
-            found = min(found, self.steps * amplified)
-        return found
-
-    def largest_shift(self, distance: TableDistance) -> float:
-        """Return how far the mean gradient of one and the same sample can move."""
-        replaced = 2 * self.lipschitz * min(distance.replaced, self.batch)
-        moved = min(distance.moved_max * min(distance.moved_rows, self.batch), distance.moved_l12)
-        coarse = 2 * self.lipschitz * min(distance.forget_movement().replaced, self.batch)
-        return min(replaced + self.smoothness * moved, coarse) / self.batch
-
-    def _coupled(self, alpha: float, distance: TableDistance) -> float:
-        from scipy.special import logsumexp
-
-        replaced, moved = min(distance.replaced, self.rows), distance.moved_rows
-        moved = min(moved, self.rows - replaced)
-        a, h, log_weight = _sample_counts(self.rows, replaced, moved, self.batch)
-        total = 2 * self.lipschitz * a + self.smoothness * distance.moved_max * h
-        # Whatever the sample, its summed movement is at most tau.
-        most = 2 * self.lipschitz * a + self.smoothness * distance.moved_l12
-        shift = np.minimum(total, most) / (self.batch * self.sigma)
-        shift = np.where(shift > 0, shift + self.slack, 0.0)
-        exponent = alpha * (alpha - 1) * shift**2 / 2
-        return float(logsumexp(exponent + log_weight)) / (alpha - 1)
-
-
 @lru_cache(maxsize=64)
 def _sample_counts(
     rows: int, replaced: int, moved: int, batch: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[Floats, Floats, Floats]:
     """Numbers of replaced and of moved rows in a sample, with the logarithm of their mass."""
     parts = []
     for a, log_a in zip(*_hypergeometric(rows, replaced, batch), strict=True):
@@ -276,7 +254,7 @@ def _sample_counts(
     return in_sample, others, weights + 1e-9  # a guard far above rounding in the masses
 
 
-def _hypergeometric(rows: int, marked: int, drawn: int) -> tuple[FloatArray, FloatArray]:
+def _hypergeometric(rows: int, marked: int, drawn: int) -> tuple[Floats, Floats]:
     """Numbers of marked rows among those drawn without replacement, with their log-masses.
 
     From the mode on, neighbours by their ratio, and all together 1: factorials of large numbers
@@ -296,7 +274,7 @@ def _hypergeometric(rows: int, marked: int, drawn: int) -> tuple[FloatArray, Flo
 
 
 @lru_cache(maxsize=4096)
-def subsampled_gaussian_curve(alpha: float, rate: float, multiplier: float) -> float:
+def _subsampled_gaussian_curve(alpha: float, rate: float, multiplier: float) -> float:
     """Return the RDP of a Gaussian mechanism on a sample without replacement, replace-one.
 
     Theorem 9 of Wang, Balle & Kasiviswanathan 2019, or no amplification, whichever is less. The
@@ -318,70 +296,8 @@ def subsampled_gaussian_curve(alpha: float, rate: float, multiplier: float) -> f
     return min(plain, float(np.logaddexp(0.0, logsumexp(terms))) / (order - 1))
 
 
-@dataclass(frozen=True, kw_only=True)
-class IterationMap(PrivacyMap):
-    """DP-SGD by iteration: one row a step in fixed order, stopped at a secret uniform time.
-
-    Only the last iterate is released, after T ~ uniform{1..n} steps; T is not.
-
-    Parameters
-    ----------
-    lipschitz, smoothness : float
-        Of the convex loss, L and mu.
-    rows : int
-        n, public.
-    sigma : float
-        Standard deviation of the noise on each coordinate of a row's gradient.
-    slack : float, default 0.0
-        See `GaussianMap`. Requires a step size of at most 2 / curvature (contractive steps).
-
-    Notes
-    -----
-    Amplification by iteration (Feldman, Mironov, Talwar & Thakurta 2018, Theorem 22): if step i
-    of two noisy contractive processes differs by s_i, then D_alpha of the T-th iterates is at
-    most alpha / (2 sigma^2) sum a_i^2 for any a with partial sums below those of s and the same
-    total (in units of the step size). Rows that move are absorbed where they occur,
-    a_i = mu d_i; a replaced row at step t is spread evenly over the T - t + 1 steps left. By
-    Minkowski's inequality D_alpha <= alpha (mu phi + 2 L / sqrt(T - t + 1))^2 / (2 sigma^2), phi
-    the Frobenius movement. Averaging exp((alpha - 1) D) over T is sound by joint convexity, and
-    t = 1 is the worst position. No order of the rows, nor a limit on alpha, is assumed (Hu,
-    Sanyal & Schölkopf 2024, Theorem 15, assume that moved rows are consecutive and move equally).
-
-    Examples
-    --------
-    >>> from missdp.pricing import NEIGHBOURS
-    >>> sgd = IterationMap(lipschitz=1.0, smoothness=1.0, rows=10000, sigma=4.0)
-    >>> sgd.curve(2.0, NEIGHBOURS) < sgd.curve(2.0, NEIGHBOURS.forget_movement()) + 1e-12
-    True
-    """
-
-    lipschitz: float
-    smoothness: float
-    rows: int
-    sigma: float
-    slack: float = 0.0
-
-    def __post_init__(self) -> None:
-        require(self.rows >= 1 and self.sigma > 0, "rows must be at least 1 and sigma above 0")
-
-    def curve(self, alpha: float, distance: TableDistance) -> float:
-        """Return the bound for replaced and moved rows together."""
-        from scipy.special import logsumexp
-
-        drift = self.smoothness * distance.moved_frobenius
-        if distance.replaced != 1:
-            # Several replaced rows are absorbed where they occur.
-            drift = drift + 2 * self.lipschitz * math.sqrt(distance.replaced)
-            scaled = drift / self.sigma + self.slack if drift > 0 else 0.0
-            return alpha * scaled**2 / 2
-        spread = _inverse_roots(self.rows)
-        shift = (drift + 2 * self.lipschitz * spread) / self.sigma + self.slack
-        exponent = alpha * (alpha - 1) * shift**2 / 2
-        return (float(logsumexp(exponent)) - math.log(self.rows)) / (alpha - 1)
-
-
 @lru_cache(maxsize=4)
-def _inverse_roots(rows: int) -> FloatArray:
+def _inverse_roots(rows: int) -> Floats:
     return np.asarray(1 / np.sqrt(np.arange(1.0, rows + 1)))
 
 
@@ -526,8 +442,8 @@ def bounds(
 
     Examples
     --------
-    >>> from missdp.pricing.privacy_maps import LaplaceMap, Sensitivity
-    >>> laplace = LaplaceMap(sensitivity=Sensitivity(replaced=1.0, l12=1.0), scale=1.0)
+    >>> from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
+    >>> laplace = PrivacyMap.laplace(sensitivity=Sensitivity(replaced=1.0, l12=1.0), scale=1.0)
     >>> moved = TableDistance(replaced=1, moved_rows=10, moved_max=0.05)
     >>> [(bound.name, bound.epsilon) for bound in bounds(laplace, moved, 0.0)]
     [('direct', 1.5), ('group privacy', 11.0)]
@@ -551,8 +467,8 @@ def overall_curve(mechanism: PrivacyMap, distance: TableDistance, alpha: float) 
 
     Examples
     --------
-    >>> from missdp.pricing.privacy_maps import GaussianMap, Sensitivity
-    >>> gaussian = GaussianMap(sensitivity=Sensitivity(replaced=1.0, l12=1.0), sigma=1.0)
+    >>> from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
+    >>> gaussian = PrivacyMap.gaussian(sensitivity=Sensitivity(replaced=1.0, l12=1.0), sigma=1.0)
     >>> moved = TableDistance(replaced=1, moved_rows=10, moved_max=0.1)
     >>> overall_curve(gaussian, moved, 11.0)
     22.0

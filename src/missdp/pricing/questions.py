@@ -10,14 +10,14 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NoReturn, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Assumption, Condition, Event, RDPEvent
 from missdp.errors import DataError, ParameterError, UnprovenError, number, replacing, whole
-from missdp.mechanisms.laws import Law, Noise, no_warnings, plain_function, read_only
+from missdp.mechanisms.laws import Noise, no_warnings, plain_function, read_only
 from missdp.mechanisms.noise import (
     NoiseSource,
     SeededNoise,
@@ -30,21 +30,14 @@ from missdp.mechanisms.noise import (
 )
 from missdp.pricing.domain import (
     NEIGHBOURS,
-    FloatArray,
+    Floats,
     RowDomain,
     TableDistance,
     as_number,
     clip_rows,
     require,
 )
-from missdp.pricing.privacy_maps import (
-    GaussianMap,
-    IterationMap,
-    LaplaceMap,
-    PrivacyMap,
-    Sensitivity,
-    SubsampledMap,
-)
+from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
 
 NoiseKind = Literal["gaussian", "laplace"]
 """The noise of a private estimator."""
@@ -104,10 +97,12 @@ class VectorQuery:
     target_bound: float | None = None
     averages: bool = False
 
+    conditions: ClassVar[tuple[Condition, ...]] = ()
+
     def __post_init__(self) -> None:
         plain_function(self.function, "the function of a query")
         _check_kind(self.noise)
-        check_multiplier(self.multiplier)
+        _check_multiplier(self.multiplier)
         whole("size", self.size)
         if self.target_bound is not None:
             number("target_bound", self.target_bound)
@@ -171,30 +166,26 @@ class VectorQuery:
         return self.multiplier * self.sensitivity.replaced
 
     @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """No condition."""
-        return ()
-
-    @property
     def privacy_map(self) -> PrivacyMap:
         """What the noisy vector reveals."""
         slack = self.law(NEIGHBOURS).slack(self.size)
         if self.averages:
-            slack += sum_slack(self.domain.rows, self.multiplier)
+            slack += _sum_slack(self.domain.rows, self.multiplier)
+        known, scale = self.sensitivity, self.scale
         if self.noise == "laplace":
-            return LaplaceMap(sensitivity=self.sensitivity, scale=self.scale, slack=slack)
-        return GaussianMap(sensitivity=self.sensitivity, sigma=self.scale, slack=slack)
+            return PrivacyMap.laplace(sensitivity=known, scale=scale, slack=slack)
+        return PrivacyMap.gaussian(sensitivity=known, sigma=scale, slack=slack)
 
     def law(self, distance: TableDistance) -> VectorNoise:
         """Return the law of the answer, for neighbours that are this far apart where it reads."""
         most = self.sensitivity.largest_shift(distance)
         return VectorNoise(self.noise, self.scale, sensitivity=most, whole=self.whole)
 
-    def read(self, y: Any) -> FloatArray | None:
+    def read(self, y: Any) -> Floats | None:
         """Return the target as numbers, each entry by itself; None if none is read."""
         return None if self.target_bound is None else _bounded_numbers(y, self.target_bound)
 
-    def exact(self, rows: FloatArray, target: FloatArray | None) -> NDArray[Any]:
+    def exact(self, rows: Floats, target: Floats | None) -> NDArray[Any]:
         """Return the vector without noise; private."""
         failed = DataError("the function of a query failed")  # an error or a warning could tell
         read = () if target is None else (read_only(target),)
@@ -206,18 +197,17 @@ class VectorQuery:
         return vector
 
 
-def _mean(rows: FloatArray) -> FloatArray:
+def _mean(rows: Floats) -> Floats:
     return np.asarray(rows.mean(axis=0))
 
 
-def _bin_counts(rows: FloatArray, column: int, edges: FloatArray) -> NDArray[np.int64]:
+def _bin_counts(rows: Floats, column: int, edges: Floats) -> NDArray[np.int64]:
     bins = np.searchsorted(edges[1:-1], rows[:, column], side="right")
     return np.bincount(bins, minlength=edges.size - 1)
 
 
-def check_multiplier(value: float) -> float:
-    """Return a noise multiplier; refuse what is not a number from 1e-9 to 1e10."""
-    return number("noise_multiplier", value, least=1e-9, most=1e10)
+def _check_multiplier(value: float) -> None:
+    number("noise_multiplier", value, least=1e-9, most=1e10)
 
 
 def _check_kind(kind: Any) -> None:
@@ -317,29 +307,50 @@ class Loss:
             target_bound=target_bound,
         )
 
-    def read(self, y: Any) -> FloatArray:
+    def read(self, y: Any) -> Floats:
         """Return the target as numbers, each entry by itself."""
         if not self.positive:
             return _bounded_numbers(y, self.target_bound)
         return _each(lambda label: 1.0 if _among(label, self.positive) else -1.0, y)
 
+    def gradients(self, rows: Floats, target: Floats) -> Callable[[Floats, Sample], Floats]:
+        """Return the mean gradient of a sample of rows (None: of all) as a function; private.
 
-def _logistic_slope(scores: FloatArray, target: FloatArray) -> FloatArray:
+        Of the coefficients. The gradient of each row is scaled down to ``lipschitz``.
+        """
+        rows, target = read_only(rows), read_only(target)
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+
+        def mean(point: Floats, sample: Sample) -> Floats:
+            pick = slice(None) if sample is None else sample
+            X, y, lengths = rows[pick], target[pick], norms[pick]
+            failed = DataError("the loss failed")  # an error or a warning could tell of rows
+            with replacing(Exception, by=failed), no_warnings():
+                slopes = np.asarray(self.slope(X @ point, y), dtype=float)
+            if slopes.shape != lengths.shape or not np.isfinite(slopes).all():
+                raise DataError("a loss must have one finite slope for each row")
+            shorter = self.lipschitz / np.maximum(np.abs(slopes) * lengths, self.lipschitz)
+            return np.asarray(X.T @ (slopes * shorter) / X.shape[0])
+
+        return mean
+
+
+def _logistic_slope(scores: Floats, target: Floats) -> Floats:
     from scipy.special import expit
 
     return np.asarray(-target * expit(-target * scores))
 
 
-def _squared_slope(scores: FloatArray, target: FloatArray) -> FloatArray:
+def _squared_slope(scores: Floats, target: Floats) -> Floats:
     return np.asarray(scores - target)
 
 
-def _each(read: Callable[[Any], float], y: Any) -> FloatArray:
+def _each(read: Callable[[Any], float], y: Any) -> Floats:
     """Read a target row by row: an odd entry neither refuses it nor changes how others are read."""
     return np.fromiter(map(read, y), np.float64, len(y))
 
 
-def _bounded_numbers(y: Any, bound: float) -> FloatArray:
+def _bounded_numbers(y: Any, bound: float) -> Floats:
     return np.asarray(np.clip(np.nan_to_num(_each(as_number, y), nan=0.0), -bound, bound))
 
 
@@ -350,32 +361,8 @@ def _among(label: Any, wanted: tuple[object, ...]) -> bool:
         return False
 
 
-def row_gradients(
-    loss: Loss, rows: FloatArray, target: FloatArray
-) -> Callable[[FloatArray, Sample], FloatArray]:
-    """Return the mean gradient of a sample of rows (None: of all) as a function; private.
-
-    Of the coefficients. The gradient of each row is scaled down to the loss's ``lipschitz``.
-    """
-    rows, target = read_only(rows), read_only(target)
-    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-
-    def mean(point: FloatArray, sample: Sample) -> FloatArray:
-        pick = slice(None) if sample is None else sample
-        X, y, lengths = rows[pick], target[pick], norms[pick]
-        failed = DataError("the loss failed")  # an error or a warning could tell of rows
-        with replacing(Exception, by=failed), no_warnings():
-            slopes = np.asarray(loss.slope(X @ point, y), dtype=float)
-        if slopes.shape != lengths.shape or not np.isfinite(slopes).all():
-            raise DataError("a loss must have one finite slope for each row")
-        shorter = loss.lipschitz / np.maximum(np.abs(slopes) * lengths, loss.lipschitz)
-        return np.asarray(X.T @ (slopes * shorter) / X.shape[0])
-
-    return mean
-
-
 def _check_loss(question: GradientSteps | SecretStop) -> None:
-    check_multiplier(question.multiplier)
+    _check_multiplier(question.multiplier)
     enough = question.loss.radius >= question.domain.radius
     require(enough, "the constants of the loss must hold for the radius of the rows")
 
@@ -409,6 +396,8 @@ class GradientSteps:
     steps: int
     batch: int | None = None
 
+    conditions: ClassVar[tuple[Condition, ...]] = ()
+
     def __post_init__(self) -> None:
         _check_loss(self)
         whole("steps", self.steps)
@@ -421,12 +410,7 @@ class GradientSteps:
         return self.multiplier * (2 * self.loss.lipschitz / (self.batch or self.domain.rows))
 
     @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """No condition."""
-        return ()
-
-    @property
-    def privacy_map(self) -> GaussianMap | SubsampledMap:
+    def privacy_map(self) -> PrivacyMap:
         """What all steps together reveal.
 
         A replaced row moves the mean gradient of all rows by at most 2 L / n (Hu, Sanyal &
@@ -434,33 +418,39 @@ class GradientSteps:
         every coefficient vector; the iterates are post-processing, and the steps compose
         adaptively.
         """
-        loss, n = self.loss, self.domain.rows
-        slack = rounding_slack("gaussian", self.domain.columns)
-        slack += sum_slack(self.batch or n, self.multiplier)
+        L, mu, n = self.loss.lipschitz, self.loss.smoothness, self.domain.rows
+        slack = self.law(NEIGHBOURS).slack(self.domain.columns)
+        slack += _sum_slack(self.batch or n, self.multiplier)
+        noise = {"sigma": self.sigma, "slack": slack}
         if self.batch is not None:
-            return SubsampledMap(
-                lipschitz=loss.lipschitz,
-                smoothness=loss.smoothness,
-                rows=n,
-                batch=self.batch,
-                sigma=self.sigma,
-                steps=self.steps,
-                slack=slack,
+            return PrivacyMap.subsampled(
+                lipschitz=L, smoothness=mu, rows=n, batch=self.batch, steps=self.steps, **noise
             )
-        unit = Sensitivity(
-            replaced=2 * loss.lipschitz / n,
-            l12=loss.smoothness / n,
-            frobenius=loss.smoothness / math.sqrt(n),
-        )
-        return GaussianMap(sensitivity=unit, sigma=self.sigma, steps=self.steps, slack=slack)
+        unit = Sensitivity(replaced=2 * L / n, l12=mu / n, frobenius=mu / math.sqrt(n))
+        return PrivacyMap.gaussian(sensitivity=unit, steps=self.steps, **noise)
 
     def law(self, distance: TableDistance) -> VectorNoise:
         """Return the law of one step, for neighbours that are this far apart where it reads.
 
         Its sensitivity is for one and the same sample of rows.
         """
-        most = self.privacy_map.largest_shift(distance)
-        return VectorNoise("gaussian", self.sigma, sensitivity=most)
+        read, each = self.batch or self.domain.rows, 2 * self.loss.lipschitz
+        moved = min(distance.moved_max * min(distance.moved_rows, read), distance.moved_l12)
+        fine = each * min(distance.replaced, read) + self.loss.smoothness * moved
+        coarse = each * min(distance.forget_movement().replaced, read)
+        return VectorNoise("gaussian", self.sigma, sensitivity=min(fine, coarse) / read)
+
+    def samples(self, noise: NoiseSource) -> Iterator[Sample]:
+        """Yield the rows of each step: None for all, or a fresh sample without replacement."""
+        rows, batch = self.domain.rows, self.batch
+        if batch is None:
+            yield from [None] * self.steps
+        elif isinstance(noise, SeededNoise):
+            seeded = noise.generator()
+            yield from (seeded.choice(rows, size=batch, replace=False) for _ in range(self.steps))
+        else:
+            secret = random.SystemRandom()
+            yield from (np.array(secret.sample(range(rows), batch)) for _ in range(self.steps))
 
 
 class NoisyGradients:
@@ -470,10 +460,7 @@ class NoisyGradients:
     ----------
     question : GradientSteps
     answer : callable
-        ``answer(law, exact)`` is the door's place where numbers leave.
-    gradients : callable
-        Returns the private gradients.
-    law : VectorNoise
+        ``answer(point, sample)`` returns what leaves the door.
     samples : iterator
         The rows of each step.
     """
@@ -481,20 +468,18 @@ class NoisyGradients:
     def __init__(
         self,
         question: GradientSteps,
-        answer: Callable[[Law, Callable[[], Any]], Any],
-        gradients: Callable[[], Callable[[FloatArray, Sample], FloatArray]],
-        law: VectorNoise,
+        answer: Callable[[Floats, Sample], Floats],
         samples: Iterator[Sample],
     ) -> None:
-        self._question, self._answer, self._gradients = question, answer, gradients
-        self._law, self._samples, self._left = law, samples, question.steps
+        self._question, self._answer, self._samples = question, answer, samples
+        self._left = question.steps
 
     @property
     def left(self) -> int:
         """How many gradients can still be asked for."""
         return self._left
 
-    def at(self, point: ArrayLike) -> FloatArray:
+    def at(self, point: ArrayLike) -> Floats:
         """Return the noisy mean gradient of the next sample of rows.
 
         Parameters
@@ -508,22 +493,7 @@ class NoisyGradients:
             raise ParameterError("a gradient is taken at coefficients within the loss's ball")
         require(self._left > 0, "all gradients that were charged for have been released")
         self._left -= 1
-        sample = next(self._samples)
-        found: FloatArray = self._answer(self._law, lambda: self._gradients()(point, sample))
-        return found
-
-
-def samples(question: GradientSteps, noise: NoiseSource) -> Iterator[Sample]:
-    """Yield the rows of each step: None for all, or a fresh secret sample without replacement."""
-    rows, batch = question.domain.rows, question.batch
-    if batch is None:
-        yield from (None for _ in range(question.steps))
-    elif isinstance(noise, SeededNoise):
-        seeded = noise.generator()
-        yield from (seeded.choice(rows, size=batch, replace=False) for _ in range(question.steps))
-    else:
-        secure = random.SystemRandom()
-        yield from (np.array(secure.sample(range(rows), batch)) for _ in range(question.steps))
+        return self._answer(point, next(self._samples))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -546,6 +516,13 @@ class SecretStop:
     multiplier: float
     rate: float
 
+    conditions: ClassVar[tuple[Condition, ...]] = (
+        Assumption(
+            "Noise on a fine grid is treated as continuous, which amplification by iteration "
+            "is proven for."
+        ),
+    )
+
     def __post_init__(self) -> None:
         _check_loss(self)
         if number("learning_rate", self.rate, least=1e-30) * self.loss.curvature > 2:
@@ -565,39 +542,31 @@ class SecretStop:
         return 2 * self.loss.lipschitz
 
     @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """Return the idealisation that amplification by iteration rests on."""
-        return (
-            Assumption(
-                "Noise on a fine grid is treated as continuous, which amplification by iteration "
-                "is proven for."
-            ),
-        )
-
-    @property
-    def privacy_map(self) -> IterationMap:
+    def privacy_map(self) -> PrivacyMap:
         """What the last iterate reveals."""
-        return IterationMap(
+        return PrivacyMap.iteration(
             lipschitz=self.loss.lipschitz,
             smoothness=self.loss.smoothness,
             rows=self.domain.rows,
             sigma=self.sigma,
-            slack=rounding_slack("gaussian", self.domain.columns),
+            slack=self._step.slack(self.domain.columns),
         )
+
+    @property
+    def _step(self) -> VectorNoise:
+        return VectorNoise("gaussian", self.sigma, sensitivity=self.sensitivity)
 
     def law(self, distance: TableDistance) -> SecretStop:
         """Return the question; neighbours' gradients are bounded row by row."""
         del distance
         return self
 
-    def draw(
-        self, exact: Callable[[FloatArray, Sample], FloatArray], source: NoiseSource
-    ) -> FloatArray:
+    def draw(self, exact: Callable[[Floats, Sample], Floats], source: NoiseSource) -> Floats:
         """Return the last iterate."""
         point = np.zeros(self.domain.columns)
         for row in range(_secret_stop(self.domain.rows, source)):
             gradient = exact(point, np.array([row]))
-            step = noisy_on_grid(gradient, "gaussian", self.sigma, source)
+            step = self._step.draw(gradient, source)
             point = clip_rows((point - self.rate * step)[None, :], self.loss.coefficient_norm)[0]
         return point
 
@@ -622,7 +591,7 @@ Question: TypeAlias = VectorQuery | GradientSteps | SecretStop
 
 _FINENESS = 2**20  # Grid cells per standard deviation (or scale) of the noise.
 # Rounding two values to the grid moves their difference by at most one cell per coordinate; the
-# rest is room for the floating-point error of a few operations (of sums: see `sum_slack`).
+# rest is room for the floating-point error of a few operations (of sums: see `_sum_slack`).
 _CELLS = 1 + 2**-10
 _LARGEST = 2.0**61
 
@@ -631,17 +600,10 @@ _LARGEST = 2.0**61
 class VectorNoise:
     """The law of a noisy vector, with how far one replaced row can move what is exact.
 
-    Parameters
-    ----------
-    kind : {"gaussian", "laplace"}
-    scale : float
-        Standard deviation, or Laplace scale, of the noise on each coordinate; above 0.
-    sensitivity : float
-        Bound on the distance of the exact vectors of two neighbouring tables, whatever happens to
-        rows on the way: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
-    whole : bool, default False
-        Whether the vector holds whole numbers. They get whole noise, other numbers are rounded to
-        a grid first (see `noisy_on_grid`).
+    ``scale`` is the standard deviation, or the Laplace scale, of the noise on each coordinate.
+    ``sensitivity`` bounds the distance of the exact vectors of two neighbouring tables, whatever
+    happens to rows on the way: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
+    ``whole`` numbers get whole noise, others are rounded to a grid of scale / 2**20 first.
     """
 
     kind: NoiseKind
@@ -655,14 +617,23 @@ class VectorNoise:
         require(known, "scale and sensitivity must be finite, scale above 0")
 
     def slack(self, dimension: int) -> float:
-        """Return what rounding adds to sensitivity / scale."""
-        return 0.0 if self.whole else rounding_slack(self.kind, dimension)
+        """Return what rounding a vector to the grid adds to sensitivity / scale."""
+        if self.whole:
+            return 0.0
+        return (math.sqrt(dimension) if self.kind == "gaussian" else dimension) * _CELLS / _FINENESS
 
     def draw(self, exact: NDArray[Any], source: NoiseSource) -> NDArray[Any]:
-        """Return the vector plus noise."""
+        """Return the vector plus noise.
+
+        Integers are noised and then rescaled, so no floating-point artefact of the private values
+        survives. Guarantee: as `PrivacyMap.gaussian` or `laplace` with this slack.
+        """
         if self.whole:
             return add_noise(exact, self.kind, self.scale, source)
-        return noisy_on_grid(exact, self.kind, self.scale, source)
+        cell = self.scale / _FINENESS
+        discrete = source.discrete_gaussian if self.kind == "gaussian" else source.discrete_laplace
+        noisy = _cells(exact, cell) + discrete(_FINENESS, exact.shape)
+        return noisy.astype(np.float64) * cell
 
     def exceeds(self, event: Event, exact: NDArray[Any], other: NDArray[Any]) -> str | None:
         """Return why an event does not pay: the vector moves too far, or the noise is too small.
@@ -692,13 +663,7 @@ class VectorNoise:
         return Noise(self.kind, self.scale / cell).log_ratio(*in_cells)
 
 
-def rounding_slack(kind: NoiseKind, dimension: int) -> float:
-    """Return what rounding adds to shift / scale, for a vector of ``dimension`` coordinates."""
-    cells = math.sqrt(dimension) if kind == "gaussian" else dimension
-    return cells * _CELLS / _FINENESS
-
-
-def sum_slack(rows: int, multiplier: float) -> float:
+def _sum_slack(rows: int, multiplier: float) -> float:
     """Return what adding up in floating point adds to shift / scale, for a mean over ``rows`` rows.
 
     Neighbours' sums are rounded differently, behind the row that was replaced too (Casacuberta et
@@ -709,21 +674,7 @@ def sum_slack(rows: int, multiplier: float) -> float:
     return rows * (rows + 16) * 2.0**-53 / multiplier
 
 
-def noisy_on_grid(
-    values: FloatArray, kind: NoiseKind, scale: float, noise: NoiseSource
-) -> FloatArray:
-    """Round finite values to a grid of scale / 2**20 and add discrete noise.
-
-    Integers are noised and then rescaled, so no floating-point artefact of the private values
-    survives. Guarantee: as `GaussianMap` or `LaplaceMap` with `rounding_slack`.
-    """
-    cell = scale / _FINENESS
-    discrete = noise.discrete_gaussian if kind == "gaussian" else noise.discrete_laplace
-    noisy = _cells(values, cell) + discrete(_FINENESS, values.shape)
-    return noisy.astype(np.float64) * cell
-
-
-def _cells(values: FloatArray, cell: float) -> NDArray[np.int64]:
+def _cells(values: Floats, cell: float) -> NDArray[np.int64]:
     """Return the values as whole numbers of cells; the sum with the noise is then exact."""
     cells = np.rint(np.asarray(values, dtype=np.float64) / cell)
     # Clipping is a contraction; only noise of 1e-12 of the values could get here.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee, PublicDomain
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
-from missdp.mechanisms.laws import Handle, Law, no_warnings
+from missdp.mechanisms.laws import Handle, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.pricing.domain import (
     NEIGHBOURS,
-    FloatArray,
+    Floats,
     Parameters,
     RowDomain,
     Rows,
@@ -32,11 +32,10 @@ from missdp.pricing.questions import (
     Loss,
     NoisyGradients,
     Question,
+    Sample,
     SecretStop,
     VectorNoise,
     VectorQuery,
-    row_gradients,
-    samples,
 )
 from missdp.pricing.steps import NotFittedOnThisTable, StableTransformer
 from missdp.threads import one_blas_thread
@@ -73,14 +72,14 @@ class Stage:
     alone: TableDistance
     conditions: tuple[Condition, ...]
 
-    def run(self, table: FloatArray) -> FloatArray:
+    def run(self, table: Floats) -> Floats:
         """Fit the step on a table, apply it, and forget what was learned; private."""
         from sklearn.base import clone
 
         fresh: StableTransformer = clone(self.step)
         return np.asarray(fresh.fit_transform(table))
 
-    def margin(self, table: FloatArray) -> float:
+    def margin(self, table: Floats) -> float:
         """Return the step's distance to failure of its conditions; private."""
         return self.step.failure_margin(table, self.distance, self.domain)
 
@@ -159,18 +158,9 @@ def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: Tabl
 class PreparedRows:
     """Public facts about rows on their way to a question, and what follows for its price.
 
-    Parameters
-    ----------
-    raw : RowDomain
-        What rows are brought into first.
-    label : str
-        Who asks: public name for events and refusals.
-    delta : float
-        At which guarantees are stated and the best bound is chosen.
-    steps : tuple of Stage, default ()
-        Preprocessing, in order.
-    assumed : tuple of Condition, default ()
-        What every answer rests on besides.
+    Rows are brought into ``raw`` first, then pass the ``steps``. ``label`` says who asks, in events
+    and refusals; guarantees are stated and the best bound is chosen at ``delta``; every answer
+    rests on what is ``assumed`` besides.
     """
 
     raw: RowDomain
@@ -221,26 +211,10 @@ class ReplaceOneDoor(Handle):
     """One handle on private rows of public number: prices, and noisy answers charged for first.
 
     Behind it the rows are brought into their domain, steps are fitted on them, and forgotten. Use
-    it in a ``with`` block: at its end the rows are forgotten too.
-
-    Parameters
-    ----------
-    values : array_like of shape (rows, columns), or Table
-        The private rows; nothing but a float that is finite counts as observed.
-    facts : PreparedRows
-        What is public about them.
-    target : array_like of shape (rows,), optional
-        Private; not preprocessed.
-    budget : Budget or None
-        Under replace-one adjacency. None: nothing is charged, the guarantee alone is stated.
-    noise : NoiseSource
-
-    Raises
-    ------
-    UnprovenError
-        If the budget's adjacency is add-remove.
-    SchemaError
-        If some attribute of a table is not applicable to all rows.
+    it in a ``with`` block: at its end the rows are forgotten too. Of ``values``, nothing but a
+    float that is finite counts as observed; the ``target`` is private, and not preprocessed. With
+    no ``budget`` nothing is charged, and the guarantee alone is stated; one under add-remove
+    adjacency is refused, and so is a table some attribute of which is not applicable to all rows.
     """
 
     _budget: Budget | None  # type: ignore[assignment]
@@ -254,7 +228,7 @@ class ReplaceOneDoor(Handle):
         budget: Budget | None,
         noise: NoiseSource,
     ) -> None:
-        refuse_add_remove(budget, facts.label)
+        _refuse_add_remove(budget, facts.label)
         check_fillable(values)
         super().__init__(budget=budget, noise=noise)  # type: ignore[arg-type]
         self._facts = facts
@@ -332,29 +306,30 @@ class ReplaceOneDoor(Handle):
     @one_blas_thread()
     def _pose(self, question: Question, event: Event) -> Any:
         law: Any = question.law(self._facts.distance)
-
-        def answer(law: Law, exact: Callable[[], Any]) -> Any:
-            return self._answer(event, law, exact)
-
         if isinstance(question, VectorQuery):
-            return answer(law, lambda: question.exact(self._rows(), self._read(question)))
+            return self._answer(
+                event, law, lambda: question.exact(self._rows(), self._read(question))
+            )
         if isinstance(question, SecretStop):
-            return answer(law, lambda: self._gradients(question))
-        drawn = samples(question, self._noise)
-        return NoisyGradients(question, answer, lambda: self._gradients(question), law, drawn)
+            return self._answer(event, law, lambda: self._gradients(question))
+
+        def at(point: Floats, sample: Sample) -> Any:
+            return self._answer(event, law, lambda: self._gradients(question)(point, sample))
+
+        return NoisyGradients(question, at, question.samples(self._noise))
 
     # What is made of the rows, private
 
-    def _rows(self) -> FloatArray:
+    def _rows(self) -> Floats:
         """Return the rows as questions read them."""
         if "rows" not in self._known:
             for _ in self._prepared():
                 pass
         self._check_open()
-        found: FloatArray = self._known["rows"]
+        found: Floats = self._known["rows"]
         return found
 
-    def _margin(self) -> FloatArray:
+    def _margin(self) -> Floats:
         """Return the smallest distance to failure along the chain, at most n."""
         margin = float(self._facts.raw.rows)
         for step, table in self._prepared():
@@ -362,7 +337,7 @@ class ReplaceOneDoor(Handle):
                 margin = min(margin, step.margin(table))
         return np.array([margin])
 
-    def _prepared(self) -> Iterator[tuple[Stage, FloatArray]]:
+    def _prepared(self) -> Iterator[tuple[Stage, Floats]]:
         """Yield each step with the table that reaches it; keep what the last one leaves."""
         self._check_open()
         facts, table = self._facts, self._facts.raw.enforce(self._values)
@@ -373,7 +348,7 @@ class ReplaceOneDoor(Handle):
         # The bound on row norms after the steps is proven; this guards against rounding only.
         self._known["rows"] = facts.domain.enforce(table) if facts.steps else table
 
-    def _read(self, asked: VectorQuery | Loss) -> FloatArray | None:
+    def _read(self, asked: VectorQuery | Loss) -> Floats | None:
         """Return the target as numbers."""
         failed = DataError("the target cannot be read")
         with replacing(Exception, by=failed), no_warnings():
@@ -384,7 +359,7 @@ class ReplaceOneDoor(Handle):
         self._check_open()
         if self._known.get("question") is not question:
             target: Any = self._read(question.loss)
-            found = row_gradients(question.loss, self._rows(), target)
+            found = question.loss.gradients(self._rows(), target)
             self._known.update(question=question, gradients=found)
         return self._known["gradients"]
 
@@ -417,7 +392,7 @@ def _hidden(step: Stage) -> Iterator[None]:
         yield
 
 
-def refuse_add_remove(budget: Budget | None, label: str) -> None:
+def _refuse_add_remove(budget: Budget | None, label: str) -> None:
     """Refuse a budget under add-remove, by the name of who would charge it; reads nothing."""
     if budget is None or budget.adjacency == "replace-one":
         return
@@ -514,7 +489,7 @@ class PrivateEstimator(Parameters):
             If the budget is under add-remove adjacency; nothing was read.
         """
         label = type(self).__name__
-        refuse_add_remove(self.budget, label)
+        _refuse_add_remove(self.budget, label)
         check_fillable(X)
         table = as_rows(X)
         domain = RowDomain(rows=table.shape[0], columns=table.shape[1], radius=self.radius)

@@ -14,7 +14,7 @@ from sklearn.base import TransformerMixin
 from missdp.accounting import Condition
 from missdp.errors import DataError, NotFittedError, UnprovenError
 from missdp.pricing.domain import (
-    FloatArray,
+    Floats,
     Parameters,
     RowDomain,
     Rows,
@@ -134,7 +134,7 @@ FrameOverlap = _condition(
     at_least=float,
 )
 
-RowFunction: TypeAlias = Callable[[FloatArray], FloatArray]
+RowFunction: TypeAlias = Callable[[Floats], Floats]
 
 
 class Response(NamedTuple):
@@ -162,7 +162,7 @@ class _Hidden:
     def __init__(self, function: RowFunction) -> None:
         self._function = function
 
-    def __call__(self, rows: FloatArray) -> FloatArray:
+    def __call__(self, rows: Floats) -> Floats:
         return self._function(rows)
 
     def __repr__(self) -> str:
@@ -194,6 +194,8 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     _needs_complete: ClassVar[bool] = True
     # Every missing cell gets a value: rows of a complete domain stay, nothing is assumed of them.
     _fills: ClassVar[bool] = False
+    # A row becomes what it does whatever the other rows are, and no further from its counterpart.
+    _each_by_itself: ClassVar[bool] = False
     # False: a small movement can change which rows go together, so moved rows count as replaced.
     _continuous: ClassVar[bool] = True
 
@@ -228,8 +230,10 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         widest = min(found.diameter, self.output_domain(domain).diameter)
         return start.after(rows=domain.rows, **found._replace(diameter=widest)._asdict())
 
-    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:  # noqa: ARG002
         """Return how the rows of two tables at ``distance`` respond."""
+        if self._each_by_itself:
+            return Response()
         raise NotImplementedError
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
@@ -246,6 +250,12 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
             return domain
         return replace(domain, radius=self.filled_radius(domain), complete=True)
 
+    def _complete(self, domain: RowDomain) -> RowDomain:
+        """Return a domain, or refuse it if cells may be missing."""
+        whole = f"{type(self).__name__} takes complete rows; put an imputation before it"
+        require(domain.complete, whole)
+        return domain
+
     def filled_radius(self, domain: RowDomain) -> float:
         """Return a bound on the norm of a row whose missing cells are filled."""
         raise NotImplementedError
@@ -254,13 +264,13 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         """Return what `stability` assumes of both tables; empty if nothing."""
         return () if self._fills and domain.complete else self.assumed(domain)
 
-    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the conditions where the step does anything."""
+        if self._each_by_itself:
+            return ()
         raise NotImplementedError
 
-    def failure_margin(
-        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
-    ) -> float:
+    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Return a lower bound on the row replacements before `conditions` fail.
 
         The bound is 1-Lipschitz: it changes by at most 1 between tables at distance ``incoming``,
@@ -308,7 +318,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         self._private = _Hidden(self._learn(table))
         return self
 
-    def transform(self, X: Rows) -> FloatArray:
+    def transform(self, X: Rows) -> Floats:
         """Apply the fitted row function. The result is private.
 
         Parameters
@@ -352,7 +362,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         state.pop("_private", None)
         return state
 
-    def _checked(self, X: Rows) -> FloatArray:
+    def _checked(self, X: Rows) -> Floats:
         if self._fills:
             check_fillable(X)
         table = as_rows(X)
@@ -362,13 +372,9 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
             raise DataError(f"{type(self).__name__} takes complete rows; impute first")
         return table
 
-    def _learn(self, table: FloatArray) -> RowFunction:
+    def _learn(self, table: Floats) -> RowFunction:
         """Return the row function; what it holds is private."""
         raise NotImplementedError
-
-    def _require_complete(self, domain: RowDomain) -> None:
-        whole = f"{type(self).__name__} takes complete rows; put an imputation before it"
-        require(domain.complete, whole)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -394,22 +400,12 @@ class RowClipper(StableTransformer):
 
     radius: float = real(1.0, least=1e-100)
 
-    _needs_complete = False
-
-    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return no condition."""
-        del domain
-        return ()
-
-    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return that nothing moves further than before."""
-        del distance, domain
-        return Response()
+    _needs_complete, _each_by_itself = False, True
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain with the smaller radius."""
         return replace(domain, radius=min(domain.radius, self.radius))
 
-    def _learn(self, table: FloatArray) -> RowFunction:
+    def _learn(self, table: Floats) -> RowFunction:
         del table
         return lambda rows: clip_rows(rows, self.radius)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.pricing.domain import (
-    FloatArray,
+    Floats,
     RowDomain,
     TableDistance,
     count,
@@ -91,12 +91,10 @@ class StandardScaler(StableTransformer):
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain of centred rows, stretched by at most 1 / least_std."""
-        self._require_complete(domain)
-        return replace(domain, radius=self._reach(domain)[1] / self.least_std)
+        radius = self._reach(self._complete(domain))[1] / self.least_std
+        return replace(domain, radius=radius)
 
-    def failure_margin(
-        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
-    ) -> float:
+    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Return how many replacements the smallest variance is from the bound.
 
         A variance moves by at most (4 R^2 h + 4 R tau) / n (the argument above with w = 2 R).
@@ -117,7 +115,7 @@ class StandardScaler(StableTransformer):
         require(spare >= 0, "no table in this domain has so large a least_std in every column")
         return R + math.sqrt(R**2 - s**2), R + math.sqrt(spare)
 
-    def _learn(self, table: FloatArray) -> RowFunction:
+    def _learn(self, table: Floats) -> RowFunction:
         # Off the collection a column could be constant; on it the floor changes nothing.
         mean, spread = table.mean(axis=0), np.maximum(table.std(axis=0), self.least_std)
         return lambda rows: (rows - mean) / spread
@@ -173,10 +171,9 @@ class MinMaxScaler(StableTransformer):
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain of the unit cube."""
-        self._require_complete(domain)
-        return replace(domain, radius=math.sqrt(domain.columns))
+        return replace(self._complete(domain), radius=math.sqrt(domain.columns))
 
-    def _learn(self, table: FloatArray) -> RowFunction:
+    def _learn(self, table: Floats) -> RowFunction:
         low, spread = table.min(axis=0), np.maximum(np.ptp(table, axis=0), self.least_range)
         return lambda rows: np.clip((rows - low) / spread, 0.0, 1.0)
 
@@ -258,14 +255,11 @@ class PCARankReducer(StableTransformer):
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain unchanged: projections do not lengthen rows."""
-        self._require_complete(domain)
-        below = self.n_components < domain.columns
+        below = self.n_components < self._complete(domain).columns
         require(below, "n_components must be at least 1 and below the number of columns")
         return domain
 
-    def failure_margin(
-        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
-    ) -> float:
+    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Return how many replacements the eigen-gap is from the bound.
 
         By Weyl's inequality the gap changes by at most the spread of the matrix's change (see
@@ -276,11 +270,11 @@ class PCARankReducer(StableTransformer):
         step = max(self._spread(incoming, domain), 1e-300)
         return max(0.0, (gap - self.least_gap) / step)
 
-    def _learn(self, table: FloatArray) -> RowFunction:
+    def _learn(self, table: Floats) -> RowFunction:
         basis = self._basis(table)
         return lambda rows: (rows @ basis) @ basis.T
 
-    def _basis(self, table: FloatArray) -> FloatArray:
+    def _basis(self, table: Floats) -> Floats:
         within = self.n_components <= table.shape[1]
         require(within, "n_components is above the number of columns")
         return _top(table, self.n_components, self.moment)[0]
@@ -336,9 +330,7 @@ class PCADimensionReducer(PCARankReducer):
         self._frame(domain.columns)
         return replace(super().output_domain(domain), columns=self.n_components)
 
-    def failure_margin(
-        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
-    ) -> float:
+    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Refuse: the overlap with the frame has no implemented distance to failure."""
         del values, incoming, domain
         raise UnprovenError(
@@ -346,13 +338,13 @@ class PCADimensionReducer(PCARankReducer):
             "PCARankReducer with propose-test-release"
         )
 
-    def _learn(self, table: FloatArray) -> RowFunction:
+    def _learn(self, table: Floats) -> RowFunction:
         basis = self._basis(table)
         left, _, right = np.linalg.svd(basis.T @ self._frame(table.shape[1]))
         framed = basis @ (left @ right)
         return lambda rows: rows @ framed
 
-    def _frame(self, columns: int) -> FloatArray:
+    def _frame(self, columns: int) -> Floats:
         k = self.n_components
         if self.frame is None:
             return np.eye(columns, k)
@@ -363,7 +355,7 @@ class PCADimensionReducer(PCARankReducer):
         return np.asarray(np.linalg.qr(frame)[0])
 
 
-def _top(table: FloatArray, k: int, moment: Moment) -> tuple[FloatArray, float]:
+def _top(table: Floats, k: int, moment: Moment) -> tuple[Floats, float]:
     """Return an orthonormal basis of the top-k eigenspace, and the k-th eigen-gap."""
     n = table.shape[0]
     rows = table - table.mean(axis=0) if moment == "covariance" else table
@@ -455,12 +447,9 @@ class Quantizer(StableTransformer):
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain unchanged: rows become other rows, or 0."""
-        self._require_complete(domain)
-        return domain
+        return self._complete(domain)
 
-    def failure_margin(
-        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
-    ) -> float:
+    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Return b + 1 less an upper bound on the cluster size, per row that changes.
 
         The largest good cluster itself can jump when one row changes (a row between two radii
@@ -482,7 +471,7 @@ class Quantizer(StableTransformer):
         changes = incoming.replaced + incoming.moved_rows
         return max(0.0, (self.max_cluster + 1 - crowd) / max(1, changes))
 
-    def transform(self, X: Any) -> FloatArray:
+    def transform(self, X: Any) -> Floats:
         """Refuse: only the table the step was fitted on has clusters.
 
         Use `fit_transform`; a good cluster is a fact about one table.
@@ -492,7 +481,7 @@ class Quantizer(StableTransformer):
             f"{type(self).__name__} rewrites the table it is fitted on; use fit_transform"
         )
 
-    def fit_transform(self, X: Any, y: object = None, **params: object) -> FloatArray:  # noqa: ARG002
+    def fit_transform(self, X: Any, y: object = None, **params: object) -> Floats:  # noqa: ARG002
         """Fit on the table and return it with its good clusters rewritten; private."""
         return self.fit(X)._private(np.empty(0))
 
@@ -504,11 +493,11 @@ class Quantizer(StableTransformer):
         del domain
         return 2 * self.eta
 
-    def _learn(self, table: FloatArray) -> RowFunction:
+    def _learn(self, table: Floats) -> RowFunction:
         rewritten = self._rewrite(table, _centres(table, self.eta))
         return lambda _: rewritten
 
-    def _rewrite(self, table: FloatArray, centre_of: IntArray) -> FloatArray:
+    def _rewrite(self, table: Floats, centre_of: IntArray) -> Floats:
         rows = np.arange(table.shape[0])
         return table[np.where(centre_of >= 0, centre_of, rows)]
 
@@ -541,13 +530,13 @@ class Deduplicator(Quantizer):
     def _movement(self, domain: RowDomain) -> float:
         return domain.radius
 
-    def _rewrite(self, table: FloatArray, centre_of: IntArray) -> FloatArray:
+    def _rewrite(self, table: Floats, centre_of: IntArray) -> Floats:
         rows = np.arange(table.shape[0])
         drop = (centre_of >= 0) & (centre_of != rows)
         return np.where(drop[:, None], 0.0, table)
 
 
-def _centres(table: FloatArray, eta: float) -> IntArray:
+def _centres(table: Floats, eta: float) -> IntArray:
     """Return for each row the number of its cluster's representative, or -1 outside clusters."""
     from scipy.spatial import cKDTree
 
