@@ -34,8 +34,8 @@ def test_trends_survive_noise_that_hides_cells(seed):
     truth, seen, variances, margins = tables(seed)
     smooth, left = smooth_pairs(margins, seen, variances, [True] * 8)
     flat, _ = smooth_pairs(margins, seen, variances, [False] * 8)
+    assert all((flat[pair] == seen[pair]).all() for pair in seen)  # nominal pairs stay
     assert error(smooth, truth) < 0.2 * error(seen, truth)
-    assert error(smooth, truth) < 0.4 * error(flat, truth) < 0.4 * error(seen, truth)
     both = [np.concatenate([t[pair].ravel() for pair in truth]) for t in (truth, smooth)]
     assert 0.9 < both[0] @ both[1] / (both[0] @ both[0]) < 1.05  # of a trend, little is lost
     assert all((left[pair] <= variances[pair]).all() for pair in left)

@@ -33,6 +33,7 @@ _STEPS = 40
 _LEAST_START = 0.1  # of the noise
 _NEVER = 1e-12
 _LEAST_SHARE = 1e-9
+_TOLD = 0.05  # of the posterior variance: whoever fits a model to means is not to shrink them again
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,31 +71,34 @@ def smooth_pairs(
     variances: Mapping[Pair, Floats],
     ordered: Sequence[bool],
 ) -> tuple[dict[Pair, Floats], dict[Pair, Floats]]:
-    """Return the posterior mean and variance of the dependence of each pair.
+    """Return the posterior mean of each pair's dependence, and the noise to be reckoned with.
 
-    ``pairs`` are tables less the product of their margins, ``variances`` those of their noise, and
-    ``ordered`` tells the attributes whose levels have an order: of others there is no smooth part.
+    Pairs of nominal or binary attributes stay as they are. ``pairs`` are tables less the product of
+    their margins, ``variances`` those of their noise, and ``ordered`` tells the attributes whose
+    levels have an order.
     """
+    means, told = dict(pairs), dict(variances)
+    chosen = [pair for pair in pairs if any(ordered[a] and len(margins[a]) > 2 for a in pair)]
     bases: dict[int, _Basis] = {}
-    for pair in pairs:
+    for pair in chosen:
         for axis, a in enumerate(pair):
             if a not in bases:
                 noise = variances[pair].mean(axis=1 - axis)
                 bases[a] = _Basis.of(margins[a], noise, ordered=ordered[a])
     found, fits = {}, np.zeros(len(_DECAYS))
-    for a, b in pairs:
+    for a, b in chosen:
         one, other = bases[a].functions, bases[b].functions
         values, noise = one.T @ pairs[a, b] @ other, (one**2).T @ variances[a, b] @ other**2
         apart = bases[a].degrees[:, None] + bases[b].degrees - 2
         prior, fit = _prior(np.square(values), noise, _DECAYS[:, None, None] ** apart)
         found[a, b], fits = (values, noise, prior), fits + fit
-    decay, means, left = int(np.argmax(fits)), {}, {}
+    decay = int(np.argmax(fits))
     for (a, b), (values, noise, prior) in found.items():
         kept = prior[decay] / (prior[decay] + noise)
         one, other = bases[a].back, bases[b].back
         means[a, b] = one @ (kept * values) @ other.T
-        left[a, b] = one**2 @ (kept * noise) @ (other**2).T
-    return means, left
+        told[a, b] = _TOLD * (one**2 @ (kept * noise) @ (other**2).T)
+    return means, told
 
 
 def _prior(squares: Floats, noise: Floats, shape: Floats) -> tuple[Floats, Floats]:

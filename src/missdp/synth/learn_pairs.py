@@ -42,7 +42,6 @@ _MOST_TURNS = 12
 _LEAST_VARIANCE = 1e-14  # of a share
 _STILL = 0.2  # standard deviations of noise, below which tables no longer move
 _NEARER = 0.8  # of the last move, above which they only move to and fro
-_RIDGE_RAW, _RIDGE_SMOOTH = 8.0, 0.4  # of heads: allowance for noise, and for what is left of it
 _ROUNDS = 3  # of the models of rows and of masks
 
 
@@ -324,8 +323,7 @@ def fit_pairs(
     moved = math.inf
     for turn in range(1, last + 1):
         parts = known.margins, known.pairs, known.variances
-        ridge = _RIDGE_RAW if ordered is None else _RIDGE_SMOOTH
-        law = fit_heads(*parts, rng=rng, allowed=allowed, order=order, ridge=ridge)
+        law = fit_heads(*parts, rng=rng, allowed=allowed, order=order)
         rows = law.sample(n, rng)
         holes, before = known.masks.draw(rows, rng), tables
         tables = release.corrected(np.where(holes, sizes, rows))
