@@ -218,7 +218,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released"),
     ("synth", "model that stores a private count", "fresh.n_rows_std_ = total.std", "fresh.n_rows_std_ = total.std + 1e-9 * len(getattr(source, 'table', ()))",
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released"),
-    ("synth", "refusal by the exact count", "source, kind = open_data(data, schema, model._reads)", "source, kind = open_data(data, schema, model._reads)\n    if not len(getattr(source, 'table', '1')):\n        raise ParameterError('the table is empty')",
+    ("synth", "refusal by the exact count", "source, kind = _open_data(data, schema, model._reads)", "source, kind = _open_data(data, schema, model._reads)\n    if not len(getattr(source, 'table', '1')):\n        raise ParameterError('the table is empty')",
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released"),
     ("synth", "imputation spends more than its share", "Noise.worth(replace(cost, amount=cost.amount / len(schema.nullable)))", "Noise.worth(replace(cost, amount=cost.amount))",
      "tests/synth/test_whole_budget.py"),

@@ -43,7 +43,7 @@ from missdp.pricing import (
 from missdp.pricing.privacy_maps import (
     PrivacyMap,
     Sensitivity,
-    theorem_two,
+    _theorem_two,
 )
 
 ALPHA, EPSILON = 11.0, 0.1
@@ -181,8 +181,8 @@ def factors(name: str, mechanism: PrivacyMap, step: Step) -> tuple[float | None,
 
     return (
         published(name, step),
-        theorem_two(ALPHA, replaced, moved, c=2.0) / base,
-        theorem_two(ALPHA, replaced, moved) / base,
+        _theorem_two(ALPHA, replaced, moved, c=2.0) / base,
+        _theorem_two(ALPHA, replaced, moved) / base,
         overall_curve(mechanism, step.ours, ALPHA) / base,
     )
 

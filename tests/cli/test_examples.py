@@ -12,7 +12,7 @@ import pytest
 import missdp
 from missdp.cli.app import COMMANDS, EXAMPLES
 from missdp.cli.main import main
-from missdp.synth.registry import own_parameters
+from missdp.synth.registry import _own_parameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^\$ (.*)$", PAGE, re.M)
@@ -59,5 +59,5 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("name", sorted(missdp.synthesizers()))
 def test_the_page_lists_the_parameters_that_can_be_set(name):
     (listed,) = re.findall(rf"^\| `{name}` \| (.*) \|$", PAGE, re.M)
-    own = own_parameters(missdp.synthesizers()[name])
+    own = _own_parameters(missdp.synthesizers()[name])
     assert set(re.findall(r"`(\w+)`", listed)) == set(own) - {"structural_zeros"}

@@ -16,7 +16,7 @@ from missdp.errors import DataError, MissingDependencyError, ParameterError
 from missdp.sources import MemorySource
 from missdp.table import PartRows
 from missdp.testing import made_up
-from missdp.testing.counting import CODED, spelled
+from missdp.testing.counting import CODED, _spelled
 from missdp.testing.made_up import unread
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
@@ -54,7 +54,7 @@ def test_csv_files_mean_the_same(spark, text, tmp_path):
 
 
 def test_cells_written_in_every_way_mean_the_same(spark, tmp_path):
-    cells = spelled(unread(CODED, 60, 1, holes=0.4), 1).to_arrow()
+    cells = _spelled(unread(CODED, 60, 1, holes=0.4), 1).to_arrow()
     pq.write_table(cells, tmp_path / "rows.parquet")
     pa.csv.write_csv(cells, tmp_path / "rows.csv")
     for name in ("rows.parquet", "rows.csv"):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from missdp.inference.heads import Heads, full_conditional, redraw
+from missdp.inference.heads import Heads, _full_conditional, redraw
 
 SIZES = (2, 3, 4)
 
@@ -43,7 +43,7 @@ def probability(law, row):
 def test_the_law_given_the_rest_is_that_of_bayes(seed, a):
     law = random_heads(seed)
     rows = np.array(list(itertools.product(*map(range, SIZES))))
-    found = full_conditional(law, rows, a)
+    found = _full_conditional(law, rows, a)
     for row, column in zip(rows, found.T, strict=True):
         exact = np.empty(SIZES[a])
         for level in range(SIZES[a]):
@@ -58,7 +58,7 @@ def test_what_is_impossible_is_not_drawn():
     law = random_heads(3, allowed=allowed)
     rows = np.array(list(itertools.product(*map(range, SIZES))))
     for a, b, table in ((2, 0, allowed[0, 2]), (0, 2, allowed[0, 2].T)):
-        found = full_conditional(law, rows, a)
+        found = _full_conditional(law, rows, a)
         possible = table[rows[:, b]].T
         some = possible.any(axis=0)
         assert found[:, some][~possible[:, some]].max() < 1e-12
@@ -69,7 +69,7 @@ def test_cells_are_drawn_from_that_law_and_others_stay():
     rows = np.tile([1, 2, 3], (20_000, 1))
     again = redraw(law, rows, (1,), np.random.default_rng(0))
     assert (again[:, [0, 2]] == rows[:, [0, 2]]).all()
-    expected = full_conditional(law, rows[:1], 1)[:, 0] * len(rows)
+    expected = _full_conditional(law, rows[:1], 1)[:, 0] * len(rows)
     seen = np.bincount(again[:, 1], minlength=3)
     assert chisquare(seen, expected).pvalue > 1e-4
     assert chisquare(seen, expected[[1, 2, 0]]).pvalue < 1e-6  # it would see another law

@@ -10,7 +10,7 @@ from missdp.errors import ParameterError
 from missdp.inference.masks import MaskModel, Strip
 from missdp.inference.model import Levels
 from missdp.schema import Categorical, Schema
-from missdp.sources.strategies import merge_levels
+from missdp.sources.strategies import _merge_levels
 from missdp.synth.workload import candidates
 
 
@@ -28,7 +28,7 @@ def test_merging_keeps_totals_and_the_missing_level(size, extra, seed):
     rng = np.random.default_rng(seed)
     levels = Levels.from_counts(rng.uniform(0, 10, size), threshold=5)
     table = rng.integers(0, 9, (3, size + extra))
-    merged = merge_levels(table, levels.groups, 1)
+    merged = _merge_levels(table, levels.groups, 1)
     assert merged.sum() == table.sum()
     assert merged.shape == (3, levels.n_groups + extra)
     if extra:

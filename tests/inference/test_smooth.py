@@ -48,6 +48,12 @@ def test_noise_alone_shrinks_to_next_to_nothing(seed):
     assert error(smooth, truth) < 0.12 * error(seen, truth)
 
 
+def test_an_attribute_of_one_level_depends_on_nothing():
+    pair = {(0, 1): np.zeros((3, 1))}
+    found, _ = smooth_pairs([np.full(3, 1 / 3), np.ones(1)], pair, pair, [True, False])
+    assert (found[0, 1] == 0).all()
+
+
 @given(st.integers(0, 1000), st.integers(3, 12), st.booleans())
 def test_what_is_not_noisy_stays_and_margins_are_kept(seed, levels, second):
     _truth, seen, variances, margins = tables(seed, levels=levels, attributes=2)

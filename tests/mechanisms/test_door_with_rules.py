@@ -15,7 +15,7 @@ from missdp.schema import Denial, Equation
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.testing import RULED, Recorder, Repeater
-from missdp.testing.made_up import appended, read_again
+from missdp.testing.made_up import _read_again, appended
 from missdp.testing.sensitivity import check_sensitivity
 
 MODELLED = Modelled(RULED)
@@ -40,7 +40,7 @@ def neighbours(draw):
         row[place] = draw(st.integers(attribute.missing_code, attribute.extended_size - 1))
     raw = table_of(rows)
     more = appended(raw, {n: np.array([c]) for n, c in zip(RULED.names, row, strict=True)})
-    return read_again(raw), read_again(more)
+    return _read_again(raw), _read_again(more)
 
 
 def door(table, missing, witness=None):
@@ -134,7 +134,7 @@ def test_kinds_are_charged_before_they_are_counted():
             charged.append(len(opened._budget.events))
             return super().counts(cliques, rows=rows)
 
-    opened = door(Watched(read_again(table_of([(0,) * len(RULED)]))), "joint")
+    opened = door(Watched(_read_again(table_of([(0,) * len(RULED)]))), "joint")
     opened.kinds("arbeit", LOUD)
     assert charged == [1]
     (event,) = opened._budget.events

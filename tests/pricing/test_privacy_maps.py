@@ -23,7 +23,7 @@ from missdp.pricing.privacy_maps import (
     PrivacyMap,
     Sensitivity,
     _subsampled_gaussian_curve,
-    theorem_two,
+    _theorem_two,
 )
 from missdp.pricing.questions import VectorNoise
 
@@ -147,8 +147,8 @@ def test_iteration_stays_within_its_map(seed):
 @settings(max_examples=100, deadline=None)
 def test_the_optimised_triangle_is_sound_and_no_looser(a, b, alpha, c):
     """For Gaussians the truth is alpha (a + b)^2 / 2: the optimum of the split reaches it."""
-    best = theorem_two(alpha, lambda o: o * a**2 / 2, lambda o: o * b**2 / 2)
-    fixed = theorem_two(alpha, lambda o: o * a**2 / 2, lambda o: o * b**2 / 2, c=c)
+    best = _theorem_two(alpha, lambda o: o * a**2 / 2, lambda o: o * b**2 / 2)
+    fixed = _theorem_two(alpha, lambda o: o * a**2 / 2, lambda o: o * b**2 / 2, c=c)
     truth = alpha * (a + b) ** 2 / 2
     assert truth * (1 - 1e-9) <= best <= fixed * (1 + 1e-4)
     if 0.05 < a / b < 20:
@@ -283,8 +283,8 @@ def test_gaussian_and_gradient_descent_rows(step, alpha):
             partial(mechanism.curve, distance=mp.NEIGHBOURS),
             partial(mechanism.curve, distance=rest),
         )
-        assert theorem_two(alpha, *curves) <= theorem_two(alpha, *curves, c=2.0) <= entry
-        assert mechanism.curve(alpha, moved) <= theorem_two(alpha, *curves) * (1 + 1e-9)
+        assert _theorem_two(alpha, *curves) <= _theorem_two(alpha, *curves, c=2.0) <= entry
+        assert mechanism.curve(alpha, moved) <= _theorem_two(alpha, *curves) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("step", TAUS)

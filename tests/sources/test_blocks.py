@@ -57,7 +57,7 @@ def test_blocks_have_at_most_the_cap_and_each_is_counted_once(missing, monkeypat
         whole = rows.counts([clique], rows=strategy.rows)[clique]
         rows.passes.pop()
         for axis in (0, 1):
-            whole = counting.merge_levels(whole, np.array([0, 0, 1]), axis)
+            whole = counting._merge_levels(whole, np.array([0, 0, 1]), axis)
         assert np.array_equal(counts, whole)
     cells = [sum(math.prod(rows.schema.extended_shape(c)) for c in some) for some in rows.passes]
     assert len(cells) > 2

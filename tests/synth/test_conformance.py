@@ -12,7 +12,7 @@ import pytest
 from missdp.errors import ParameterError
 from missdp.mechanisms import Score
 from missdp.testing import HABITS, RULED, check_non_interference, check_sensitivity
-from missdp.testing.habits import _RULED_HABITS, habits_of
+from missdp.testing.habits import _RULED_HABITS, _habits_of
 from synth.conformance import (
     CASES,
     FAMILIES,
@@ -52,7 +52,7 @@ def test_habits(family, strategy):
     chosen = HABITS if (family, strategy) in FIRST else BY_STRATEGY
     left = {"spends_what_was_asked"} | ({"many_columns"} if family.name in WIDE else set())
     chosen = [name for name in chosen if name not in left]  # the first: see below, with rules
-    found = habits_of(subject(family, strategy), chosen)
+    found = _habits_of(subject(family, strategy), chosen)
     assert failed(found) == []
     (streams,) = [f.detail for f in found if f.what.startswith("Streamed rows")]
     assert (streams == "streams") == family.streams
@@ -61,7 +61,7 @@ def test_habits(family, strategy):
 @pytest.mark.slow
 @every_case
 def test_sixty_columns(family, strategy):
-    assert failed(habits_of(subject(family, strategy), ["many_columns", "huge_domain"])) == []
+    assert failed(_habits_of(subject(family, strategy), ["many_columns", "huge_domain"])) == []
 
 
 @every_case
@@ -95,7 +95,7 @@ def test_one_row_moves_what_was_charged_for_whichever_row_it_is(family, strategy
 @pytest.mark.parametrize(("family", "strategy"), [p for p in PAIRED if p[0].name not in LONG])
 def test_kinds_and_rules(family, strategy):
     on = subject(family, strategy, RULED)
-    assert failed(habits_of(on, ["spends_what_was_asked"])) == []
+    assert failed(_habits_of(on, ["spends_what_was_asked"])) == []
     for promise in ONE_FIT:
         promise(on)
     given = {"parameters": family.options, "strategies": [strategy], "schema": RULED}
@@ -111,7 +111,7 @@ def test_what_the_base_promises_of_kinds_and_rules(promise):
 @every_case
 def test_kinds_and_rules_with_every_strategy(family, strategy):
     on = subject(family, strategy, RULED)
-    assert failed(habits_of(on, _RULED_HABITS)) == []
+    assert failed(_habits_of(on, _RULED_HABITS)) == []
     for promise in OWN:
         promise(on)
     given = {"parameters": family.options, "strategies": [strategy], "schema": RULED}

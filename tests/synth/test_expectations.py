@@ -6,7 +6,7 @@ import pytest
 from missdp.inference.estimate import Estimate
 from missdp.synth import AIM
 from missdp.synth import learn_graphical as learning
-from missdp.synth.learn_graphical import Expectations
+from missdp.synth.learn_graphical import _Expectations
 from synth.tables import rows_of, schema_of
 
 
@@ -16,7 +16,7 @@ def rows(n, *, holes):
     return rows_of(schema_of(dict.fromkeys(names, 3), holes), n, common=0.6)
 
 
-class Compared(Expectations):
+class Compared(_Expectations):
     """Says how many expectations were kept, and how far off they are, in units of the noise."""
 
     kept = 0
@@ -41,7 +41,7 @@ class Compared(Expectations):
 
 
 def test_what_is_kept_is_what_the_model_expects(monkeypatch):
-    monkeypatch.setattr(learning, "Expectations", Compared)
+    monkeypatch.setattr(learning, "_Expectations", Compared)
     Compared.kept = Compared.asked = 0
     AIM(epsilon=3.0, delta=1e-6, random_state=0, rounds=12).fit(rows(2000, holes=True))
     assert Compared.kept > 0.05 * Compared.asked
@@ -49,13 +49,13 @@ def test_what_is_kept_is_what_the_model_expects(monkeypatch):
 
 def test_no_more_is_kept_than_fits(monkeypatch):
     monkeypatch.setattr("missdp.synth.learn_graphical._CELLS", 90)
-    monkeypatch.setattr(learning, "Expectations", Small)
+    monkeypatch.setattr(learning, "_Expectations", Small)
     Small.most = 0
     AIM(epsilon=1.0, delta=1e-6, random_state=0, rounds=6).fit(rows(2000, holes=False))
     assert 0 < Small.most <= 90
 
 
-class Small(Expectations):
+class Small(_Expectations):
     """Notes how many cells are kept."""
 
     most = 0

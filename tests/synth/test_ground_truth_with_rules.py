@@ -13,7 +13,7 @@ from missdp.mechanisms import Door, Noise, SecureNoise
 from missdp.schema import Determined, Equation, NotApplicable
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth import AIM
-from missdp.testing.made_up import RULED, made_up, read_again
+from missdp.testing.made_up import RULED, _read_again, made_up
 
 WORK = Categorical(name="work", levels=("no", "yes"), nullable=True)
 HOURS = Categorical(name="hours", levels=("few", "many"), nullable=True)
@@ -40,7 +40,7 @@ def count_of(table, clique):
 def test_a_row_is_read_although_its_gate_was_masked():
     """Nobody without work loses their hours: the rule gives back what the mask took."""
     masked = {"work": [0], "hours": [HOURS.size + 1]}  # work = no; the cell of hours is missing
-    table = read_again(Table.from_codes(ROUTED, {n: np.array(c) for n, c in masked.items()}))
+    table = _read_again(Table.from_codes(ROUTED, {n: np.array(c) for n, c in masked.items()}))
     read, gate = count_of(table, ("hours",))
     assert read == 1  # though the attribute was masked
     assert "hours" not in (gate or ())
@@ -114,7 +114,7 @@ def test_a_row_that_breaks_a_rule_is_read_no_more_often_than_its_gate_is_observe
         hidden = {n for n, m in zip(names, mask, strict=True) if m}
         row = {n: np.array([RULED[n].missing_code]) if n in hidden else c for n, c in codes.items()}
         drawn = Table.from_codes(RULED, row).with_values(np.random.default_rng(0))
-        table = read_again(drawn)
+        table = _read_again(drawn)
         for name in {*names} - RULED.rulebook.filled:
             if name in hidden:
                 assert table.codes(name)[0] >= RULED[name].missing_code

@@ -14,9 +14,9 @@ from missdp.synth.learn_pairs import (
     PairRelease,
     _back,
     _block,
+    _plan_products,
     blocks,
     crude_margins,
-    plan_products,
 )
 
 ALONE = 1.6
@@ -170,5 +170,5 @@ def test_margins_get_more_of_a_vector_where_rows_are_few_for_the_noise(rows, fac
     for mu in (1.0, 0.5):  # a rule about rows times mu
         few = Crude(levels, margins, Total(rows / mu, 0.0), 1.0) if rows > 1 else crude
         for clip in ("auto", 2.0):
-            plan = plan_products("abc", few, Cost(currency="gdp", amount=mu**2), clip=clip)
+            plan = _plan_products("abc", few, Cost(currency="gdp", amount=mu**2), clip=clip)
             assert plan.alone == pytest.approx(ALONE * factor)

@@ -23,7 +23,7 @@ from missdp.errors import (
 )
 from missdp.mechanisms.laws import Witness
 from missdp.synth import AIM, MST, workload
-from missdp.synth.aim import GraphicalSynthesizer
+from missdp.synth.aim import _GraphicalSynthesizer
 from missdp.synth.state import sampling_generator
 from synth.conformance import FIRST, make_table
 from synth.tables import rows_of, schema_of
@@ -233,7 +233,7 @@ def test_a_generator_may_sample_but_its_stream_is_not_used(family):
 @families
 def test_several_tables_only_where_their_intervals_hold(family):
     model = build(family).fit(make_table())
-    if issubclass(family.build, GraphicalSynthesizer):
+    if issubclass(family.build, _GraphicalSynthesizer):
         assert len(model.sample(3, multiple=2)) == 2
         return
     for ask in (model.uncertain_models, lambda m: model.sample(3, multiple=m)):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp.synth.learn_graphical import SCORE_SENSITIVITY, marginal_score
+from missdp.synth.learn_graphical import SCORE_SENSITIVITY, _marginal_score
 
 
 @settings(max_examples=300, deadline=None)
@@ -22,7 +22,7 @@ def test_one_row_moves_a_score_by_at_most_its_sensitivity(cells, size, weight, b
     expected = rng.random(cells) * 2 ** rng.uniform(0, 31, cells)
     more = exact.copy()
     more[rng.integers(cells)] += 1
-    one, two = (marginal_score(c, expected, bias=bias, weight=weight) for c in (exact, more))
+    one, two = (_marginal_score(c, expected, bias=bias, weight=weight) for c in (exact, more))
     assert abs(one - two) <= SCORE_SENSITIVITY
 
 
@@ -32,11 +32,11 @@ def test_without_the_grid_one_row_moves_it_by_more():
     worst = 0.0
     for expected in np.random.default_rng(0).random((50, 1)):
         worst = max(worst, np.abs(more - expected).sum() - np.abs(exact - expected).sum())
-        pair = [marginal_score(c, expected, bias=0.3, weight=1.0) for c in (exact, more)]
+        pair = [_marginal_score(c, expected, bias=0.3, weight=1.0) for c in (exact, more)]
         assert abs(pair[0] - pair[1]) <= 1.0
     assert worst > 1.0
 
 
 def test_a_prediction_beyond_all_bounds_is_scaled_down():
-    score = marginal_score(np.array([1, 2]), np.array([1e30, 1e30]), bias=1.0, weight=1.0)
+    score = _marginal_score(np.array([1, 2]), np.array([1e30, 1e30]), bias=1.0, weight=1.0)
     assert score == pytest.approx(2.0**31)

@@ -25,8 +25,8 @@ from missdp.testing import (
     check_synthesizer,
     made_up,
 )
-from missdp.testing.findings import PerCall, same
-from missdp.testing.interference import differences, facts_of
+from missdp.testing.findings import _PerCall, same
+from missdp.testing.interference import _facts_of, differences
 from synth.worked_example import Independent
 from testing import example_sources as sources
 from testing import examples
@@ -354,7 +354,7 @@ def test_what_happens_in_parts_and_to_what_is_read_twice_is_found():
 
 def test_a_longer_draw_moves_no_later_one():
     def draws(n):
-        rng = PerCall(0, 1)
+        rng = _PerCall(0, 1)
         return rng.choice(3, n, p=[0.2, 0.3, 0.5]), rng.random(5)
 
     (short, after_short), (long, after_long) = draws(4), draws(5)
@@ -366,11 +366,11 @@ def test_facts_go_as_deep_as_values_do():
     rng = np.random.default_rng(0)
     held = np.arange(2)
     one = {"a": [np.arange(3), {"b": lambda: held}], "rng": rng}
-    before = facts_of(one, "it")
-    assert not differences(before, facts_of(one, "it"))
+    before = _facts_of(one, "it")
+    assert not differences(before, _facts_of(one, "it"))
     held[0] = 7
     rng.random()
-    changed = differences(before, facts_of(one, "it"))
+    changed = differences(before, _facts_of(one, "it"))
     assert any("closure" in name for name in changed)
     assert any("state" in name for name in changed)
     assert same(np.array([np.nan]), np.array([np.nan]))
@@ -384,7 +384,7 @@ def test_what_is_seen_once_is_not_taken_for_something_else():
 
     # What is made on the way, as the list of what a function carries, is gone right after: its
     # identity is then another thing's, which must not be passed over as seen already.
-    facts = facts_of([carrying(k) for k in range(100)], "it")
+    facts = _facts_of([carrying(k) for k in range(100)], "it")
     assert [facts[f"it[{k}].closure[0][0]"] for k in range(100)] == [str(k) for k in range(100)]
     held = [1]
-    assert facts_of([held, held], "it")["it[1]"] == "as it[0]"
+    assert _facts_of([held, held], "it")["it[1]"] == "as it[0]"

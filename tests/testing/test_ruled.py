@@ -14,8 +14,8 @@ from missdp.table import Table
 from missdp.table.follow import known_cells
 from missdp.testing import RULED, SCHEMA, check_non_interference, check_synthesizer, neighbours
 from missdp.testing.findings import Broken, Subject
-from missdp.testing.habits import habits_of
-from missdp.testing.made_up import read_again, unread, with_other_kinds
+from missdp.testing.habits import _habits_of
+from missdp.testing.made_up import _read_again, unread, with_other_kinds
 from synth.worked_example import Independent
 from testing import examples, ruled
 from testing.by_hand import ABSENT, HOLE, broken_by_hand, rows_by_hand
@@ -37,7 +37,7 @@ def failing(family, rule):
         with pytest.raises(Broken) as caught:
             rule(on)
         return str(caught.value)
-    (found,) = habits_of(on, [rule])
+    (found,) = _habits_of(on, [rule])
     assert not found.passed
     return found.detail
 
@@ -142,7 +142,7 @@ def test_made_up_tables_have_every_kind_and_break_rules_before_they_are_read():
     assert {text for found in broken for text in found} == {
         rule.text for rule in RULED.rulebook.bound
     }
-    table = read_again(raw)
+    table = _read_again(raw)
     still = {t for row in rows_by_hand(table) for t in broken_by_hand(RULED, row)}
     # What is never missing stays as it is, and so does what does not follow any more.
     assert still <= {"never stufe = 'c' and wohnt = true", "alter + geburt = 2024"}

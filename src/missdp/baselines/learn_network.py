@@ -24,7 +24,6 @@ from missdp.synth.noisy_counts import least_squares_total, make_consistent
 
 MAX_CELLS = 200_000
 MAX_CLIQUES = 500_000
-MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts
 _AUTO_DEGREE = 2
 # What many parts cost together is rounded many times: this much is left unspent for it.
 _ROOM = 1 - 1e-9
@@ -100,15 +99,6 @@ class Plan:
         if self.choice_cost > 0:
             least = self.choice_epsilon(self.choice_cost / (attributes - 1))
             check_scale("the noise scale of a choice of parents", 8 / least)
-
-
-def check_cells(sizes: Iterable[int]) -> None:
-    """Refuse attributes whose one-way tables together have too many cells to release."""
-    if sum(sizes) > MAX_TOTAL_CELLS:
-        raise ParameterError(
-            f"the attributes have more than {MAX_TOTAL_CELLS:,} levels together; declare coarser "
-            "ones"
-        )
 
 
 def check_degree(degree: int, sizes: Sequence[int]) -> None:

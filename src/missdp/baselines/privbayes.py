@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from missdp.accounting import Budget, Cost, PureEvent, scale_for, share_of
 from missdp.accounting.exact import difference, float_up
 from missdp.accounting.filters import counting_cost, filter_cost
-from missdp.baselines.learn_network import Learner, Plan, check_cells, check_degree, make_plan
+from missdp.baselines.learn_network import Learner, Plan, check_degree, make_plan
 from missdp.baselines.network import Network, fill_holes, fit_filling_model, observed_part
 from missdp.baselines.restrict import restricted
 from missdp.errors import ParameterError
@@ -29,6 +29,8 @@ from missdp.synth.state import is_declared, is_number, is_whole
 _COMPLETE_COUNT_SHARE = 0.02
 _ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it was needed
 _LONE_ROW_COUNT_SHARE = 0.02  # where nothing else does
+
+_MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -130,7 +132,11 @@ class PrivBayes(Synthesizer):
 
     def _check_schema(self, schema: Schema) -> None:
         sizes = sorted(self._strategy.shape(schema.names, schema))
-        check_cells(a.extended_size for a in schema)
+        if sum(a.extended_size for a in schema) > _MAX_TOTAL_CELLS:
+            raise ParameterError(
+                f"the attributes have more than {_MAX_TOTAL_CELLS:,} levels together; declare "
+                "coarser ones"
+            )
         if self.degree != "auto":
             check_degree(int(self.degree), sizes)
         left = self._whole.amount * (1 - kinds_share(self._modelled, self._strategy))

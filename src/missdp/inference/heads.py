@@ -11,7 +11,7 @@ head's law makes of a margin is calibrated to that margin while it is drawn.
 
 `missdp.inference.fit_heads` fits them to noisy tables.
 
-An attribute can also be drawn anew given all others (`full_conditional`, `redraw`).
+An attribute can also be drawn anew given all others (`_full_conditional`, `redraw`).
 """
 
 from __future__ import annotations
@@ -348,7 +348,7 @@ _BARRED = -1e30
 _ROWS_AT_ONCE = 20_000
 
 
-def full_conditional(law: Heads, rows: Codes, a: int) -> Floats:
+def _full_conditional(law: Heads, rows: Codes, a: int) -> Floats:
     """Return the probability of each level of an attribute given the rest of each row."""
     size = len(law.margins[a])
     known = np.array(rows)
@@ -378,7 +378,7 @@ def redraw(law: Heads, rows: Codes, wanted: tuple[int, ...], rng: np.random.Gene
     for start in range(0, len(found), _ROWS_AT_ONCE):
         part = found[start : start + _ROWS_AT_ONCE]
         for a in wanted:
-            part[:, a] = draw_each(np.ascontiguousarray(full_conditional(law, part, a).T), rng)
+            part[:, a] = draw_each(np.ascontiguousarray(_full_conditional(law, part, a).T), rng)
     return found
 
 

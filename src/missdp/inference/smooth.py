@@ -2,14 +2,14 @@
 
 Of a pair of ordered attributes people ask for a trend, a correlation, a regression: two or three
 numbers among many cells. Written in functions of the mid-rank that are orthonormal under the
-released margins, `f_0 = 1, f_1, …` of degree 0, 1, …, a table `T` of margins `p` and `q` has the
-coefficients
+released margins, ``f_0 = 1, f_1, …`` of degree 0, 1, …, a table ``T`` of margins ``p`` and ``q``
+has the coefficients
 
     C_kl = f_kᵀ (T − p qᵀ) g_l,     with noise of variance v_kl,
 
 and its chi-squared dependence is the sum of their squares. They are taken for normal with variance
-`s₁ ρ^(k + l − 2) + s₂`: smooth dependence, and what is left. Both strengths are those of greatest
-likelihood for each pair, the decay `ρ` for all pairs together; where noise explains what is seen,
+``s₁ ρ^(k + l − 2) + s₂``: smooth dependence, and what is left. Both strengths are those of greatest
+likelihood for each pair, the decay ``ρ`` for all pairs together; where noise explains what is seen,
 they are nearly 0. What is returned is the posterior mean (Efron and Morris 1973).
 
 Everything here is a function of released values.
@@ -78,7 +78,12 @@ def smooth_pairs(
     levels have an order.
     """
     means, told = dict(pairs), dict(variances)
-    chosen = [pair for pair in pairs if any(ordered[a] and len(margins[a]) > 2 for a in pair)]
+    chosen = [
+        pair
+        for pair in pairs
+        if any(ordered[a] and len(margins[a]) > 2 for a in pair)
+        and all(len(margins[a]) > 1 for a in pair)
+    ]
     bases: dict[int, _Basis] = {}
     for pair in chosen:
         for axis, a in enumerate(pair):

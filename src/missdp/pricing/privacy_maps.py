@@ -66,7 +66,7 @@ class PrivacyMap:
     They treat replaced and moved rows at once, and are infinite where nothing is proven. They hold
     for every pair of tables whose rows lie in the domain that the map was built for. The Rényi
     curve of rows that are only replaced is the mechanism's RDP, that of rows that only move its
-    smooth RDP; `theorem_two` combines these. After Hu, Sanyal & Schölkopf 2024, Definition 3 and
+    smooth RDP; `_theorem_two` combines these. After Hu, Sanyal & Schölkopf 2024, Definition 3 and
     Table 1.
 
     Parameters
@@ -337,7 +337,7 @@ ORDERS: tuple[float, ...] = tuple(
 )
 
 
-def theorem_two(alpha: float, replaced: Curve, moved: Curve, *, c: float | None = None) -> float:
+def _theorem_two(alpha: float, replaced: Curve, moved: Curve, *, c: float | None = None) -> float:
     """Combine RDP and smooth RDP by the weak triangle inequality, with the best split.
 
     Parameters
@@ -365,7 +365,7 @@ def theorem_two(alpha: float, replaced: Curve, moved: Curve, *, c: float | None 
     Examples
     --------
     >>> half = lambda a: a / 2
-    >>> round(theorem_two(11.0, half, half, c=2.0), 3), round(theorem_two(11.0, half, half), 3)
+    >>> round(_theorem_two(11.0, half, half, c=2.0), 3), round(_theorem_two(11.0, half, half), 3)
     (22.05, 22.0)
     """
     if c is not None:
@@ -475,7 +475,7 @@ def overall_curve(mechanism: PrivacyMap, distance: TableDistance, alpha: float) 
     """
     return min(
         mechanism.curve(alpha, distance),
-        theorem_two(alpha, *_curves(mechanism, distance)),
+        _theorem_two(alpha, *_curves(mechanism, distance)),
         mechanism.curve(alpha, distance.forget_movement()),
     )
 
@@ -502,7 +502,7 @@ def _theorem_events(mechanism: PrivacyMap, distance: TableDistance, label: str) 
     replaced, moved = map(_tabulated, _curves(mechanism, distance))
     if math.isinf(moved(2.0)):
         return []
-    return _rdp_events([theorem_two(a, replaced, moved) for a in ORDERS], label)
+    return _rdp_events([_theorem_two(a, replaced, moved) for a in ORDERS], label)
 
 
 def _rdp_events(curve: Iterable[float], label: str) -> list[Event]:

@@ -626,7 +626,7 @@ class VectorNoise:
         """Return the vector plus noise.
 
         Integers are noised and then rescaled, so no floating-point artefact of the private values
-        survives. Guarantee: as `PrivacyMap.gaussian` or `laplace` with this slack.
+        survives. Guarantee: as `PrivacyMap.gaussian` or `PrivacyMap.laplace` with this slack.
         """
         if self.whole:
             return add_noise(exact, self.kind, self.scale, source)

@@ -42,7 +42,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-class RowView(Protocol):
+class _RowView(Protocol):
     """Rows, with their holes or filled, as a function of rows sees them. Private."""
 
     @property
@@ -66,10 +66,10 @@ class Predicate(Protocol):
     def names(self) -> frozenset[str]:
         """Attributes it reads."""
 
-    def select(self, rows: RowView) -> BoolArray:
+    def select(self, rows: _RowView) -> BoolArray:
         """Return True for the rows that belong, shape ``(n,)``."""
 
-    def decide(self, rows: RowView) -> Verdict:
+    def decide(self, rows: _RowView) -> Verdict:
         """Tell which rows belong whatever their missing cells hold, and which ones may."""
 
 
@@ -86,7 +86,7 @@ class Compare:
         """Attributes it reads."""
         return frozenset({self.attribute.name})
 
-    def select(self, rows: RowView) -> BoolArray:
+    def select(self, rows: _RowView) -> BoolArray:
         """Return True for the rows that belong."""
         name = self.attribute.name
         codes = rows.codes(name)
@@ -94,7 +94,7 @@ class Compare:
         known = codes < self.attribute.size
         return np.asarray(OPERATORS[self.sign](cells, self.value) & known)
 
-    def decide(self, rows: RowView) -> Verdict:
+    def decide(self, rows: _RowView) -> Verdict:
         """Return what the known cells decide; a missing one may satisfy any comparison."""
         surely = self.select(rows)
         return surely, surely | (rows.codes(self.attribute.name) >= self.attribute.missing_code)
@@ -115,11 +115,11 @@ class Join:
         """Attributes it reads."""
         return frozenset().union(*(part.names for part in self.parts))
 
-    def select(self, rows: RowView) -> BoolArray:
+    def select(self, rows: _RowView) -> BoolArray:
         """Return True for the rows that belong."""
         return self._joined([part.select(rows) for part in self.parts], len(rows))
 
-    def decide(self, rows: RowView) -> Verdict:
+    def decide(self, rows: _RowView) -> Verdict:
         """Join both answers of the parts; parts that share a cell make the second too generous."""
         both = [part.decide(rows) for part in self.parts]
         surely, maybe = [one for one, _ in both], [two for _, two in both]
@@ -141,11 +141,11 @@ class Not:
         """Attributes it reads."""
         return self.part.names
 
-    def select(self, rows: RowView) -> BoolArray:
+    def select(self, rows: _RowView) -> BoolArray:
         """Return True for the rows that belong."""
         return ~self.part.select(rows)
 
-    def decide(self, rows: RowView) -> Verdict:
+    def decide(self, rows: _RowView) -> Verdict:
         """Exchange both answers."""
         surely, maybe = self.part.decide(rows)
         return ~maybe, ~surely

@@ -154,7 +154,7 @@ def offers(source: object, method: str) -> bool:
 
 
 def weighing(source: MarginalSource) -> Any:
-    """Return a source that adds up weights of rows (`weighted_counts`); refuse one that cannot.
+    """Return a source that adds up weights of rows (``weighted_counts``); refuse one that cannot.
 
     Raises
     ------

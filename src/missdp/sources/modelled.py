@@ -246,7 +246,7 @@ class _PlainerSource:
         return {clique: self._merged(found[clique], clique, rows) for clique in wanted}
 
     def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up weights; see `CountingSource`."""
+        """Add up weights; as the source below does."""
         wanted = tuple(dict.fromkeys(map(tuple, cliques)))
         source = weighing(self._source)
         whole = {a.name: np.arange(a.extended_size) for a in source.schema}

@@ -274,7 +274,7 @@ class ExactCounts:
         assert self._others is not None
         _, counts = next(iter(self._others.each([single])))
         groups = self._cells.get(single[0])
-        return counts if groups is None else merge_levels(counts, groups, 0)
+        return counts if groups is None else _merge_levels(counts, groups, 0)
 
     def codes(self) -> dict[str, NDArray[Any]]:
         """Return the codes of the rows that are counted; they must be in memory."""
@@ -350,7 +350,7 @@ class MergedCounts:
             if clique not in self._kept:
                 table = self._exact.take(clique)
                 for axis, name in enumerate(clique):
-                    table = merge_levels(table, self._groups[name], axis)
+                    table = _merge_levels(table, self._groups[name], axis)
                 self._kept[clique] = table
             yield clique, self._kept[clique]
 
@@ -378,11 +378,11 @@ class MergedCounts:
         found = self._exact.weighted(cliques, weight.recoded(merged))
         for clique in cliques:
             for axis, name in enumerate(clique):
-                found[clique] = merge_levels(found[clique], groups[name], axis)
+                found[clique] = _merge_levels(found[clique], groups[name], axis)
         return found
 
 
-def merge_levels(table: Counts, groups: NDArray[np.int64], axis: int) -> Counts:
+def _merge_levels(table: Counts, groups: NDArray[np.int64], axis: int) -> Counts:
     """Add up an axis of counts over groups of levels; further last levels are kept.
 
     Every row stays in one cell, so one row still moves one count by one.

@@ -39,7 +39,7 @@ _LEAST_COUNT_SHARE = 0.005
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GraphicalSynthesizer(Synthesizer):
+class _GraphicalSynthesizer(Synthesizer):
     """Base of AIM and MST: a graphical model, fitted to marginals that the door releases."""
 
     strategies: ClassVar[tuple[str, ...]] = (
@@ -237,7 +237,7 @@ _LEAST_IN_A_CELL = {"AIM": 3.5, "MST": 2.2}  # standard deviations
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AIM(GraphicalSynthesizer):
+class AIM(_GraphicalSynthesizer):
     """Synthetic tables from adaptively chosen marginals (McKenna et al. 2022), holes included.
 
     All one-way marginals are measured first.  Then, round by round, the exponential mechanism
@@ -381,7 +381,7 @@ _TREE_SELECTION_SHARE = 0.15
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MST(GraphicalSynthesizer):
+class MST(_GraphicalSynthesizer):
     """Synthetic tables from a spanning tree of two-way marginals (McKenna et al. 2021).
 
     One-way marginals first; then ``d − 1`` times the exponential mechanism picks the pair, among

@@ -2,9 +2,9 @@
 
 After McKenna, Mullins, Sheldon and Miklau (2022), with changes: a share of the budget for the
 one-way marginals, rare levels merged, a regularised warm-started fit, and marginals with holes
-scored and fitted through a model of what is missing. How much a marginal deserves to be measured is
-a score of sensitivity one, rounding included (`marginal_score`). Everything here is post-processing
-of what the door answers.
+scored and fitted through a model of what is missing. How much a marginal deserves to be measured
+is a score of sensitivity one, rounding included (`_marginal_score`). Everything here is
+post-processing of what the door answers.
 """
 
 from __future__ import annotations
@@ -138,14 +138,14 @@ def misfit(
     count either: leaving out fixed cells does not make a row's influence any larger.
     """
     observed = counts[tuple(slice(0, size) for size in possible.shape)]
-    return marginal_score(observed * possible, expected, bias=bias, weight=weight)
+    return _marginal_score(observed * possible, expected, bias=bias, weight=weight)
 
 
 #: One row moves one cell of each marginal by one, and weights are at most one.
 MISFIT = Score(misfit, sensitivity=SCORE_SENSITIVITY)
 
 
-class Expectations:
+class _Expectations:
     """The released values that scores of candidates take, worked out again only where they moved.
 
     With many attributes there are thousands of candidates in every round, and a round changes what
@@ -229,7 +229,7 @@ class Learner:
         self._growth: Growth | None = None
         self._kept = 0.0  # budget for pairs, which is not for selections
         self._alone: dict[tuple[str, ...], Facts] = {}
-        self._expected = Expectations(self._weights)
+        self._expected = _Expectations(self._weights)
         self._names = door.schema.names
         #: Whether an attribute's counts have a last level "missing".
         self.extended = [door.sizes[a.name] > a.size for a in door.schema]
@@ -464,7 +464,7 @@ def on_grid(values: Floats) -> Floats:
     return np.minimum(np.maximum(np.rint(values / _GRID) * _GRID, -_LARGEST), _LARGEST)
 
 
-def marginal_score(
+def _marginal_score(
     exact: NDArray[np.integer], expected: Floats, *, bias: float, weight: float
 ) -> float:
     """Return ``weight (Σ |exact − expected| − bias)``: L1 error less what noise would add.
@@ -485,7 +485,7 @@ def marginal_score(
 
     Examples
     --------
-    >>> marginal_score(np.array([3, 5]), np.array([4.0, 4.5]), bias=1.0, weight=0.5)
+    >>> _marginal_score(np.array([3, 5]), np.array([4.0, 4.5]), bias=1.0, weight=0.5)
     0.25
     """
     predicted = on_grid(expected / max(1.0, float(expected.sum()) / _MOST_ROWS))

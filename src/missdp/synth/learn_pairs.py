@@ -125,7 +125,7 @@ def blocks(crude: Crude) -> list[Floats]:
     return [_block(m, level.n_groups) for m, level in zip(crude.margins, crude.levels, strict=True)]
 
 
-def plan_products(
+def _plan_products(
     names: Sequence[str], crude: Crude, cost: Cost, *, clip: float | Literal["auto"] = "auto"
 ) -> RowProducts:
     """Return the blocks of rows, and where their vectors are clipped; from released values."""
@@ -145,7 +145,7 @@ def release_pairs(
     names = door.schema.names
     if len(names) == 1:
         return PairRelease(crude, None, None)
-    plan = plan_products(names, crude, door.left, clip=clip)
+    plan = _plan_products(names, crude, door.left, clip=clip)
     return PairRelease(crude, door.merged(crude.groups(names)).products(plan, door.left), plan)
 
 

@@ -154,12 +154,12 @@ def _class_named(family: str) -> type[Synthesizer]:
     raise DataError(f"the model is of a family that is not installed; there are {known}")
 
 
-def own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
+def _own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
     """Return the type of each parameter that a family has beside those that all families have.
 
     Examples
     --------
-    >>> own_parameters(synthesizer_named("privbayes"))["theta"]
+    >>> _own_parameters(synthesizer_named("privbayes"))["theta"]
     <class 'float'>
     """
     hints = get_type_hints(family if is_dataclass(family) else family.__init__)
@@ -182,7 +182,7 @@ def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[st
     >>> read_settings(synthesizer_named("aim"), ["rounds=30", "shrink=0.5"])
     {'rounds': 30, 'shrink': 0.5}
     """
-    own = {name: _choices(hint) for name, hint in own_parameters(family).items()}
+    own = {name: _choices(hint) for name, hint in _own_parameters(family).items()}
     types = {name: choices for name, choices in own.items() if set(choices) - {NoneType}}
     found: dict[str, Any] = {}
     for text in settings:

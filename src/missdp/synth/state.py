@@ -79,7 +79,7 @@ def sampling_generator(seed: Any) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=_SAMPLING))
 
 
-def open_data(
+def _open_data(
     data: Any, schema: Schema | None, reads: Callable[[Schema], Reads]
 ) -> tuple[MarginalSource, FrameKind]:
     """Return a source for any input, as a family reads it, and the kind of frame to give back."""
@@ -117,7 +117,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     if not settings["epsilon"] <= _MOST_EPSILON:
         raise ParameterError(f"epsilon must be at most {_MOST_EPSILON:g}: it protects nothing")
     declared = settings["n_rows"]
-    if not (is_whole(declared) and 1 <= declared <= _MOST_ROWS) and not is_noisy(declared):
+    if not (is_whole(declared) and 1 <= declared <= _MOST_ROWS) and not _is_noisy(declared):
         raise ParameterError("n_rows must be 'noisy' or a whole number from 1 to 2**53")
     seeded = is_whole(settings["random_state"]) or isinstance(settings["random_state"], Witness)
     if settings["random_state"] is not None and not seeded:
@@ -141,7 +141,7 @@ def chosen_delta(delta: float | None, n_rows: str | int) -> float:
     return min(1e-6, 1 / (100 * n_rows)) if is_declared(n_rows) and n_rows > 0 else 1e-6
 
 
-def cut_conditions(schema: Schema) -> list[Condition]:
+def _cut_conditions(schema: Schema) -> list[Condition]:
     """Return which bins were found by other releases."""
     found: dict[str, list[str]] = {}
     for a in schema:
@@ -160,14 +160,14 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def is_noisy(n_rows: Any) -> TypeGuard[str]:
+def _is_noisy(n_rows: Any) -> TypeGuard[str]:
     """Whether the number of rows is to be released."""
     return isinstance(n_rows, str) and n_rows == "noisy"
 
 
 def is_declared(n_rows: str | int) -> TypeGuard[int]:
     """Whether the number of rows was declared public."""
-    return not is_noisy(n_rows)
+    return not _is_noisy(n_rows)
 
 
 def learn(
@@ -185,8 +185,8 @@ def learn(
     declared = is_declared(model.n_rows)
     rows = int(model.n_rows) if declared else None
     warn_if_weak(model.epsilon, model._delta, n=rows)
-    source, kind = open_data(data, schema, model._reads)
-    conditions = fit_conditions(source.schema, undeclared, model.random_state, model.n_rows)
+    source, kind = _open_data(data, schema, model._reads)
+    conditions = _fit_conditions(source.schema, undeclared, model.random_state, model.n_rows)
     model._strategy.check(readable(source, model._reads(source.schema)))
     fresh = type(model)(**model.get_params(deep=False))
     fresh._fitted_with = model._public_parameters()
@@ -355,11 +355,11 @@ def _read_facts(stored: StoredModel, modelled: Modelled) -> tuple[KindShares, Ca
     return shares, Caps(whole=whole.cost, events=parts, structure=structure)
 
 
-def fit_conditions(
+def _fit_conditions(
     schema: Schema, undeclared: str, random_state: int | None, n_rows: int | Literal["noisy"]
 ) -> list[Condition]:
     """Return what the guarantee of a fit rests on, beside what its releases rest on."""
-    conditions = [*domain_conditions(schema, undeclared), *cut_conditions(schema)]
+    conditions = [*domain_conditions(schema, undeclared), *_cut_conditions(schema)]
     if random_state is not None:
         conditions.append(ExplicitSeed())
     if is_declared(n_rows):

@@ -212,7 +212,7 @@ class _Source:
             for schema in self.schemas:
                 if schema.rules:
                     return "not of rows with rules"
-                table = spelled(unread(schema, 40, self.seed + number, holes=0.4), number)
+                table = _spelled(unread(schema, 40, self.seed + number, holes=0.4), number)
                 source = self.make(table)
                 _compare(source, table, when, turn=number)
                 if not table.were_read:
@@ -466,7 +466,7 @@ class _AsWritten(Table):
         return _AsWritten.of(super().take(places), self.cells.take(pa.array(places)))
 
 
-def spelled(table: Table, seed: int = 0) -> _AsWritten:
+def _spelled(table: Table, seed: int = 0) -> _AsWritten:
     """Return a made-up table without rules, its cells written in every way that means the same.
 
     A kind of missing that has no code cannot be written: it is plainly missing in what comes back.

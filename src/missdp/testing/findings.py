@@ -360,7 +360,7 @@ class Recorder(Witness):
     def generator(self) -> np.random.Generator:
         """Return a generator for post-processing: the same one for all who repeat the answers."""
         self.generators += 1
-        return PerCall(self.seed, self.generators)
+        return _PerCall(self.seed, self.generators)
 
     def discrete_laplace(self, scale: float, size: Any) -> Any:
         """Draw Laplace noise, with the scale that was asked for or a false one."""
@@ -414,7 +414,7 @@ class Repeater(Recorder):
         return copy.deepcopy(before.released)
 
 
-class PerCall(np.random.Generator):
+class _PerCall(np.random.Generator):
     """A generator with a stream of its own for each call.
 
     A row more lengthens a draw, and moves no other one: rows that are filled one by one are filled
@@ -426,7 +426,7 @@ class PerCall(np.random.Generator):
         self._seed, self._number, self._calls = seed, number, 0
 
     def __reduce__(self) -> Any:
-        return PerCall, (self._seed, self._number)
+        return _PerCall, (self._seed, self._number)
 
     def _fresh(self) -> np.random.Generator:
         self._calls += 1
@@ -435,14 +435,14 @@ class PerCall(np.random.Generator):
 
 
 def _call(name: str) -> Callable[..., Any]:
-    def drawing(self: PerCall, *given: Any, **more: Any) -> Any:
+    def drawing(self: _PerCall, *given: Any, **more: Any) -> Any:
         return getattr(self._fresh(), name)(*given, **more)
 
     return drawing
 
 
 for _name in ("choice", "random", "integers", "normal", "standard_normal", "uniform", "binomial"):
-    setattr(PerCall, _name, _call(_name))
+    setattr(_PerCall, _name, _call(_name))
 
 
 def same(one: Any, other: Any) -> bool:

@@ -448,11 +448,11 @@ def check_habits(
     if not {*named} <= {*HABITS}:
         raise ParameterError(f"habits must be some of {list(HABITS)}")
     known = subjects(family, parameters, strategies, schema)
-    found = [finding for on in known for finding in habits_of(on, named)]
+    found = [finding for on in known for finding in _habits_of(on, named)]
     return Report(family.__name__, tuple(found)).checked()
 
 
-def habits_of(on: Subject, habits: Iterable[str] = HABITS) -> list[Finding]:
+def _habits_of(on: Subject, habits: Iterable[str] = HABITS) -> list[Finding]:
     """Return what was found for one strategy; each habit has an empty folder of its own."""
     found = []
     for name in habits:
@@ -519,14 +519,14 @@ def check_synthesizer(
     """
     found: list[Finding] = []
     for on in subjects(family, parameters, strategies, schema):
-        found += habits_of(on)
+        found += _habits_of(on)
         found += interference_of(on)
         found += sensitivity_of(on, trials, seed)
         if audit_trials:
             found.append(_audited(on, audit_trials, seed))
         if schema is None:
             ruled = replace(on, schema=RULED)
-            found += habits_of(ruled, _RULED_HABITS)
+            found += _habits_of(ruled, _RULED_HABITS)
             found += interference_of(ruled, _RULED_PAIRS)
             found += sensitivity_of(ruled, max(4, trials // 2), seed)
     return Report(family.__name__, tuple(found)).checked()

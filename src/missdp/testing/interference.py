@@ -48,7 +48,6 @@ from missdp.testing.made_up import (
     has_kinds_or_rules,
     made_up,
     unread,
-    with_a_hole,
     with_other_kinds,
 )
 
@@ -135,7 +134,7 @@ def _tables(schema: Schema, pairs: Iterable[str] | None) -> dict[str, tuple[Tabl
     usual, none = made_up(schema, 300, 0), made_up(schema, 0, 0)
     found = {
         "two tables": (usual, made_up(schema, 250, 1)),
-        "one hole": (usual, with_a_hole(usual)),
+        "one hole": (usual, _with_a_hole(usual)),
         "full and empty": (usual, none),
         "one row and none": (made_up(schema, 1, 0), none),
         "constant columns": (constant(schema, 200), usual),
@@ -228,7 +227,7 @@ def _shown_by_fit(on: Subject, witness: Recorder, table: Any) -> Facts:
     parameters = set(model.get_params(deep=False))
     for name, value in vars(model).items():
         if name not in parameters:
-            seen |= facts_of(value, f"attribute {name}")
+            seen |= _facts_of(value, f"attribute {name}")
     return seen
 
 
@@ -236,7 +235,7 @@ def _shown_by_run(run: Run, witness: Recorder, table: Any) -> Facts:
     """Return everything that anyone sees of a call."""
     result: list[Any] = []
     seen = _called("", lambda: result.append(run(witness, table)))
-    return seen | facts_of(result[0] if result else None, "result")
+    return seen | _facts_of(result[0] if result else None, "result")
 
 
 def _called(name: str, call: Callable[[], Any]) -> Facts:
@@ -271,15 +270,15 @@ def _outside_state(family: Any) -> Facts:
     """
     kinds = getattr(family, "__mro__", ())
     own = [c for c in kinds if not c.__module__.startswith(("builtins", "sklearn", "abc"))]
-    seen: Facts = {} if kinds else facts_of(family, "the function")
+    seen: Facts = {} if kinds else _facts_of(family, "the function")
     for kind in own:
         for name, value in vars(kind).items():
             if not name.startswith(("__", "_abc_")):
-                seen |= facts_of(value, f"class attribute {kind.__name__}.{name}")
+                seen |= _facts_of(value, f"class attribute {kind.__name__}.{name}")
     for module in _modules(family):
         for name, value in list(vars(module).items()):
             if not name.startswith("__") and not isinstance(value, types.ModuleType):
-                seen |= facts_of(value, f"global {module.__name__}.{name}")
+                seen |= _facts_of(value, f"global {module.__name__}.{name}")
     return seen
 
 
@@ -299,12 +298,12 @@ def differences(one: Facts, other: Facts) -> list[str]:
     return [name for name in names if one.get(name) != other.get(name)]
 
 
-def facts_of(value: Any, name: str) -> Facts:
+def _facts_of(value: Any, name: str) -> Facts:
     """Return a value as facts, whatever it holds: one for each number, text or array in it.
 
     Examples
     --------
-    >>> facts_of({"a": [1, "x"]}, "model")
+    >>> _facts_of({"a": [1, "x"]}, "model")
     {'model': 'dict of 1', "model['a']": 'list of 2', "model['a'][0]": '1', "model['a'][1]": "'x'"}
     """
     seen: Facts = {}
@@ -362,3 +361,13 @@ def _state(value: Any) -> dict[str, Any]:
     slots = [s for c in type(value).__mro__ for s in getattr(c, "__slots__", ())]
     held = {s: getattr(value, s) for s in slots if isinstance(s, str) and hasattr(value, s)}
     return held | dict(getattr(value, "__dict__", {}))
+
+
+def _with_a_hole(table: Table) -> Table:
+    """Return the table with one more cell missing; it must have an observed nullable one."""
+    name = table.schema.nullable[0]
+    mask = {name: table.mask(name)}
+    mask[name][int(np.flatnonzero(~mask[name])[0])] = True
+    if has_kinds_or_rules(table.schema):  # kinds of those that were holes stay
+        mask[name] &= ~table.mask(name)
+    return table.with_missing(mask)

@@ -107,7 +107,7 @@ def made_up(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Tab
     >>> len(made_up(SCHEMA, 7))
     7
     """
-    return read_again(unread(schema, n, seed, holes=holes))
+    return _read_again(unread(schema, n, seed, holes=holes))
 
 
 def unread(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Table:
@@ -135,7 +135,7 @@ def _some_hole(attribute: AnyAttribute, n: int, rng: np.random.Generator) -> NDA
     return rng.integers(first, last, n)
 
 
-def read_again(table: Table) -> Table:
+def _read_again(table: Table) -> Table:
     """Return the table with the rules of its schema applied to every row by itself."""
     schema = table.schema
     if not schema.rules:
@@ -150,7 +150,7 @@ def constant(schema: Schema, n: int, *, missing: bool = False) -> Table:
         a.name: np.full(n, a.missing_code if missing and a.nullable else 0, dtype=np.int64)
         for a in schema
     }
-    return read_again(Table.from_codes(schema, codes).with_values(np.random.default_rng(0)))
+    return _read_again(Table.from_codes(schema, codes).with_values(np.random.default_rng(0)))
 
 
 def canary(schema: Schema, n: int) -> tuple[Table, Table]:
@@ -161,7 +161,7 @@ def canary(schema: Schema, n: int) -> tuple[Table, Table]:
     """
     crowd = constant(schema, n)
     row = {a.name: np.array([a.size - 1]) for a in schema}
-    return crowd, read_again(appended(crowd, row))
+    return crowd, _read_again(appended(crowd, row))
 
 
 def appended(table: Table, row: Codes) -> Table:
@@ -177,16 +177,6 @@ def _joined(table: Table, one: Table, name: str) -> Column:
     if first.values is None or last.values is None:
         return Column(codes)
     return Column(codes, np.concatenate([first.values, last.values]))
-
-
-def with_a_hole(table: Table) -> Table:
-    """Return the table with one more cell missing; it must have an observed nullable one."""
-    name = table.schema.nullable[0]
-    mask = {name: table.mask(name)}
-    mask[name][int(np.flatnonzero(~mask[name])[0])] = True
-    if has_kinds_or_rules(table.schema):  # kinds of those that were holes stay
-        mask[name] &= ~table.mask(name)
-    return table.with_missing(mask)
 
 
 def with_other_kinds(table: Table) -> Table:
@@ -225,4 +215,4 @@ def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, 
         for attribute in schema:  # not applicable, where it belongs or not
             if attribute.not_applicable is not None and rng.random() < _ABSENT:
                 row[attribute.name] = np.array([attribute.size])
-        yield read_again(table), read_again(appended(table, row)), row
+        yield _read_again(table), _read_again(appended(table, row)), row
