@@ -17,7 +17,9 @@ from missdp.errors import MissingDependencyError
 from missdp.evaluate import marginal_distance
 from missdp.synth.all_pairs import PairsSynthesizer
 from missdp.testing import SCHEMA, check_habits, check_synthesizer
+from missdp.testing.findings import Subject
 from missdp.testing.made_up import made_up
+from testing.ruled import gates
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
@@ -188,3 +190,4 @@ def test_some_habits_of_all_families(name):
         strategies=["observed"],
         habits=["save_and_load", "keeping_holes"],
     )
+    gates(Subject(family, "observed", {**own, "steps": 2, "batch": 100}, SCHEMA))

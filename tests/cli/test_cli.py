@@ -367,6 +367,12 @@ def test_impute_several_times_or_not_at_all(released, run, monkeypatch):
     assert again == drawn
 
 
+def test_impute_empty_files(released, run):
+    (released / "data.csv").write_text("größe,age\n", encoding="utf-8")
+    assert run(*IMPUTE)[0] == 0
+    assert len(read("filled.csv")) == 0
+
+
 def test_a_terminal_without_unicode_shows_what_it_can(folder, terminal):
     whole = ("complete.csv", "complete.csv", "--schema", "schema.toml")
     code, shown = terminal("ascii", "evaluate", *whole, "--ways", 1)

@@ -73,6 +73,19 @@ def test_an_answer_to_nowhere_is_refused_before_the_charge(folder, capsys, monke
     assert not fits
 
 
+@posix
+def test_a_disk_that_fills_up_while_rows_are_sampled_leaves_what_was_there(folder, run):
+    assert run(*SYNTHESIZE)[0] == 0
+    Path("more.parquet").write_text("old")
+    before = sorted(os.listdir(folder))
+    more = ("sample", "out.model.json", "-o", "more.parquet", "--rows", 3_000_000)
+    done = process(*more, preexec_fn=limited(2**20))
+    assert (done.returncode, done.stderr.count("\n")) == (5, 1)
+    assert "File too large" in done.stderr
+    assert Path("more.parquet").read_text() == "old"
+    assert sorted(os.listdir(folder)) == before
+
+
 # -- charged, and then something fails ---------------------------------------------------------
 
 

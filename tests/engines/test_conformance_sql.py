@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from missdp.engines import SQLRows
+from missdp.errors import CheckFailedError
 from missdp.sources import DuckDBSource
 from missdp.testing import check_source
 
@@ -96,5 +97,12 @@ def test_the_kit_passes(database):
     def in_parts(tables):
         return DuckDBSource(database.rows([t.to_arrow() for t in tables]), tables[0].schema)
 
+    def limited(table):
+        rows = database.rows([table.to_arrow(holes="codes")])
+        rows._query += " LIMIT 40"
+        return DuckDBSource(rows, table.schema)
+
     report = check_source(factory, trials=3, in_parts=in_parts, most_rows=4_000)
     assert [found.what for found in report.unchecked] == [AGAIN]
+    with pytest.raises(CheckFailedError, match="counts are wrong"):
+        check_source(limited, trials=1, most_rows=4_000)

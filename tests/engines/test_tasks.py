@@ -54,6 +54,13 @@ def test_a_task_starts_from_nothing_whenever_it_runs():
     assert handed_in(again(batches(table))).equals(first)
 
 
+def test_a_pickled_counter_holds_no_counts():
+    counter, table = Counter(RULED, PAIRS), made_up(RULED, 9)
+    counter.add({n: table.codes(n) for n in RULED.names}, 9)
+    for known, there in ((counter, True), (pickle.loads(pickle.dumps(counter)), False)):
+        assert any(block.any() for _, block in known.blocks()) == there
+
+
 def test_large_vectors_come_in_blocks():
     schema = Schema(tuple(Numeric(name=n, lower=0, upper=1, bins=500) for n in "ab"))
     counter = Counter(schema, [("a", "b")])

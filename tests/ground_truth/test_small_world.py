@@ -327,3 +327,17 @@ def test_smaller_claims_are_refuted():
     q, ratio = World(independent(uneven)).play(thrice, 3)
     shared = _ChosenCosts(chosen=1.5, gates=SINGLES, largest_share=1 / 3)
     assert divergence(q, ratio, 2) > _chosen_curve(shared, uneven, orders=at)[0]
+    coin, rare = {"a": 0.1, "b": 0.9}, PureEvent(epsilon=1.0, gate={"a"})
+    _, ratio = World(independent(coin)).play(responses([{"b"}], [1.0]), 1)
+    told = mask_mixture([{"a"}], [1.0], observed=coin).epsilon  # what came out of a choice of two
+    either = DataChosenGates(attributes=("a", "b"), smallest=1)
+    stated = claim(rare, MissingCompletelyAtRandom(coin), either)
+    assert told + 0.5 < loss(ratio) <= stated + 1e-12
+    _, ratio = World(independent({"a": 0.5})).play(responses([{"a"}] * 2, [1.0, 1.0]), 2)
+    assert loss(ratio) > 2 * claim(rare, BoundedObservation(0.5)) + 0.15  # figures do not add up
+    halves, laws = dict.fromkeys("ab", 0.5), [(gaussian(0.0), gaussian(m)) for m in (0.3, 0.3, 1.0)]
+    q, ratio = World(independent(halves)).play(in_order([{"a"}, {"b"}, ()], laws), 3)
+    least, known = hockey_stick(q, ratio, 0.5), MissingCompletelyAtRandom(halves)
+    gated = [answer(0.3, {"a"}), answer(0.3, {"b"})]
+    for more, enough in (([], False), ([answer(1.0, {"b"})], False), ([answer(1.0)], True)):
+        assert (claim([*gated, *more], known, delta=least) >= 0.5) == enough  # all rows enter it

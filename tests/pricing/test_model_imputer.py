@@ -239,7 +239,7 @@ def test_data_of_another_schema_is_refused_and_no_cell_is_quoted():
     assert "xyzzy" not in str(caught.value)
 
 
-def test_habits_of_scikit_learn():
+def test_habits_of_scikit_learn_and_a_loaded_model(tmp_path):
     frame = holey(400)
 
     def numbers(rows):
@@ -250,8 +250,10 @@ def test_habits_of_scikit_learn():
     assert again.predict(frame).shape == (400,)
     assert again[0].model is MODEL  # shared, and still fitted
     assert clone(IMPUTER).get_params() == {"model": MODEL, "filling": "random", "random_state": 3}
-    copy = pickle.loads(pickle.dumps(IMPUTER))
-    pd.testing.assert_frame_equal(copy.transform(frame), IMPUTER.transform(frame))
+    MODEL.save(tmp_path / "m.json")
+    loaded = DPImputer(model=missdp.load(tmp_path / "m.json"), random_state=3)
+    for copy in (pickle.loads(pickle.dumps(IMPUTER)), loaded):
+        pd.testing.assert_frame_equal(copy.transform(frame), IMPUTER.transform(frame))
     assert "AllPairs" in repr(IMPUTER)
 
 

@@ -70,6 +70,10 @@ def rows(seed=0, holes=20):
 def test_the_price_is_between_the_naive_claim_and_every_other_bound(estimator):
     result = price(impute_and_scale(estimator))
     assert result.naive_epsilon < result.epsilon
+    if isinstance(estimator, mp.PrivateMean):
+        assert result.bound == "direct"
+    if getattr(estimator, "method", "") == "sgd":
+        assert result.bound == "theorem 2"
     assert all(result.epsilon <= other + 1e-9 for _, other in result.alternatives)
     assert result.epsilon == result.guarantee.epsilon <= result.group_epsilon
     kinds = {type(c) for c in result.guarantee.conditions}
@@ -294,13 +298,20 @@ def bad_rows(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_good_tables_pass_and_bad_ones_are_refused(name):
-    good = propose_test_release(pipeline(name), good_rows(name), test_epsilon=2.0)
+    paid = [Budget(1e4, 1e-3, adjacency="replace-one") for _ in range(2)]
+    one, two = (pipeline(name, budget=budget) for budget in paid)
+    good = propose_test_release(one, good_rows(name), test_epsilon=2.0)
     assert isinstance(good, mp.Released)
     assert np.isfinite(good.estimator.mean_).all()
-    bad = propose_test_release(pipeline(name), bad_rows(name), test_epsilon=2.0)
+    bad = propose_test_release(two, bad_rows(name), test_epsilon=2.0)
     assert isinstance(bad, mp.Refused)
     assert not hasattr(bad, "estimator")
     assert good.guarantee == bad.guarantee
+    assert paid[0].events == paid[1].events  # a refusal costs what a release costs
+    assert len(paid[1].events) == 2
+    poor = pipeline(name, budget=Budget(0.3, 1e-6, adjacency="replace-one"))
+    with pytest.raises(BudgetExceededError):  # before anything is read
+        propose_test_release(poor, object(), test_epsilon=0.5)
     plan = plan_test(pipeline(name), test_epsilon=2.0)
     assert plan.guarantee.conditions == (DeclaredRowCount(4000), PublicDomain())
     assert plan.guarantee.adjacency == "replace-one"

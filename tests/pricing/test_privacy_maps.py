@@ -101,6 +101,16 @@ def test_smooth_subsampling_is_tight_when_nothing_else_moves(alpha):
     assert sgd.curve(alpha, moved) == pytest.approx(renyi(alpha, log_p, log_q), rel=1e-3)
 
 
+@pytest.mark.parametrize(("scale", "more"), [(1.0, 1.0), (0.7, 1.5)])
+def test_a_noise_scale_that_is_a_third_too_small_is_seen(scale, more):
+    """The exact divergence is that of the map at the stated scale, and breaks it below."""
+    distance = mp.TableDistance(replaced=1, moved_rows=5, moved_max=0.2)
+    sgd = PrivacyMap.subsampled(lipschitz=1.0, smoothness=1.0, rows=6, batch=6, sigma=1.0, steps=1)
+    log_p, log_q = (norm.logpdf(GRID, mean, scale) for mean in (1.0, (5 * 0.8 - 1.0) / 6))
+    found = renyi(4.0, log_p, log_q) / sgd.curve(4.0, distance)
+    assert found == pytest.approx(1.0, rel=1e-3) if scale == 1 else found > more
+
+
 @pytest.mark.parametrize("alpha", [2, 3, 8, 64, 200])
 @pytest.mark.parametrize("multiplier", [0.7, 2.0, 8.0])
 def test_amplification_agrees_with_the_reference_library(alpha, multiplier):

@@ -4,6 +4,7 @@ import json
 import math
 from functools import cache
 
+import numpy as np
 import pytest
 
 from missdp import AIM, MST, AllPairs, Kamino, PrivBayes, Schema
@@ -166,6 +167,39 @@ def test_networks_with_gaussian_noise_on_observed_rows(holed):
         assert (found.epsilon, found.conditions) == (again.epsilon, again.conditions)
         assert (found.epsilon < 0.9) == (len(holed) == 7)
     assert model.ground_truth_guarantee(rates(1.0, schema)).epsilon == pytest.approx(1.0)
+
+
+def test_pairs_outside_a_small_tree_may_get_more_than_its_edges():
+    """Of three pairs one is left for all that is kept back."""
+    model = fitted(MST, "observed", schema_of(dict.fromkeys("abc", 3)), n=60_000)
+    caps, log = model._caps_of_fit(), releases(model.guarantee_.events[0])
+    pairs = [float(filter_cost(e, caps.whole)) for e in log if " x " in e.label]
+    assert len(pairs) == 3
+    most = caps.structure.largest_share * caps.events[-1].cost.amount
+    assert 1.1 * pairs[0] < max(pairs) <= most * (1 + 1e-6)
+    assert caps.structure.largest_share < 0.8
+
+
+def test_a_tree_of_some_pairs_may_not_be_whole():
+    """Edges then get what the missing ones leave, so no share of them is known."""
+    model = MST(epsilon=1.0, delta=1e-6, missing="observed")
+    model.schema_ = schema_of({"a": 1100, "b": 1100, "c": 1})
+    assert ("a", "b") not in model._caps().structure.among  # more than a million cells
+    assert model._caps().structure.largest_share == 1.0
+
+
+def test_impossible_cells_may_leave_no_room_for_the_workload():
+    """Then single attributes are measured again, and what was chosen may be behind one alone."""
+    schema = schema_of({"a": 10, "b": 10, "c": 10, "d": 40, "e": 40})
+    zeros = {("a", "b", "c"): np.arange(1000).reshape(10, 10, 10) == 0}
+    more = {"workload": [("d", "e")], "max_model_size": 2000 * 8 / 2**20}  # of either, not of both
+    model = fitted(AIM, "observed", schema, n=20_000, structural_zeros=zeros, **more)
+    log, caps = releases(model.guarantee_.events[0]), model._caps_of_fit()
+    assert [event.label for event in log].count("marginal a") == 2
+    assert ("a",) in caps.structure.among
+    seldom = MissingCompletelyAtRandom({"d": 0.1, "e": 0.1})  # the others are always there
+    surely = [e for e in log if not {"d", "e"} & {*(e.gate or ())}]
+    assert model.ground_truth_guarantee(seldom).epsilon > epsilon_of(surely, 1e-6)
 
 
 def test_tables_of_a_network_read_rows_that_rules_settle():

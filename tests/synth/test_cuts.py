@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
-from missdp import AIM, MST, AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema
+from missdp import AIM, MST, AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema, Table
 from missdp.accounting import (
     BoundedObservation,
     Budget,
@@ -159,6 +161,19 @@ def test_bounds_that_are_far_too_generous_cost_next_to_nothing():
         drawn = [fit.sample(20_000, random_state=0)["x"] for fit in fits]
         errors.append(np.mean([abs(x.mean() - frame["x"].mean()) for x in drawn]))
     assert max(errors) < 0.05 * frame["x"].std()
+
+
+def test_rows_that_stream_have_the_cuts_of_rows_in_memory_and_codes_alone_have_none():
+    frame, model = people(800), AIM(epsilon=1.0, random_state=5)
+    relation = duckdb.connect().from_df(frame)
+    one, two = (clone(model).fit(data, schema=SCHEMA) for data in (frame, relation))
+    assert one.cuts_ == two.cuts_
+    drawn = [fit.sample(200, random_state=1)["age"].to_numpy() for fit in (one, two)]
+    np.testing.assert_array_equal(*drawn)
+    codes = {a.name: np.zeros(50, dtype=int) for a in SCHEMA}
+    without = model.fit(Table.from_codes(SCHEMA, codes))  # values, that is: it keeps its bins
+    assert not trees(without)
+    assert without.schema_ == SCHEMA
 
 
 def test_the_next_table_can_have_the_same_cuts_and_its_guarantee_says_so():

@@ -106,6 +106,15 @@ def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
         assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 
 
+def test_data_chosen_gates_amplify_if_rules_settle_nothing_that_is_modelled():
+    born = Determined("born", by="age", map=tuple((age, 2024 - age) for age in range(10)))
+    for schema, amplified in ((Schema((*AGES, WORK), (born,)), True), (ROUTED, False)):
+        model = PrivBayes(epsilon=1.0, missing="observed").fit(made_up(schema, 600))
+        known = MissingCompletelyAtRandom(dict.fromkeys(schema.names, 0.5))
+        found = model.ground_truth_guarantee(known).epsilon
+        assert found < 0.999 if amplified else found == pytest.approx(1.0)
+
+
 def test_a_row_that_breaks_a_rule_is_read_no_more_often_than_its_gate_is_observed():
     """It loses cells when all are seen; with one masked, the others stay: never more than seen."""
     names = RULED.nullable
