@@ -41,7 +41,6 @@ from missdp.accounting import (
     ZCDPEvent,
 )
 from missdp.ground_truth import (
-    ChosenGates,
     DataChosenGates,
     FixedGates,
     amplified_epsilon,
@@ -77,24 +76,6 @@ def claim(events, assumption, structure=FIXED, delta=0.0):
 
 
 # --- What holds ---
-
-
-@given(gates, rates, costs, st.data())
-@some
-def test_pure_caps_of_what_was_chosen_bound_every_choice(those, observed, epsilons, data):
-    """Whatever sets are chosen within the caps, the mask mixture of them is below the claim."""
-    chosen, share = data.draw(st.floats(0.01, 3.0)), data.draw(st.floats(0.0, 1.0))
-    epsilons = epsilons[: len(those)]
-    fixed = [PureEvent(epsilon=e, gate=g) for g, e in zip(those, epsilons, strict=True)]
-    cap = PureEvent(epsilon=chosen, gate=those[0] or None, label=ChosenGates.chosen)
-    structure = ChosenGates(among=tuple(map(tuple, those)))
-    claimed = claim([*fixed, cap], MissingCompletelyAtRandom(observed), structure)
-    for one, other in itertools.product(those, repeat=2):
-        gates_of = [*those, one, other]
-        spent = [*epsilons, share * chosen, (1 - share) * chosen]
-        exact = mask_mixture(gates_of, spent, observed=observed).epsilon
-        assert exact <= claimed + 1e-9
-    assert claimed <= math.fsum(epsilons) + chosen + 1e-9
 
 
 @given(gates, rates, costs, st.integers(1, 2))

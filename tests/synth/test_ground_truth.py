@@ -25,6 +25,7 @@ from missdp.errors import ParameterError
 from missdp.ground_truth import ground_truth_guarantee
 from missdp.sources import Strategy, strategy_named
 from missdp.sources.modelled import Modelled
+from missdp.synth import AIM, MST
 from missdp.synth.parts import _gate_by_gate, ground_truth_parts
 from synth.conformance import SCHEMA, make_table
 from synth.tables import rows_of, schema_of
@@ -72,6 +73,18 @@ def test_reading_every_row_is_not_amplified(missing):
     model = fit(missing, imputer="random", cuts="equal")  # bins are found behind a gate
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
+
+
+@pytest.mark.parametrize("family", [AIM, MST])
+def test_marginals_chosen_with_a_pure_budget_are_not_amplified(family):
+    """A marginal may spend what selections left: no part keeps to a cap of its own."""
+    options = {"epsilon": 1.0, "delta": 0.0, "missing": "observed", "model_rows": 100}
+    model = family(**options, random_state=0).fit(Table.read(make_table(300).to_native(), SCHEMA))
+    _, structure = model.ground_truth_parts()
+    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
+    assert structure is None
+    for delta in (0.0, 1e-6, 0.01):
+        assert found.epsilon_at(delta) >= model.guarantee_.epsilon_at(delta)
 
 
 def test_imputed_margins_are_amplified_one_by_one():

@@ -151,31 +151,9 @@ def _many_gates(events: Events, delta: float, observed: Rates) -> float:
 
 def _chosen(events: Events, delta: float, structure: ChosenGates, observed: Rates) -> float:
     """Bound marginals that the data chose, each part up to its cap."""
-    if delta == 0.0:
-        return _chosen_purely(events, structure, observed)
     if not all(proven(zcdp_cost, e) and not approximate_delta(e) for e in events):
         return math.inf
     return chosen_epsilon(chosen_costs(events, structure, observed), delta, observed)
-
-
-def _chosen_purely(events: Events, structure: ChosenGates, observed: Rates) -> float:
-    """Bound caps in pure epsilon by Hölder's inequality, each with its largest gate's chance.
-
-    On every path marginals cost ε_j within their caps E_k, of E together, and the mean over masks
-    of exp Σ ε_j 1_j is at most Π_j (1 + p_j (e^E - 1))^{ε_j/E}, where p_j may be the largest of
-    its part.
-    """
-    if not all(map(is_pure, events)):
-        return math.inf
-    inside = [e for e in events if e.gate or e.label == structure.chosen]
-    together = math.fsum(map(pure_epsilon, inside))
-    largest = max(gate_probability(gate, observed) for gate in structure.among)
-    found = math.fsum(pure_epsilon(e) for e in events if e not in inside)
-    for event in inside if together else ():
-        chosen = event.label == structure.chosen
-        p = largest if chosen else gate_probability(event.gate, observed)
-        found += pure_epsilon(event) / together * amplified_epsilon(p, together)
-    return found
 
 
 def _one_gate(events: Events, delta: float, probability: float) -> float:

@@ -319,7 +319,8 @@ def graphical_caps(
     names, counted = schema.names, count_share * plan.whole.amount
     if gates == "schema":
         return one_gate_caps(whole, ungated=counted, gate=gate_of(()))
-    if gates != "data" or len(weights) > _MOST_MARGINALS:
+    # A marginal may spend what selections left. Pure caps would hold together only, at delta 0.
+    if gates != "data" or len(weights) > _MOST_MARGINALS or whole.currency == "pure":
         return None
 
     def gate(clique: Iterable[int]) -> Gate:
@@ -329,6 +330,7 @@ def graphical_caps(
     ones = (plan.first_share if weights else 1.0) * (plan.whole.amount - counted) / len(names)
     alone = {gate(single): ones + trees.get(names[single[0]], 0.0) for single in singles}
     fixed = {gate: cost for gate, cost in alone.items() if gate}
+    known = math.fsum(fixed.values())
     left = plan.whole.amount - counted - ones * len(names)
     pairs = pairs_of(weights)
     unknown = bool(trees) and ruled  # which cells of bins that are yet to be found are impossible
@@ -337,7 +339,7 @@ def graphical_caps(
         return None
     return chosen_caps(
         whole,
-        ungated=counted + ones * len(names) + math.fsum(trees.values()) - math.fsum(fixed.values()),
+        ungated=max(0.0, counted + math.fsum([ones * len(names), *trees.values()]) - known),
         selections=plan.selection_share * left * _ROUNDED_MORE if len(weights) > 1 else 0.0,
         fixed=fixed,
         among=[gate(clique) for clique in dict.fromkeys([*weights, *pairs, *again])],
