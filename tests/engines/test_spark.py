@@ -258,7 +258,8 @@ def test_the_log_speaks_again_afterwards(spark, told):
     bad = spark.range(4).selectExpr("CAST(concat('SECRET', id) AS INT) AS x", "'no' AS a")
     with pytest.raises(DataError):
         counted(bad)
-    assert told() == ""
+    said = told()  # Spark's daemon may complain that a worker's connection was closed
+    assert said == "" or ("reset by peer" in said and "SECRET" not in said)
     with pytest.raises(Exception, match="SECRET"):
         bad.collect()
     said = told()

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import missdp
 from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
-from missdp.baselines import learn_network as plan
 from missdp.errors import (
     BudgetExceededError,
     DataError,
@@ -205,7 +204,7 @@ def test_too_many_marginals_are_refused_quickly(family, options):
 
 def test_attributes_too_large_to_release_are_refused(monkeypatch):
     monkeypatch.setattr(workload, "MAX_TOTAL_CELLS", 150)
-    monkeypatch.setattr(plan, "MAX_TOTAL_CELLS", 150)
+    monkeypatch.setattr("missdp.baselines.privbayes._MAX_TOTAL_CELLS", 150)
     for family, options in ((AIM, {"delta": 1e-6}), (MST, {"delta": 1e-6}), (PrivBayes, {})):
         budget = Budget(10.0, 1e-3)
         with pytest.raises(ParameterError, match="coarser"):

@@ -263,12 +263,12 @@ def epsilon_for_ground_truth(
 
     Examples
     --------
-    >>> from missdp import MST
+    >>> from missdp import PrivBayes
     >>> from missdp.accounting import MissingCompletelyAtRandom
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
     >>> known = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
-    >>> wanted = MST(epsilon=1.0, missing="complete-rows")
+    >>> wanted = PrivBayes(epsilon=1.0, missing="complete-rows")
     >>> found = epsilon_for_ground_truth(1.0, wanted, schema, known)
     >>> found > 2
     True
