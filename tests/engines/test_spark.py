@@ -29,6 +29,7 @@ SCHEMA = Schema(
         Categorical(name="a", levels=("no", "yes"), nullable=True),
     )
 )
+OPEN = Schema((Numeric(name="x", lower=0, upper=1e4, step=0.5, nullable=True), SCHEMA["a"]))
 PAIRS = [("x",), ("x", "a"), ()]
 
 
@@ -291,7 +292,9 @@ def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
     table = made_up(SCHEMA, 400, seed=5)
     frame = frame_of(spark, table.to_arrow(), 3)
     ruled = made_up(RULED, 300, seed=6).to_arrow(holes="codes")
+    cells = made_up(OPEN, 600, seed=7).to_arrow()
     cases = [(SCHEMA, "joint", frame, table), (SCHEMA, "observed", frame, table)]
+    cases.append((OPEN, "joint", frame_of(spark, cells, 3), Table.read(cells, OPEN)))
     cases.append((RULED, "complete-rows", frame_of(spark, ruled), Table.read(ruled, RULED)))
     for schema, missing, *both in cases:
         one, two = (
@@ -299,6 +302,7 @@ def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
             for data in both
         )
         assert one.guarantee_ == two.guarantee_
+        assert one.cuts_ == two.cuts_
         drawn = [m.sample_table(50, random_state=2).to_arrow() for m in (one, two)]
         assert drawn[0].equals(drawn[1])
     assert Table.read(frame, SCHEMA).to_arrow().num_rows == 400

@@ -5,9 +5,10 @@ the same build with noise 30 % too small does not stay below.
 """
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from missdp import AllPairs, PrivBayes
+from missdp import AllPairs, Numeric, PrivBayes, Schema, Table
 from missdp.synth import AIM, MST
 from missdp.testing import TINY, audit_synthesizer, canary
 from missdp.testing.made_up import appended
@@ -84,6 +85,27 @@ def test_the_pure_claim_of_chosen_marginals_survives_and_comes_near(family):
     assert not found.flagged
     assert found.ratio > 0.5
     assert attacked(family, given, "observed", "unique row", trials=48, scale=0.5).flagged
+
+
+OPEN = Schema(
+    (
+        Numeric(name="x", lower=0, upper=255, integer=True, nullable=True),
+        Numeric(name="y", lower=0, upper=1e6, step=0.01, nullable=True),
+    )
+)
+
+
+@pytest.mark.parametrize("far", [200.0, None])
+def test_the_claim_survives_where_bins_are_found_and_a_row_lies_far_out(far):
+    near = pd.DataFrame({"x": [3.0] * 12, "y": [10.0] * 12})
+    more = pd.concat([near, pd.DataFrame({"x": [far], "y": [5e5]})], ignore_index=True)
+    both = tuple(Table.read(frame, OPEN) for frame in (near, more))
+    for family, given in ((AllPairs, GAUSSIAN), (AIM, {"epsilon": 3.0, "delta": 0.0})):
+        facts = {"parameters": given, "strategies": ["joint"], "tables": both, "trials": 60}
+        found = audit_synthesizer(family, **facts)["joint"]
+        assert not found.flagged
+        assert found.ratio > 0.5
+        assert audit_synthesizer(family, **facts, scale=0.4)["joint"].flagged
 
 
 SLOW = {

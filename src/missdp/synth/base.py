@@ -83,7 +83,7 @@ class Synthesizer(Estimator, abc.ABC):
         public.
     cuts : {"private", "equal"}, default "private"
         What bins a numeric attribute gets that declares none: those that a noisy tree of counts
-        finds, for a tenth of the budget together; or ten of equal width, for nothing.
+        finds, for three tenths of the budget together; or ten of equal width, for nothing.
     random_state : int or None
         None draws noise from the operating system's cryptographic source. A number is for tests:
         the guarantee then says that it holds only against those who do not know the seed. A

@@ -26,7 +26,7 @@ from missdp.schema.grid import MOST_CODES, is_pending
 
 __all__ = ["CUTS_SHARE", "cut", "cuts_share", "each_cost", "release_cuts", "without_cuts"]
 
-CUTS_SHARE = 0.1
+CUTS_SHARE = 0.3
 """Share of the budget for the trees of all attributes that are to be cut."""
 
 _FADES = 0.25  # from one piece to the next, where no mass stands out

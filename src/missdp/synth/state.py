@@ -38,13 +38,13 @@ from missdp.inference.model import finite
 from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_source
 from missdp.record import WRONG, Record, read_json
 from missdp.schema import Numeric, Schema
-from missdp.schema.grid import found, on_grid
+from missdp.schema.grid import found, is_pending, on_grid
 from missdp.schema.schema import check_schema
 from missdp.sources import MarginalSource, Reads, is_source, open_source, readable
 from missdp.sources.counts import recodable
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps
-from missdp.synth.cuts import cuts_share, release_cuts
+from missdp.synth.cuts import release_cuts
 from missdp.synth.noisy_counts import warn_if_hardly_complete, whole_rows
 from missdp.synth.sampling import KindShares, release_kinds
 from missdp.table import FrameKind, Table
@@ -228,10 +228,9 @@ def _remedy(budget: Budget, delta: float) -> str:
 def _door(fresh: Synthesizer, source: MarginalSource, grid: Schema, **facts: Any) -> Door:
     """Return a door to the rows, in the bins that are declared or, for a charge, found."""
     admit = fresh._kept_within()
-    recoded = fresh.schema_ is not source.schema and recodable(source)
-    if recoded and not cuts_share(fresh.schema_):
-        source = source.coded_as(fresh.schema_)  # type: ignore[attr-defined]
-    if not cuts_share(fresh.schema_):
+    if not any(map(is_pending, fresh.schema_)):
+        if fresh.schema_ is not source.schema and recodable(source):
+            source = source.coded_as(fresh.schema_)  # type: ignore[attr-defined]
         return Door(source, fresh._strategy, **facts).admitting(admit)
     door = Door(source.coded_as(grid), fresh._strategy, **facts).admitting(admit)  # type: ignore[attr-defined]
     fresh._report("finding bins", 0.0)
