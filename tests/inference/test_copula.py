@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 
 from missdp import Categorical, Schema, Table
 from missdp.evaluate import missing_fidelity
-from missdp.inference.masks import _coincident, fit_correlation
+from missdp.inference.masks import _latent_uniforms, fit_correlation
 from missdp.synth import AIM
 
 
@@ -23,7 +23,8 @@ def test_the_correlation_behind_a_released_count_is_found(rho):
     n = 50_000.0
     found = fit_correlation(chances, {(0, 1): (n * expected_both(chances, rho), 5.0)}, n)
     assert found[0, 1] == pytest.approx(rho, abs=0.01)
-    drawn = _coincident(np.tile(chances, (500, 1)), found, np.random.default_rng(1))
+    rows = np.tile(chances, (500, 1))
+    drawn = _latent_uniforms(len(rows), found, np.random.default_rng(1)) < rows
     assert drawn.all(axis=1).mean() == pytest.approx(expected_both(chances, rho), abs=0.005)
     np.testing.assert_allclose(drawn.mean(axis=0), chances.mean(axis=0), atol=0.005)
 

@@ -1,8 +1,7 @@
-"""Kinds of missing are the same whatever holds the cells: frames, files, text, numbers, bytes."""
+"""Kinds of missing are the same whatever holds the cells, and none of them is ever a number."""
 
 from __future__ import annotations
 
-import decimal
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,9 @@ PAY = Numeric(name="x", lower=0, upper=100, **KINDS_OF)
 WHOLE = Numeric(name="x", lower=0, upper=100, integer=True, **KINDS_OF)
 GRADE = Ordinal(name="x", levels=(5, 6, 7), **KINDS_OF)
 WORD = Categorical(name="x", levels=("5", "6", "7"), **KINDS_OF)
-ALL = (PAY, WHOLE, GRADE, WORD)
-
 NUMBERS = [5, -9, -7, -8, -1, None, 7]
-KINDS_FOUND = [None, "missing", "refused", "unknown", "not_applicable", "missing", None]
 TEXT = ["5", "?", ".R", "DK", "n/a", None, "7"]
-DECIMALS = [None if x is None else decimal.Decimal(x).scaleb(0) for x in NUMBERS]
+FOUND = [None, "missing", "refused", "unknown", "not_applicable", "missing", None]
 
 
 def kinds_of(table: Table) -> list[str | None]:
@@ -48,66 +44,30 @@ def kinds_of(table: Table) -> list[str | None]:
     return found
 
 
-def frames(cells: list[Any]) -> dict[str, Any]:
-    texts = [None if c is None else str(c) for c in cells]
-    found: dict[str, Any] = {
-        "objects": pd.DataFrame({"x": pd.Series(cells, dtype=object)}),
-        "string": pd.DataFrame({"x": pd.array(texts, dtype="string")}),
-        "categories": pd.DataFrame({"x": pd.Categorical(cells)}),
-        "bytes": pa.table({"x": [c if c is None else c.encode() for c in texts]}),
-        "polars text": pl.DataFrame({"x": texts}),
-        "polars categories": pl.DataFrame({"x": pl.Series(texts, dtype=pl.Categorical)}),
-        "arrow text": pa.table({"x": pa.array(texts, pa.large_string())}),
-        "arrow views": pa.table({"x": pa.array(texts, pa.string_view())}),
-        "arrow dictionary": pa.table({"x": pa.array(texts).dictionary_encode()}),
-        "arrow chunks": pa.table(
-            {"x": pa.chunked_array([pa.array(texts[:3]), pa.array(texts[3:])])}
-        ),
-        "blanks": pa.table({"x": [c if c is None else f"  {c}\t" for c in texts]}),
-    }
-    if all(c is None or isinstance(c, int) for c in cells):
-        found |= {
-            "float": pd.DataFrame({"x": pd.Series(cells, dtype="float64")}),
-            "Int64": pd.DataFrame({"x": pd.array(cells, dtype="Int64")}),
-            "Float32": pd.DataFrame({"x": pd.array(cells, dtype="Float32")}),
-            "arrow-backed": pd.DataFrame({"x": pd.array(cells, dtype="int8[pyarrow]")}),
-            "polars": pl.DataFrame({"x": cells}),
-            "int8": pa.table({"x": pa.array(cells, pa.int8())}),
-            "decimal": pa.table({"x": pa.array(DECIMALS, pa.decimal128(9, 3))}),
-            "dictionary of numbers": pa.table({"x": pa.array(cells).dictionary_encode()}),
-            "with decimals": pa.table({"x": [c if c is None else f"{c}.0" for c in texts]}),
-            "with exponents": pa.table({"x": [c if c is None else f"{c}e0" for c in texts]}),
-        }
-    return found
-
-
-@pytest.mark.parametrize("attribute", ALL, ids=["real", "whole", "levels", "text"])
+@pytest.mark.parametrize(
+    "attribute", [PAY, WHOLE, GRADE, WORD], ids=["real", "whole", "ord", "cat"]
+)
 @pytest.mark.parametrize("cells", [NUMBERS, TEXT], ids=["numbers", "words"])
-def test_every_container_file_and_stream_gives_the_same_kinds(
+def test_every_container_and_stream_gives_the_same_kinds(
     attribute: Any, cells: list[Any], tmp_path: Path
 ) -> None:
-    schema = Schema((attribute,))
-    texts = ["" if c is None else str(c) for c in cells]
-    (tmp_path / "x.csv").write_text("x\n" + "\n".join(texts) + "\n")
+    schema, texts = Schema((attribute,)), [None if c is None else f"  {c}\t" for c in cells]
+    (tmp_path / "x.csv").write_text("x\n" + "".join(f"{t or ''}\n" for t in texts))
     pq.write_table(pa.table({"x": cells}), tmp_path / "x.parquet")
-    streams = {
-        "csv": tmp_path / "x.csv",
-        "parquet": tmp_path / "x.parquet",
-        "relation": duckdb.sql(f"FROM '{tmp_path / 'x.parquet'}'"),
-    }
-    for name, data in (frames(cells) | streams).items():
+    streams = [tmp_path / "x.csv", tmp_path / "x.parquet"]
+    streams.append(duckdb.sql(f"FROM '{tmp_path / 'x.parquet'}'"))
+    frames = [pd.DataFrame({"x": made(cells)}) for made in (pd.Categorical, pd.Series)]
+    frames += [pl.DataFrame({"x": pl.Series(texts, dtype=pl.Categorical)})]
+    frames += [pa.table({"x": pa.chunked_array([pa.array(texts[:3]), pa.array(texts[3:])])})]
+    for data in (*streams, *frames):
         table = Table.read(data, schema)
-        assert kinds_of(table) == KINDS_FOUND, name
-        if name in streams:
+        assert kinds_of(table) == FOUND
+        if isinstance(attribute, Numeric):  # nothing that could be summed is under a kind
+            assert table.values("x").tolist() == [5.0, 0.0, 0.0, 0.0, 0.0, 0.0, 7.0]
+        if isinstance(data, Path | duckdb.DuckDBPyRelation):
             streamed = DuckDBSource(data, schema).counts([("x",)], rows="extended")
             counts = np.bincount(table.codes("x"), minlength=attribute.extended_size)
             assert streamed[("x",)].tolist() == counts.tolist()
-
-
-def test_what_is_under_a_kind_is_never_a_number_that_could_be_summed() -> None:
-    for attribute in (PAY, WHOLE):
-        table = Table.read(pa.table({"x": NUMBERS}), Schema((attribute,)))
-        assert table.values("x").tolist() == [5.0, 0.0, 0.0, 0.0, 0.0, 0.0, 7.0]
 
 
 def test_clamping_makes_no_number_of_a_code_and_no_kind_of_garbage() -> None:
@@ -130,7 +90,5 @@ def test_a_column_of_text_is_looked_at_only_where_there_is_no_number(monkeypatch
     found = module.distinct
     monkeypatch.setattr(module, "distinct", lambda chunk: seen.append(len(chunk)) or found(chunk))
     encode(PAY, pa.array([f"{i / 100}" for i in range(9000)] + [".R"] * 3))
-    assert seen == [3]
-    seen.clear()
     encode(PAY, pa.array(np.arange(9000.0)))
-    assert seen == []
+    assert seen == [3]

@@ -68,11 +68,8 @@ class DuckDBRows(RelationRows):
     ) -> None:
         import duckdb
 
-        self.path: Final = Path(path)
         _check_one(table, query)
-        with replacing(OSError, ValueError, by=_no_file(path)):
-            if not self.path.is_file():
-                raise _no_file(path)
+        self.path: Final = _file_at(path)
         room = max(_LEAST_ENGINE, int(_ENGINE_SHARE * memory_in_force()))
         unreadable = DataError(f"{str(path)!r} cannot be opened as a DuckDB database")
         with replacing(duckdb.Error, by=unreadable):
@@ -188,11 +185,7 @@ class SQLRows(RowStream):
         """Return the file of an SQLite database, which must be there: connecting would make it."""
         if self._url.get_backend_name() != "sqlite":
             return None
-        path = Path(self._url.database or "")
-        with replacing(OSError, ValueError, by=_no_file(path)):
-            if not path.is_file():
-                raise _no_file(path)
-        return path
+        return _file_at(self._url.database or "")
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns."""
@@ -305,8 +298,12 @@ def _check_one(table: str | None, query: str | None) -> None:
         raise ParameterError("name a table of the database, or give a query, and not both")
 
 
-def _no_file(path: str | Path) -> DataError:
-    return DataError(f"no database file at {str(path)!r}")
+def _file_at(path: str | Path) -> Path:
+    absent = DataError(f"no database file at {str(path)!r}")
+    with replacing(OSError, ValueError, by=absent):
+        if not Path(path).is_file():
+            raise absent
+    return Path(path)
 
 
 def _quietly(function: Any) -> None:

@@ -82,7 +82,7 @@ class SparkSource(StreamedSource):
 
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:
         task = CountTask(
-            schema=self._schema,
+            schema=self.schema,
             names=names,
             counter=counter,
             weight=weight,

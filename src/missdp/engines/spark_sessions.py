@@ -52,14 +52,14 @@ def spark_session() -> Iterator[SparkSession]:
         If PySpark or Java is not there.
     """
     absent = MissingDependencyError("PySpark is not installed; run pip install 'missdp[spark]'")
-    with replacing(ImportError, by=absent), _no_warnings():
+    with replacing(ImportError, by=absent), warnings.catch_warnings(action="ignore"):
         from pyspark.sql import SparkSession
     failed = MissingDependencyError(
         "Spark does not start; it needs Java 17, for example Debian's openjdk-17-jre-headless, and "
         "JAVA_HOME if that is not found"
     )
     with contextlib.ExitStack() as stack:
-        with replacing(Exception, by=failed), _no_warnings():
+        with replacing(Exception, by=failed), warnings.catch_warnings(action="ignore"):
             session = SparkSession.getActiveSession()
             if session is None:
                 build = SparkSession.builder.appName("missdp")
@@ -154,13 +154,6 @@ def _csv(path: str, names: tuple[str, ...], separator: str, session: SparkSessio
     return session.read.options(**options).csv(path, schema)
 
 
-@contextlib.contextmanager
-def _no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of versions
-        yield
-
-
 # Where PySpark writes errors of queries, with fragments and values, on standard error.
 _PATIENCE, _LOOK_AGAIN, _GRACE = 5.0, 0.05, 0.3  # seconds
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
@@ -170,8 +163,7 @@ _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 def quiet() -> Iterator[None]:
     """Hold back what Spark logs, and warns of, in this process and in its driver, meanwhile."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
+        stack.enter_context(warnings.catch_warnings(action="ignore"))
         from pyspark.logger import PySparkLogger
 
         for name in _LOGGERS:

@@ -232,7 +232,9 @@ def _homes(tree: JunctionTree, cliques: Iterable[Clique]) -> dict[Clique, int]:
         wanted = set(clique)
         known = [c for v in clique[:1] for c in holding.get(v, ()) if wanted.issubset(c)]
         around = min(known, key=lambda c: prod(tree.shape(c)), default=None)
-        homes[clique] = _home(tree, clique) if around is None else homes[around]
+        home = tree.home(clique) if around is None else homes[around]
+        assert home is not None  # every tree is built for the cliques that it is asked about
+        homes[clique] = home
         for v in clique:
             holding.setdefault(v, []).append(clique)
     return homes
@@ -379,13 +381,6 @@ def log_linear(
     propagation = _Propagation(tree, list(parameters), forbidden)
     log_z = propagation.run(list(parameters.values()))[1]
     return propagation.law(), log_z
-
-
-def _home(tree: JunctionTree, clique: Clique) -> int:
-    home = tree.home(clique)
-    if home is None:  # pragma: no cover - every tree is built for the cliques it is asked about
-        raise ValueError("the junction tree does not hold this clique")
-    return home
 
 
 def fit_entropy(

@@ -169,7 +169,11 @@ def fit_conditionals(
     zeros: Zeros = {(a, c): table for (a, c), table in (impossible or {}).items()}
     kinds = level_kinds(zeros, sizes)
     levels = tuple(
-        _merged(rows[:, a], size, kind)
+        Levels.from_counts(
+            np.bincount(rows[:, a], minlength=size).astype(np.float64),
+            threshold=_FEW if size > _MANY else -1.0,  # of many, those with few rows are merged
+            kinds=kind,
+        )
         for a, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
     )
     given = [_grouped(level, rows[:, a]) for a, level in enumerate(levels)]
@@ -177,18 +181,13 @@ def fit_conditionals(
     width = [level.n_groups for level in levels]
     hidden = rng.random(rows.shape) < rng.random((len(rows), 1))
     told = np.where(hidden, np.array(width, dtype=np.int64), groups)
-    never = _both_ways({(c[0], c[1]): t for c, t in merge_zeros(zeros, levels).items()})
+    never = {(c[0], c[1]): table for c, table in merge_zeros(zeros, levels).items()}
+    never |= {(c, a): table.T for (a, c), table in never.items()}
     return Conditionals(
         _told_best_first(groups, width),
         _factors(groups, levels, None, never),
         _factors(groups, levels, told, never),
     )
-
-
-def _merged(codes: Codes, size: int, kinds: NDArray[np.int64]) -> Levels:
-    """Return how the levels of an attribute are merged: of many, those with few rows."""
-    counts = np.bincount(codes, minlength=size).astype(np.float64)
-    return Levels.from_counts(counts, threshold=_FEW if size > _MANY else -1.0, kinds=kinds)
 
 
 def _factors(
@@ -209,10 +208,6 @@ def _factors(
         closed = np.vstack([cells.T, np.zeros((1, sizes[a]), dtype=bool)])
         known[a, c] = np.where(closed, _NEVER, free)
     return Factors(levels, odds or tuple(np.ones(size) for size in sizes), known)
-
-
-def _both_ways(tables: Mapping[Pair, Bools]) -> dict[Pair, Bools]:
-    return {**tables, **{(c, a): table.T for (a, c), table in tables.items()}}
 
 
 def _told_best_first(rows: Codes, sizes: Sequence[int]) -> tuple[int, ...]:

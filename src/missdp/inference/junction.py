@@ -95,12 +95,13 @@ class Growth:
 
     def hold(self, cliques: Iterable[Clique]) -> None:
         """Set the cliques that are there already; more of them each time."""
+        cliques = list(cliques)
         near = _neighbours(len(self._sizes), cliques)
         if near != self._near:
             self._near = near
             self._least |= self._known
             self._known = {}
-            self._part = _parts(near)
+            self._part = components(len(near), cliques)
             self._held = sum(_eliminate(self._sizes, near).values())
 
     def cells(self, clique: Clique) -> int:
@@ -135,19 +136,6 @@ def components(attributes: int, edges: Iterable[Clique]) -> list[int]:
         joined = {number[v] for v in edge}
         number = [min(joined) if k in joined else k for k in number]
     return number
-
-
-def _parts(near: Sequence[int]) -> list[int]:
-    """Number the connected parts of a graph: attributes with the same number hang together."""
-    part = [-1] * len(near)
-    for start in range(len(near)):
-        waiting = [start] if part[start] < 0 else []
-        while waiting:
-            v = waiting.pop()
-            if part[v] < 0:
-                part[v] = start
-                waiting += _members(near[v])
-    return part
 
 
 @dataclass(frozen=True)
@@ -280,24 +268,16 @@ class JunctionTree:
         Every attribute of the clique is carried to where the largest one is, along the tree.
         """
         *others, hub = sorted(clique, key=lambda v: self.sizes[v])
-        target = self._line[self.holding[hub][0]]
         extra: dict[int, set[int]] = {}
         for v in others:
-            line = self._line[self.holding[v][0]]
-            common = next(i for i in line if i in target)
-            path = [*line[: line.index(common)], *target[: target.index(common)], common]
-            for i in path:
+            i, j = self.holding[v][0], self.holding[hub][0]
+            while i != j:  # up from the later one: parents come before their children
+                i, j = max(i, j), min(i, j)
                 extra.setdefault(i, set()).add(v)
+                i = self.parents[i]
+            extra.setdefault(i, set()).add(v)
         more = 0
         for i, carried in extra.items():
             new = carried.difference(self.cliques[i])
             more += self.clique_cells(i) * (prod(max(2, self.sizes[v]) for v in new) - 1)
         return self.cells + more
-
-    @cached_property
-    def _line(self) -> tuple[Clique, ...]:
-        """Each clique with its ancestors, from itself up to the root."""
-        lines: list[Clique] = []
-        for i, parent in enumerate(self.parents):
-            lines.append((i, *(lines[parent] if parent >= 0 else ())))
-        return tuple(lines)

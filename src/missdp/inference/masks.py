@@ -60,13 +60,6 @@ _NODES = 129
 _LEAST_EIGENVALUE = 1e-6
 
 
-def _coincident(
-    chances: Floats, correlation: Floats, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Draw events with given chances whose latent normal variables are correlated."""
-    return np.asarray(_latent_uniforms(len(chances), correlation, rng) < chances)
-
-
 def _latent_uniforms(n: int, correlation: Floats, rng: np.random.Generator) -> Floats:
     """Draw uniform numbers whose normal quantiles are correlated, one column per event."""
     from scipy.special import ndtr
@@ -277,8 +270,6 @@ class MaskModel(Record):
 
     def draw(self, rows: Codes, rng: np.random.Generator) -> Bools:
         """Draw masks for complete rows; True is missing."""
-        if not self.unseen and not self._told_pairs:
-            return _coincident(self.missing(rows), self.correlation, rng)
         uniforms = _latent_uniforms(len(rows), self.correlation, rng)
         holes = self._drivers(rows, uniforms)
         drawn = uniforms < self._chances(rows, holes)
@@ -352,11 +343,6 @@ class MaskModel(Record):
         """Attributes with a level that is missing where another is, and that other."""
         return _chains({a: self._tellers(a) for a in self.told})
 
-    def _seen_alike(self, strips: Mapping[tuple[int, ...], Strip]) -> dict[tuple[int, ...], Strip]:
-        """Leave out by what is not seen alike where the attribute is missing and where not."""
-        told = _chains(self.told)
-        return {e: s for e, s in strips.items() if told.isdisjoint((b, e[0]) for b in e[1:])}
-
     @property
     def explained(self) -> set[tuple[int, int]]:
         """Pairs whose holes coincide for a reason that is modelled."""
@@ -396,7 +382,8 @@ class MaskModel(Record):
         per_row = n_rows / max(1, len(rows))
         rows = np.asfortranarray(rows)  # columns are read one by one
         by_attribute: dict[int, dict[tuple[int, ...], Strip]] = {}
-        strips = self._seen_alike(strips)
+        told = _chains(self.told)  # not seen alike where the attribute is missing and where not
+        strips = {e: s for e, s in strips.items() if told.isdisjoint((b, e[0]) for b in e[1:])}
         for effect, strip in strips.items():
             if self.present[effect[0]]:
                 by_attribute.setdefault(effect[0], {})[effect] = strip
@@ -431,7 +418,6 @@ class MaskModel(Record):
                     continue
                 rate = min(1.0, max(0.0, count / max(1.0, n_rows * self.rates[b])))
                 if not far and back is not None and back.selective:
-                    rate = min(1.0, max(0.0, count / max(1.0, n_rows * float(self.rates[b]))))
                     slope = self.slopes[b, a][rows[:, a]]
                     alike = expit(logit(np.clip(missing[:, b], 1e-9, 1 - 1e-9)) - slope)
                     if not _explains(back, rows[:, a], missing[:, a], alike, rate):
@@ -505,7 +491,8 @@ class MaskModel(Record):
                 if any((b, a) in self.unseen for b in effect[1:]):
                     both = self._seen_without(a, effect[1:], rows, holes, missing) * per_row
                 # A strip is about rows in which the others are observed, whatever is drawn here.
-                own = self._logits(a, rows, _observed_too(holes, hidden)) if hidden else logits
+                shown = {b: hole & (b not in hidden) for b, hole in holes.items()}
+                own = self._logits(a, rows, shown) if hidden else logits
                 chance = expit(own)
                 self._settle(a, chance, rows, _unless(effect[1:], missing))
                 step = _step(chance, cells, (seen, both), strip, ridge, slope)
@@ -556,10 +543,6 @@ def _chains(told: Mapping[int, tuple[int, ...]]) -> set[tuple[int, int]]:
 
 def _unless(seen: Iterable[int], missing: Floats) -> Callable[[int], Floats]:
     return lambda b: np.zeros(len(missing)) if b in seen else missing[:, b]
-
-
-def _observed_too(holes: Mapping[int, Bools], also: Iterable[int]) -> dict[int, Bools]:
-    return {b: hole & (b not in also) for b, hole in holes.items()}
 
 
 def _step(

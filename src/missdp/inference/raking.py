@@ -19,8 +19,7 @@ for noise (James and Stein 1961; Efron and Morris 1973).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
 from typing import TypeVar
 
@@ -62,13 +61,13 @@ def _swap(
     batch, rounds = _plan(len(chosen), len(tables), rounds)
     if not rounds:
         return chosen
-    cells, current = _Cells.of(tables), chosen.copy()
+    cells, current = _finder(tables), chosen.copy()
     misfit, scale = _misfit(codes[chosen], tables)
     proposed = rng.choice(len(codes), size=(rounds, batch), p=weights)
     most, idle = max(1.0, _FIRST * len(chosen)), 0
     for others in proposed:
         places = np.unique(rng.integers(0, len(chosen), batch))
-        old, new = cells.at(codes[current[places]]), cells.at(codes[others])
+        old, new = cells(codes[current[places]]), cells(codes[others])
         pull = misfit * scale
         leave, enter = pull[old].sum(axis=1), pull[new].sum(axis=1)
         k = min(int(most), len(places))
@@ -101,30 +100,22 @@ def _plan(n: int, tables: int, rounds: int = _SWAPS) -> tuple[int, int]:
     return batch, rounds if rounds >= _FEWEST else 0
 
 
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """Where the cells of all tables are, put into one array."""
+def _finder(tables: Mapping[Clique, Floats]) -> Callable[[Codes], Codes]:
+    """Return what tells the cells of rows, a column per table, all tables put into one array."""
+    most = max(map(len, tables))  # smaller tables get places that do not count
+    places = np.array([(*c, *[0] * (most - len(c))) for c in tables]).T
+    strides = np.zeros_like(places)
+    for at, table in enumerate(tables.values()):
+        strides[: table.ndim, at] = np.cumprod((1, *table.shape[:0:-1]))[::-1]
+    starts = np.cumsum([0, *(table.size for table in tables.values())])[:-1]
 
-    places: Codes
-    strides: Codes
-    starts: Codes
-
-    @classmethod
-    def of(cls, tables: Mapping[Clique, Floats]) -> _Cells:
-        most = max(map(len, tables))  # smaller tables get places that do not count
-        places = np.array([(*c, *[0] * (most - len(c))) for c in tables]).T
-        strides = np.zeros_like(places)
-        for at, table in enumerate(tables.values()):
-            strides[: table.ndim, at] = np.cumprod((1, *table.shape[:0:-1]))[::-1]
-        ends = np.cumsum([table.size for table in tables.values()])
-        return cls(places, strides, np.append(0, ends[:-1]))
-
-    def at(self, rows: Codes) -> Codes:
-        """Return the cells of rows, one column per table."""
-        found: Codes = rows[:, self.places[0]] * self.strides[0] + self.starts
-        for places, strides in zip(self.places[1:], self.strides[1:], strict=True):
-            found += rows[:, places] * strides
+    def cells(rows: Codes) -> Codes:
+        found: Codes = rows[:, places[0]] * strides[0] + starts
+        for place, stride in zip(places[1:], strides[1:], strict=True):
+            found += rows[:, place] * stride
         return found
+
+    return cells
 
 
 def _misfit(rows: Codes, tables: Mapping[Clique, Floats]) -> tuple[Floats, Floats]:

@@ -208,7 +208,7 @@ def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], 
         rows.solve(rule)
     for target in book.order:
         if target in book.derives:
-            rows.complete(book.derives[target])
+            rows.follow(book.derives[target], holes_only=True)
         if target in book.routes:
             surely, maybe = decided(book.routes[target].unless, rows.known, n)
             cell, observed = rows.known[target], ~part.mask(target)

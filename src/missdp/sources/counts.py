@@ -94,10 +94,7 @@ class RowWeight:
 
     def recoded(self, codes: Mapping[str, NDArray[np.int64]]) -> RowWeight:
         """Return the weight of rows with other codes, of which ``codes`` tells those known here."""
-        squares = {
-            name: lengths[codes[name]] if name in codes else lengths
-            for name, lengths in self.squares.items()
-        }
+        squares = {name: lengths[codes[name]] for name, lengths in self.squares.items()}
         return RowWeight(squares, self.alone, self.bound, self.most)
 
 
@@ -418,12 +415,8 @@ class CountingSource(abc.ABC):
     """A source whose rows are fed to a `Counter`, a chunk at a time."""
 
     def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-
-    @property
-    def schema(self) -> Schema:
+        self.schema = schema
         """Public facts about the columns."""
-        return self._schema
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
@@ -501,7 +494,7 @@ class MemorySource(CountingSource):
     def later(self, schema: Schema, worked_out: Callable[[Table], Table]) -> MemorySource:
         """Return rows that are worked out from these when the first of them is counted."""
         found = copy.copy(self)
-        found._schema, found._table = schema, lambda: worked_out(self.table)
+        found.schema, found._table = schema, lambda: worked_out(self.table)
         found.valued = self.valued & {*schema.names}
         return found
 

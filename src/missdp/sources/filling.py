@@ -106,7 +106,7 @@ def filled_given_all(
 
     See `fill_codes`.
     """
-    schema, names = source.schema, source.schema.names
+    names = source.schema.names
 
     def filled(block: CodeBlock) -> dict[str, Codes]:
         codes = np.stack([block[name].astype(np.int64) for name in names], axis=1)
@@ -116,7 +116,7 @@ def filled_given_all(
             codes[start : start + ROWS_AT_ONCE] = fill_modelled(laws, part, uniforms, modelled)
         return dict(zip(names, codes.T, strict=True))
 
-    return _settled(source, filled, modelled, schema)
+    return _settled(source, filled, modelled)
 
 
 def modelled_codes(table: Table) -> Codes:
@@ -178,20 +178,19 @@ def filled_rows(
             codes[attribute.name] = cells
         return codes
 
-    return _settled(source, filled, modelled, schema)
+    return _settled(source, filled, modelled)
 
 
 def _settled(
     source: MarginalSource,
     filled: Callable[[CodeBlock], dict[str, Codes]],
     modelled: Modelled,
-    schema: Schema,
 ) -> MarginalSource:
     """Return the rows filled, and settled by rules: at once, or block by block as they stream."""
-    complete = complete_schema(schema)
+    complete = complete_schema(source.schema)
     if isinstance(source, MemorySource):
         table = source.table
-        codes = modelled.settled(filled({name: table.codes(name) for name in schema.names}))
+        codes = modelled.settled(filled({name: table.codes(name) for name in table.schema.names}))
         return MemorySource(Table.from_codes(complete, codes, kind=table.kind))
     assert offers(source, "code_blocks")  # checked before anything was charged
     blocks = source.code_blocks()  # type: ignore[attr-defined]

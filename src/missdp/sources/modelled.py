@@ -43,7 +43,8 @@ class Modelled:
     """
 
     def __init__(self, schema: Schema) -> None:
-        self._whole = schema
+        self.whole = schema
+        """Public facts about the private rows."""
         kept = [a for a in schema if a.name not in schema.rulebook.derives]
         plain = tuple(map(_plain, kept))
         same = len(kept) == len(schema) and all(a is b for a, b in zip(plain, schema, strict=True))
@@ -51,14 +52,9 @@ class Modelled:
         """Public facts about what is modelled."""
 
     @property
-    def whole(self) -> Schema:
-        """Public facts about the private rows."""
-        return self._whole
-
-    @property
     def is_whole(self) -> bool:
         """Whether everything is modelled as it is."""
-        return self.schema is self._whole
+        return self.schema is self.whole
 
     @property
     def plain_rows(self) -> bool:
@@ -66,8 +62,8 @@ class Modelled:
 
         Then any cell of a row may be exchanged without a look at the others.
         """
-        same = self.schema.shape(self.schema.names) == self._whole.shape(self._whole.names)
-        return same and not self._whole.rulebook.bound
+        same = self.schema.shape(self.schema.names) == self.whole.shape(self.whole.names)
+        return same and not self.whole.rulebook.bound
 
     @property
     def filled(self) -> frozenset[str]:
@@ -75,14 +71,14 @@ class Modelled:
 
         Of these, that a row is read does not tell that a value was there.
         """
-        return self._whole.rulebook.filled
+        return self.whole.rulebook.filled
 
     @cached_property
     def impossible(self) -> ImpossibleCells:
         """Combinations of modelled levels that no row has, also of some of a rule's attributes."""
         names = {*self.schema.names}
         found: dict[Clique, NDArray[np.bool_]] = {}
-        for clique, table in self._whole.rulebook.impossible.items():
+        for clique, table in self.whole.rulebook.impossible.items():
             if names.issuperset(clique):
                 for part, never in _parts(clique, table):
                     found[part] = found[part] | never if part in found else never
@@ -92,9 +88,9 @@ class Modelled:
     def absent(self) -> dict[int, int]:
         """By position of a modelled attribute that may be not applicable, its level for that."""
         return {
-            place: self._whole[name].size
+            place: self.whole[name].size
             for place, name in enumerate(self.schema.names)
-            if self._whole[name].not_applicable is not None
+            if self.whole[name].not_applicable is not None
         }
 
     @property
@@ -104,10 +100,10 @@ class Modelled:
         So it is where nothing is written for "not applicable", and a rule tells it by attributes
         that may be missing: by one, or by several, of which some may do.
         """
-        book, names = self._whole.rulebook, self.schema.names
+        book, names = self.whole.rulebook, self.schema.names
         found: dict[int, tuple[int, ...]] = {}
         for place, name in enumerate(names):
-            if name in book.routes and told_by_rules(self._whole, name):
+            if name in book.routes and told_by_rules(self.whole, name):
                 by = self._tell(name)
                 others = (i for i, other in enumerate(names) if other in by)
                 tell = tuple(i for i in others if self.schema[names[i]].nullable)
@@ -116,7 +112,7 @@ class Modelled:
 
     def _tell(self, name: str) -> set[str]:
         """Return the modelled attributes by which a rule tells that one is not applicable."""
-        book, names = self._whole.rulebook, {*self.schema.names}
+        book, names = self.whole.rulebook, {*self.schema.names}
         by = {*book.routes[name].names} - {name}
         while follow := by & {*book.derives} - names:
             by = by.difference(follow).union(*(book.derives[other].by for other in follow))
@@ -139,7 +135,7 @@ class Modelled:
     @property
     def never_filled(self) -> dict[int, int]:
         """By position of an attribute, the level "not applicable", where no rule says when."""
-        names, routes = self.schema.names, self._whole.rulebook.routes
+        names, routes = self.schema.names, self.whole.rulebook.routes
         return {place: code for place, code in self.absent.items() if names[place] not in routes}
 
     @cached_property
@@ -147,7 +143,7 @@ class Modelled:
         """By modelled attribute with holes of several kinds, their codes in the private table."""
         found = {}
         for name in self.schema.names:
-            attribute = self._whole[name]
+            attribute = self.whole[name]
             holes = tuple(range(attribute.missing_code, attribute.extended_size))
             if len(holes) > 1:
                 found[name] = holes
@@ -163,7 +159,7 @@ class Modelled:
 
     def without_absent(self, name: str, law: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the law of a hole: what is not applicable is none, so that is never drawn."""
-        if self._whole[name].not_applicable is None:
+        if self.whole[name].not_applicable is None:
             return law
         drawn = np.append(law[:-1], 0.0)
         return drawn / drawn.sum() if drawn.sum() > 0 else np.append(np.ones(len(law) - 1), 0.0)
@@ -172,23 +168,23 @@ class Modelled:
         """Return codes of rows without holes, with what is not applicable in each row said so."""
         found = dict(codes)
         for name, (_, maybe) in self._routed(found):
-            found[name] = np.where(maybe, found[name], self._whole[name].size)
+            found[name] = np.where(maybe, found[name], self.whole[name].size)
         return found
 
     def lacking(self, codes: dict[str, NDArray[np.int64]]) -> dict[str, NDArray[np.bool_]]:
         """Tell where an attribute is said to be not applicable although it surely is."""
         found = self._routed(codes)
         return {
-            name: surely & (codes[name] == self._whole[name].size) for name, (surely, _) in found
+            name: surely & (codes[name] == self.whole[name].size) for name, (surely, _) in found
         }
 
     def _routed(self, codes: dict[str, NDArray[np.int64]]) -> Iterator[tuple[str, Verdict]]:
         """Yield the attributes that rules route, and where they are applicable."""
-        n, book = len(next(iter(codes.values()), ())), self._whole.rulebook
+        n, book = len(next(iter(codes.values()), ())), self.whole.rulebook
         for name in book.order:
             if name in book.routes and {*book.routes[name].names} <= {*codes}:
                 known = {
-                    other: Known.of(self._whole[other], codes[other], None)
+                    other: Known.of(self.whole[other], codes[other], None)
                     for other in book.routes[name].names
                 }
                 yield name, decided(book.routes[name].unless, known, n)
@@ -233,11 +229,8 @@ class _PlainerSource:
 
     def __init__(self, source: MarginalSource, modelled: Modelled) -> None:
         self._source, self._modelled = source, modelled
-
-    @property
-    def schema(self) -> Schema:
+        self.schema = modelled.schema
         """Public facts about what is modelled."""
-        return self._modelled.schema
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 import copy
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -92,7 +93,7 @@ class StreamedSource(CountingSource):
     def coded_as(self, schema: Schema) -> Self:
         """Return a source of the same rows, in the bins of another schema that differs in bins."""
         found = copy.copy(self)
-        found._schema = schema
+        found.schema = schema
         return found
 
     def check(self) -> None:
@@ -102,7 +103,7 @@ class StreamedSource(CountingSource):
         once), unless it was done before. What it cannot foresee with other policies is a Parquet
         file or a query that breaks half-way.
         """
-        refusing = self._unchecked or any(attribute.refuses for attribute in self._schema)
+        refusing = self._unchecked or any(attribute.refuses for attribute in self.schema)
         if refusing and not self._validated:
             self._run(self._needed(()), None, None)
         self._validated = True
@@ -113,11 +114,11 @@ class StreamedSource(CountingSource):
 
     def _needed(self, counted: Clique) -> Clique:
         """Columns to read: those counted and, the first time, those that may refuse a cell."""
-        read = self._schema.rulebook.reached((*counted, *self._observed))
+        read = self.schema.rulebook.reached((*counted, *self._observed))
         wanted = tuple(
-            a.name for a in self._schema if a.name in read or (a.refuses and not self._validated)
+            a.name for a in self.schema if a.name in read or (a.refuses and not self._validated)
         )
-        return wanted or self._schema.names[:1]
+        return wanted or self.schema.names[:1]
 
     @abc.abstractmethod
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:
@@ -225,7 +226,7 @@ class DuckDBSource(StreamedSource):
 
     def code_blocks(self) -> Iterator[CodeBlock]:
         """Yield the codes of all rows, a batch at a time, in one pass. Private."""
-        names = self._schema.names
+        names = self.schema.names
         for codes, _ in self._blocks(names, names):
             yield codes
         self._validated = True
@@ -243,7 +244,7 @@ class DuckDBSource(StreamedSource):
         weight: RowWeight | None = None,
     ) -> Iterator[tuple[CodeBlock, int]]:
         """Yield codes of the rows that count, a batch at a time, and count them."""
-        encoders = [Encoder(self._schema[name]) for name in names]
+        encoders = [Encoder(self.schema[name]) for name in names]
 
         def found(batch: Batch) -> tuple[CodeBlock, int]:
             cells = {
@@ -251,7 +252,7 @@ class DuckDBSource(StreamedSource):
                 for i, (n, e) in enumerate(zip(names, encoders, strict=True))
             }
             codes, n_rows = seen_codes(
-                self._schema, cells, batch.num_rows, names=read, observed=self._observed
+                self.schema, cells, batch.num_rows, names=read, observed=self._observed
             )
             if counter is not None:
                 counter.add(codes, n_rows, weight(codes) if weight else None)
@@ -274,6 +275,7 @@ class CodeStore(CountingSource):
         super().__init__(schema)
         self._types = {a.name: np.dtype(code_dtype(a)) for a in schema}
         self._sizes: list[int] = []  # of blocks
+        self._lock = threading.Lock()  # several counts read the one file
         room = max(1, int(_SHARE * memory_in_force()))
         self._file = tempfile.SpooledTemporaryFile(room, prefix="missdp-")  # noqa: SIM115
         weakref.finalize(self, self._file.close)
@@ -284,15 +286,19 @@ class CodeStore(CountingSource):
 
     def _count(self, counter: Counter, weight: RowWeight | None) -> None:
         def count(block: CodeBlock) -> None:
-            count_block(counter, block, len(block[self._schema.names[0]]), weight)
+            count_block(counter, block, len(block[self.schema.names[0]]), weight)
 
         for _ in in_order(count, self._blocks()):
             pass
 
     def _blocks(self) -> Iterator[CodeBlock]:
-        self._file.seek(0)
+        width, start = sum(kind.itemsize for kind in self._types.values()), 0
         for size in self._sizes:
-            yield {
-                name: np.frombuffer(self._file.read(size * kind.itemsize), kind)
-                for name, kind in self._types.items()
-            }
+            with self._lock:
+                self._file.seek(start)
+                block = self._file.read(size * width)
+            start, at, codes = start + size * width, 0, {}
+            for name, kind in self._types.items():
+                codes[name] = np.frombuffer(block, kind, size, at)
+                at += size * kind.itemsize
+            yield codes

@@ -104,16 +104,9 @@ def in_sizes(
         if held >= rows:
             whole = joined(waiting, schema)
             for start in range(0, held - rows + 1, rows):
-                yield _rows_of(whole, start, start + rows)
+                yield {n: column.take(slice(start, start + rows)) for n, column in whole.items()}
             none = False
-            waiting = [_rows_of(whole, held - held % rows, held)]
+            waiting = [{n: c.take(slice(held - held % rows, held)) for n, c in whole.items()}]
             held %= rows
     if held or none:
         yield joined(waiting, schema)
-
-
-def _rows_of(columns: dict[str, Column], start: int, stop: int) -> dict[str, Column]:
-    return {
-        name: Column(c.codes[start:stop], None if c.values is None else c.values[start:stop])
-        for name, c in columns.items()
-    }

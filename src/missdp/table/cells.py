@@ -46,7 +46,7 @@ Plain: TypeAlias = str | float | bool | Unreadable | None
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coded:
-    """A column as distinct cells and, per row, which of them; negative is missing."""
+    """A column as distinct cells and, per row, which of them; -1 is missing."""
 
     cells: Chunk
     indices: NDArray[np.integer]
@@ -92,10 +92,6 @@ def _int(cell: Any) -> Plain:
         return float("inf") if whole > 0 else float("-inf")
 
 
-def _decimal(cell: decimal.Decimal) -> Plain:
-    return None if cell.is_nan() else float(cell)  # through text: correctly rounded at any scale
-
-
 def _text(cell: str) -> Plain:
     return UNREADABLE if str.__len__(cell) > LONGEST else str.__str__(cell)
 
@@ -130,18 +126,15 @@ def _numpy_moment(cell: np.datetime64) -> Plain:
     return str(day) if day == cell else UNREADABLE
 
 
-def _numpy_duration(cell: np.timedelta64) -> Plain:
-    return None if np.isnat(cell) else UNREADABLE
-
-
 # In this order: a bool is an int to Python, a moment is a date, NumPy's durations are integers.
 _READERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Plain]], ...] = (
     (str, _text),
     ((bool, np.bool_), bool),
-    (np.timedelta64, _numpy_duration),
+    (np.timedelta64, lambda cell: None if np.isnat(cell) else UNREADABLE),
     ((int, np.integer), _int),
     ((float, np.floating), _float),
-    (decimal.Decimal, _decimal),
+    # Through text: correctly rounded at any scale.
+    (decimal.Decimal, lambda cell: None if cell.is_nan() else float(cell)),
     ((bytes, bytearray, memoryview), lambda cell: _bytes(bytes(cell))),
     (dt.datetime, _moment),
     (dt.date, _date),
@@ -156,7 +149,7 @@ def distinct(data: Chunk) -> tuple[list[Plain], NDArray[np.intp]]:
 
     if isinstance(data, Coded):
         cells, inner = distinct(data.cells)
-        return cells, _follow(inner, data.indices)
+        return cells, np.append(inner, -1)[data.indices]
     if isinstance(data, np.ndarray):
         return _distinct_objects(data)
     if isinstance(data, pa.DictionaryArray):
@@ -197,11 +190,6 @@ def taken(data: Chunk, rows: NDArray[np.intp]) -> Chunk:
         return data.take(pa.array(rows))
     except pa.ArrowNotImplementedError:  # views of text and bytes have no such kernel
         return _objects(data)[rows]
-
-
-def _follow(inner: NDArray[np.intp], outer: NDArray[np.integer]) -> NDArray[np.intp]:
-    # One more entry at the end, where index -1 finds it.
-    return np.append(inner, -1)[np.where(outer < 0, -1, outer)]
 
 
 def _indices_of(data: pa.DictionaryArray) -> NDArray[np.intp]:
@@ -250,11 +238,8 @@ def _distinct_objects(data: NDArray[np.object_]) -> tuple[list[Plain], NDArray[n
     indices = np.empty(len(data), dtype=np.intp)
     for row, cell in enumerate(data):
         kind = type(cell)
-        if kind not in _HASHED or (kind is decimal.Decimal and cell.is_snan()):
-            indices[row] = len(found)
-            found.append(plain(cell))
-            continue
-        index = seen.setdefault((kind, cell), len(found))
+        hashed = kind in _HASHED and not (kind is decimal.Decimal and cell.is_snan())
+        index = seen.setdefault((kind, cell), len(found)) if hashed else len(found)
         if index == len(found):
             found.append(plain(cell))
         indices[row] = index
@@ -272,8 +257,7 @@ def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[_Floats, M
     if isinstance(data, pa.DictionaryArray):
         data = _coded(data)
     if isinstance(data, Coded):
-        rows = np.where(data.indices < 0, -1, data.indices)
-        return _spread(*read_numbers(data.cells, codes), rows)
+        return _spread(*read_numbers(data.cells, codes), data.indices)
     if isinstance(data, pa.Array) and not isinstance(data, pa.ExtensionArray):
         kind = data.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -295,7 +279,7 @@ def _distinct_numbers(data: Chunk, codes: Mapping[str, int]) -> tuple[_Floats, M
     return _spread(values, np.array([mark for _, mark in numbers], dtype=np.int8), indices)
 
 
-def _spread(values: _Floats, marks: Marks, rows: NDArray[np.intp]) -> tuple[_Floats, Marks]:
+def _spread(values: _Floats, marks: Marks, rows: NDArray[np.integer]) -> tuple[_Floats, Marks]:
     """Return what each row has, by its number of a cell; -1 is missing."""
     return np.append(values, np.nan)[rows], np.append(marks, np.int8(MISSING))[rows]
 

@@ -258,17 +258,11 @@ class _Columns:
         lost: set[str] = set()
         for cells in self._batches(tuple(drafted)):
             for (name, attribute), column in zip(drafted.items(), cells, strict=True):
-                if name not in lost and not _reads(attribute, column):
+                try:
+                    encode(attribute, column)
+                except (SchemaError, DataError):
                     lost.add(name)
         return [name for name in drafted if name in lost]
-
-
-def _reads(attribute: AnyAttribute, cells: Cells) -> bool:
-    try:
-        encode(attribute, cells)
-    except (SchemaError, DataError):
-        return False
-    return True
 
 
 def _drafts(name: str, tally: Tally) -> Iterator[AnyAttribute | _Stub]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,10 @@ class Column:
 
     codes: NDArray[np.unsignedinteger]
     values: NDArray[np.float64] | None = None
+
+    def take(self, rows: slice | NDArray[Any]) -> Column:
+        """Return the cells of some rows."""
+        return Column(self.codes[rows], None if self.values is None else self.values[rows])
 
 
 def code_dtype(attribute: AnyAttribute) -> type[np.unsignedinteger]:

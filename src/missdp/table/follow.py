@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.bound import Derives, Known, KnownCells, Routes, decided, told_by_rules
+from missdp.schema.bound import Derives, Known, Routes, decided, told_by_rules
 from missdp.schema.rulebook import RuleBook
 from missdp.table.encode import Column, code_dtype
 
@@ -47,7 +47,7 @@ def _settle(rows: Rows, book: RuleBook, *, passes: int) -> None:
     """
     _solved(rows, book)
     for _ in range(passes):
-        before = rows.ruled()
+        before = {name: rows.column(name) for name in rows.known}
         if not _passed(rows, book) or rows.are_still(before):
             return
 
@@ -85,14 +85,9 @@ class Rows:
     def __init__(self, schema: Schema, columns: Mapping[str, Column]) -> None:
         self._schema, self._columns = schema, dict(columns)
         read = {name for rule in schema.rulebook.bound for name in rule.names}
-        self._ruled = tuple(name for name in columns if name in read)
-        self._known = known_cells(schema, {name: columns[name] for name in self._ruled})
+        self.known = known_cells(schema, {n: c for n, c in columns.items() if n in read})
+        """What is known of the cells that rules read."""
         self.n = len(next(iter(columns.values())).codes)
-
-    @property
-    def known(self) -> KnownCells:
-        """What is known of the cells."""
-        return self._known
 
     def has(self, names: Iterable[str]) -> bool:
         """Whether these are all the attributes that a rule reads."""
@@ -102,44 +97,35 @@ class Rows:
         """Return a column as it is now."""
         return self._columns[name]
 
-    def ruled(self) -> dict[str, Column]:
-        """Return the columns that rules read."""
-        return {name: self._columns[name] for name in self._ruled}
-
     def are_still(self, columns: Mapping[str, Column]) -> bool:
         """Whether no cell has changed since the columns were these."""
         return all(
-            np.array_equal(now.codes, columns[name].codes)
-            and (now.values is None or np.array_equal(now.values, columns[name].values))  # type: ignore[arg-type]
-            for name, now in self.ruled().items()
+            np.array_equal(old.codes, self.column(name).codes)
+            and (old.values is None or np.array_equal(old.values, self.column(name).values))  # type: ignore[arg-type]
+            for name, old in columns.items()
         )
 
     def derive(self, rule: Derives) -> bool:
         """Fill in what follows; a row in which it is outside the domain breaks the rule."""
-        derived = rule.derived(self._known, self.n)
-        self.follow(rule)
+        derived = self.follow(rule)
         target = rule.target.name
-        if self._is_told_by_rules(target) and target not in self._schema.rulebook.routes:
-            self.lose(target, derived.hole & self._known[target].absent)
+        if told_by_rules(self._schema, target) and target not in self._schema.rulebook.routes:
+            self.lose(target, derived.hole & self.known[target].absent)
         return self.blank(rule.names, rule.outside(derived))
 
-    def follow(self, rule: Derives) -> None:
-        """Fill in what follows, where it is in the domain."""
-        derived = rule.derived(self._known, self.n)
-        self._fill(rule, derived, np.ones(self.n, dtype=bool))
-        self._put(self._schema[rule.target.name], derived.absent, rule.target.size)
-
-    def complete(self, rule: Derives) -> None:
-        """Fill the holes of what follows, "not applicable" included; leave what is there."""
-        hole = self._known[rule.target.name].hole
-        derived = rule.derived(self._known, self.n)
-        self._fill(rule, derived, hole)
-        self._put(self._schema[rule.target.name], hole & derived.absent, rule.target.size)
+    def follow(self, rule: Derives, *, holes_only: bool = False) -> Known:
+        """Fill in what follows, where it is in the domain, or its holes alone; and return it."""
+        every = np.ones(self.n, dtype=bool)
+        where = self.known[rule.target.name].hole if holes_only else every
+        derived = rule.derived(self.known, self.n)
+        self._fill(rule, derived, where)
+        self._put(self._schema[rule.target.name], where & derived.absent, rule.target.size)
+        return derived
 
     def solve(self, rule: Derives) -> bool:
         """Fill holes with what an equation leaves for them; tell if any was."""
-        hole = self._known[rule.target.name].hole
-        return bool(hole.any()) and self._fill(rule, rule.derived(self._known, self.n), hole)
+        hole = self.known[rule.target.name].hole
+        return bool(hole.any()) and self._fill(rule, rule.derived(self.known, self.n), hole)
 
     def _fill(self, rule: Derives, derived: Known, where: NDArray[np.bool_]) -> bool:
         """Fill in some cells, where what follows is in the domain; tell if any was."""
@@ -163,18 +149,12 @@ class Rows:
     def route(self, rule: Routes) -> None:
         """Settle where an attribute is not applicable; a hole where that is not known stays."""
         attribute = self._schema[rule.target]
-        surely, maybe = decided(rule.unless, self._known, self.n)
+        surely, maybe = decided(rule.unless, self.known, self.n)
         self._put(attribute, ~maybe, attribute.size)
         if attribute.nullable:
-            untold = maybe if self._is_told_by_rules(rule.target) else surely
-            self._put(attribute, untold & self._known[rule.target].absent, attribute.missing_code)
-
-    def _is_told_by_rules(self, name: str) -> bool:
-        """Whether nothing but other cells tells that an attribute is not applicable.
-
-        Once such a cell is lost it is not known any more, as it is not when rows are read again.
-        """
-        return told_by_rules(self._schema, name)
+            # Once a cell that alone tells it is lost, it is not known, as when rows are read again.
+            untold = maybe if told_by_rules(self._schema, rule.target) else surely
+            self._put(attribute, untold & self.known[rule.target].absent, attribute.missing_code)
 
     def lose(self, name: str, where: NDArray[np.bool_]) -> None:
         """Make cells plainly missing."""
@@ -188,7 +168,7 @@ class Rows:
         lost = False
         for name in names if broken.any() else ():
             attribute = self._schema[name]
-            where = broken & ~self._known[name].hole
+            where = broken & ~self.known[name].hole
             if attribute.nullable and where.any():
                 self._put(attribute, where, attribute.missing_code)
                 self.blank(self._derived_from(name), where)
@@ -200,7 +180,7 @@ class Rows:
         return [
             other
             for other, rule in self._schema.rulebook.derives.items()
-            if rule.lookup is None and name in rule.by and other in self._known
+            if rule.lookup is None and name in rule.by and other in self.known
         ]
 
     def _put(self, attribute: AnyAttribute, where: NDArray[np.bool_], code: int) -> None:
@@ -221,4 +201,4 @@ class Rows:
     ) -> None:
         column = Column(codes.astype(code_dtype(attribute)), values)
         self._columns[attribute.name] = column
-        self._known |= known_cells(self._schema, {attribute.name: column})
+        self.known |= known_cells(self._schema, {attribute.name: column})

@@ -67,7 +67,8 @@ def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict
 
     if not isinstance(data, (pd.DataFrame, pa.Table, pa.RecordBatch)):
         data = _collected(data)
-    found = _names(data)
+    arrow = isinstance(data, (pa.Table, pa.RecordBatch))
+    found = list(data.schema.names) if arrow else [str(name) for name in data.columns]
     check_columns(found, tuple(found) if names is None else names)
     return {name: _column(data, found.index(name)) for name in names or found}
 
@@ -87,14 +88,6 @@ def _collected(data: Any) -> Any:
     engine = engine_of(data)
     with replacing(Exception, by=failed), engine.quiet() if engine else nullcontext():
         return frame.collect().to_native() if isinstance(frame, nw.LazyFrame) else data
-
-
-def _names(data: Any) -> list[str]:
-    import pyarrow as pa
-
-    if isinstance(data, (pa.Table, pa.RecordBatch)):
-        return list(data.schema.names)
-    return [str(name) for name in data.columns]
 
 
 def _column(data: Any, position: int) -> Cells:

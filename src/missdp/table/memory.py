@@ -9,15 +9,17 @@ same is counted, and what only held rows allow is held however long it is.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
+import numpy as np
+
 from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
+from missdp.table.encode import code_dtype
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -102,10 +104,6 @@ def fits_into_memory(rows: int | None, schema: Schema, *, tables: int = 1, besid
     """Tell whether a table of so many rows can be held; one of unknown length cannot."""
     if rows is None:
         return False
-    cells = sum(_code_bytes(a.extended_size) + 8 * isinstance(a, Numeric) for a in schema)
+    cells = sum(np.dtype(code_dtype(a)).itemsize + 8 * isinstance(a, Numeric) for a in schema)
     needed = _ROOM * rows * (_ROW_BYTES + cells) * tables + rows * beside
     return _BASE + needed <= memory_in_force()
-
-
-def _code_bytes(codes: int) -> int:
-    return 1 if codes <= 2**8 else 2 if codes <= 2**16 else math.ceil(math.log(codes, 256))

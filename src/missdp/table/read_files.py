@@ -44,20 +44,20 @@ def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str,
     import pyarrow.parquet
 
     with _readable(path):
-        if not is_csv(path):
+        if is_csv(path):
+            found = _read_header(path).names
+        else:
             about = pa.parquet.read_metadata(path)
             _check_room(path, about)
-            header = _Header("", tuple(about.schema.to_arrow_schema().names), True)
-        else:
-            header = _read_header(path)
-    if is_csv(path) and "" in header.names:
-        raise DataError(_unnamed(path, header.names))
+            found = tuple(about.schema.to_arrow_schema().names)
+    if is_csv(path) and "" in found:
+        raise DataError(_unnamed(path, found))
     if names is not None:
-        check_columns(list(header.names), names)
-    if len(set(header.names)) < len(header.names):
+        check_columns(list(found), names)
+    if len(set(found)) < len(found):
         # Unnamed: without a schema, the first line could be a row of a file that has no header.
         raise DataError(f"the header of {str(path)!r} repeats a column name; rename the columns")
-    return header.names
+    return found
 
 
 def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -103,8 +103,7 @@ def _readable(path: Path) -> Iterator[None]:
     import pyarrow as pa
 
     name = path.name.lower()
-    if not _is_file(path):
-        raise DataError(f"no data file at {str(path)!r}{_folder_hint(path)}")
+    _check_is_file(path)
     if not name.endswith(READABLE):
         raise DataError(
             f"cannot read {str(path)!r}: the suffix must be one of {', '.join(READABLE)}"
@@ -120,18 +119,14 @@ def _readable(path: Path) -> Iterator[None]:
         yield
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
-
-
-def _folder_hint(path: Path) -> str:
-    with contextlib.suppress(OSError, ValueError):
+def _check_is_file(path: Path) -> None:
+    hint = ""
+    with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        if path.is_file():
+            return
         if path.is_dir():
-            return ": it is a folder; to read all Parquet files in it, say so (--parts, PartRows)"
-    return ""
+            hint = ": it is a folder; to read all Parquet files in it, say so (--parts, PartRows)"
+    raise DataError(f"no data file at {str(path)!r}{hint}")
 
 
 def _unnamed(path: Path, names: tuple[str, ...]) -> str:

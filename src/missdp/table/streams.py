@@ -25,7 +25,6 @@ from missdp.table.read_files import BATCH_ROWS, file_batches, file_columns, is_c
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
 
 class Batch(Protocol):
@@ -211,35 +210,22 @@ class RelationRows(RowStream):
         return self._about
 
     def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
-        """Yield the named columns; see ``_relation_batches``."""
-        return _relation_batches(self._relation, names)
+        """Yield the named columns, a batch of rows at a time."""
+        import duckdb
+        import pyarrow as pa
 
-
-def _relation_batches(
-    relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns, a batch of rows at a time."""
-    with _private_errors():
-        projected = relation.project(", ".join(_terms(relation, names)))
-        reader = projected.to_arrow_reader(BATCH_ROWS)
-    with contextlib.closing(reader):
-        while True:
-            with _private_errors():
-                batch = next(reader, None)
-            if batch is None:
-                return
-            yield batch
-
-
-def _private_errors() -> replacing:
-    import duckdb
-    import pyarrow as pa
-
-    return replacing(duckdb.Error, pa.ArrowException, OSError, by=_unreadable)
-
-
-def _unreadable(_: BaseException) -> DataError:
-    return DataError("the data cannot be read: a row is malformed or the query fails")
+        unreadable = DataError("the data cannot be read: a row is malformed or the query fails")
+        private = replacing(duckdb.Error, pa.ArrowException, OSError, by=unreadable)
+        with private:
+            projected = self._relation.project(", ".join(_terms(self._relation, names)))
+            reader = projected.to_arrow_reader(BATCH_ROWS)
+        with contextlib.closing(reader):
+            while True:
+                with private:
+                    batch = next(reader, None)
+                if batch is None:
+                    return
+                yield batch
 
 
 def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterator[str]:

@@ -181,10 +181,7 @@ class Table:
 
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Table:
         """Return the rows chosen by an index or a boolean array."""
-        columns = {
-            name: Column(c.codes[rows], None if c.values is None else c.values[rows])
-            for name, c in self._columns.items()
-        }
+        columns = {name: column.take(rows) for name, column in self._columns.items()}
         return Table(self.schema, columns, kind=self.kind)
 
     def subset(self, names: Iterable[str]) -> Table:
