@@ -6,6 +6,7 @@ They skip where there is none.
 import contextlib
 import os
 import shutil
+import sys
 import warnings
 
 import pytest
@@ -52,6 +53,9 @@ def spark(spark_log):
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",
+            # Workers are forked, one after each error, with all that tasks import.
+            "spark.python.daemon.module": "engines.warm_daemon",
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path),
         }.items():
             build = build.config(name, value)
         with stderr_to(spark_log):

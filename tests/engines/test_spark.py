@@ -78,28 +78,21 @@ def test_the_kit_passes(spark):
 def test_a_retried_task_hands_in_its_counts_once(spark):
     # The attempts that fail have counted everything by then, and handed it to Spark.
     table = made_up(SCHEMA, 500, seed=1)
-    frame = frame_of(spark, table.to_arrow(), 3)
-    flaky = SparkSource(frame, SCHEMA)
+    flaky = SparkSource(frame_of(spark, table.to_arrow(), 3), SCHEMA)
     plan = flaky._plan
 
-    def failing(task):
-        def counts_then_fails(batches):
+    class Failing:
+        def __init__(self, task):
+            self.names, self.counter, self.task = task.names, task.counter, task
+
+        def __call__(self, batches):
             from pyspark import TaskContext
 
-            yield from task(batches)
+            yield from self.task(batches)
             if TaskContext.get().attemptNumber() == 0:
                 raise RuntimeError("the disk is on fire")
 
-        return plan(Failing(task, counts_then_fails))
-
-    class Failing:
-        def __init__(self, task, run):
-            self.names, self.counter, self.run = task.names, task.counter, run
-
-        def __call__(self, batches):
-            return self.run(batches)
-
-    flaky._plan = failing
+    flaky._plan = lambda task: plan(Failing(task))
     alike(flaky.counts(PAIRS, rows="extended"), MemorySource(table).counts(PAIRS, rows="extended"))
 
 
@@ -127,14 +120,8 @@ def test_the_plan_has_one_scan_and_shuffles_no_rows(spark, tmp_path):
     with quiet():
         plan = source._plan(task)._jdf.queryExecution().executedPlan().toString()
     steps = re.findall(r"^[ +:-]*(?:\*?\(\d+\) )?([A-Z]\w+)", plan, flags=re.M)
-    assert steps == [
-        "AdaptiveSparkPlan",
-        "MapInArrow",
-        "Exchange",
-        "MapInArrow",
-        "Project",
-        "FileScan",
-    ]
+    once = ["AdaptiveSparkPlan", "MapInArrow", "Exchange", "MapInArrow", "Project", "FileScan"]
+    assert steps == once
     read = re.search(r"ReadSchema: struct<(.*)>", plan)
     assert read is not None
     assert read[1] == "x:double"  # and of the columns only those that are counted
@@ -274,17 +261,17 @@ def test_tasks_that_are_killed_late_stay_unheard(spark, told, monkeypatch):
 
         if TaskContext.get().partitionId() == 0:
             raise ValueError("SECRET")
-        time.sleep(2)
+        time.sleep(1)
         yield from batches
 
     monkeypatch.setattr(spark_sessions, "_PATIENCE", 0.0)  # silence is kept by a thread
     frame = frame_of(spark, made_up(SCHEMA, 50).to_arrow())
     with pytest.raises(DataError):
         counted(frame.mapInArrow(failing_or_slow, frame.schema))
-    time.sleep(3)
+    time.sleep(1)
     while spark_sessions._tasks_run(spark._jvm):
         time.sleep(0.1)
-    time.sleep(1)
+    time.sleep(0.5)
     assert "SECRET" not in told()
 
 
@@ -293,10 +280,9 @@ def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
     frame = frame_of(spark, table.to_arrow(), 3)
     ruled = made_up(RULED, 300, seed=6).to_arrow(holes="codes")
     cells = made_up(OPEN, 600, seed=7).to_arrow()
-    cases = [(SCHEMA, "joint", frame, table), (SCHEMA, "observed", frame, table)]
-    cases.append((OPEN, "joint", frame_of(spark, cells, 3), Table.read(cells, OPEN)))
-    cases.append((RULED, "complete-rows", frame_of(spark, ruled), Table.read(ruled, RULED)))
-    for schema, missing, *both in cases:
+    found_bins = (OPEN, "joint", frame_of(spark, cells, 3), Table.read(cells, OPEN))
+    complete = (RULED, "complete-rows", frame_of(spark, ruled), Table.read(ruled, RULED))
+    for schema, missing, *both in (found_bins, complete):
         one, two = (
             AllPairs(epsilon=2.0, missing=missing, random_state=1).fit(data, schema=schema)
             for data in both

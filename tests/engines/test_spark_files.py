@@ -101,13 +101,10 @@ def test_what_cannot_be_opened_is_refused(spark, tmp_path):
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
-def test_a_session_that_is_there_is_used_and_left(spark):
+def test_a_session_that_is_there_is_used_and_left_and_the_extra_is_named(spark, monkeypatch):
     with spark_session() as session:
         assert session is spark
     assert session.range(3).count() == 3
-
-
-def test_without_pyspark_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(MissingDependencyError, match=r"missdp\[spark\]"), spark_session():
         pass

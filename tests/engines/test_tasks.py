@@ -45,18 +45,13 @@ def test_partial_counts_of_any_number_of_tasks_add_up():
             np.testing.assert_array_equal(found[clique], counts)
 
 
-def test_a_task_starts_from_nothing_whenever_it_runs():
-    table = made_up(RULED, 50)
-    run = task()
+def test_a_task_starts_from_nothing_whenever_and_wherever_it_runs():
+    table, run = made_up(RULED, 50), task()
     first = handed_in(run(batches(table)))
-    assert handed_in(run(batches(table))).equals(first)
-    again = pickle.loads(pickle.dumps(run))
-    assert handed_in(again(batches(table))).equals(first)
-
-
-def test_a_pickled_counter_holds_no_counts():
-    counter, table = Counter(RULED, PAIRS), made_up(RULED, 9)
-    counter.add({n: table.codes(n) for n in RULED.names}, 9)
+    for again in (run, pickle.loads(pickle.dumps(run))):
+        assert handed_in(again(batches(table))).equals(first)
+    counter = Counter(RULED, PAIRS)
+    counter.add({n: table.codes(n) for n in RULED.names}, 50)
     for known, there in ((counter, True), (pickle.loads(pickle.dumps(counter)), False)):
         assert any(block.any() for _, block in known.blocks()) == there
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from missdp import Budget, Numeric, PrivBayes, Schema, Table
@@ -66,6 +68,24 @@ def closed(_: duckdb.DuckDBPyConnection) -> Any:
     return relation
 
 
+def written(name: str) -> Callable[[duckdb.DuckDBPyConnection], Any]:
+    """Files whose rows do not fit, or cannot be read, behind very many that can."""
+
+    def make(_: duckdb.DuckDBPyConnection) -> Any:
+        table = pa.table({"x": [1.0] * 70_000 + [424242.0]})
+        if name.endswith("parquet"):
+            pq.write_table(table, name)
+        if name == "truncated.parquet":
+            content = Path(name).read_bytes()
+            Path(name).write_bytes(content[:50] + bytes(200) + content[250:])
+        if name.endswith("csv"):
+            last = {"outside.csv": "424242", "ragged.csv": "1,SECRET"}[name]
+            Path(name).write_text("x\n" + "1\n" * 70_000 + last + "\n")
+        return DuckDBSource(name, SCHEMA) if name.startswith("outside") else Path(name)
+
+    return make
+
+
 def csv_sniffed(connection: duckdb.DuckDBPyConnection) -> Any:
     return connection.sql("SELECT x FROM read_csv('rows.csv', sample_size=10)")
 
@@ -77,6 +97,9 @@ PLACES: dict[str, Callable[[duckdb.DuckDBPyConnection], Any]] = {
     "mixed objects": mixed_objects,
     "closed connection": closed,
     "sniffed file": csv_sniffed,
+    **{
+        n: written(n) for n in ("outside.csv", "ragged.csv", "outside.parquet", "truncated.parquet")
+    },
 }
 
 

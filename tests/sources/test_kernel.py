@@ -1,8 +1,9 @@
-"""The kernel: grouping changes the work, never the counts; big requests are refused early."""
+"""The kernel: groups and blocks change the work, never a count; big requests are refused early."""
 
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -10,77 +11,66 @@ import pytest
 import missdp.sources.counts as kernel
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import ParameterError
-from missdp.sources import MemorySource
+from missdp.sources import MemorySource, strategy_named
+from missdp.sources import strategies as counting
 
 
-def schema_of(sizes: list[int], nullable: bool = True) -> Schema:
-    return Schema(
+def table_of(sizes: list[int], n: int, *, nullable: bool = True) -> Table:
+    """Random rows; every second attribute may be missing, if any."""
+    schema = Schema(
         tuple(
-            Categorical(name=f"a{i}", levels=tuple(range(s)), nullable=nullable)
+            Categorical(name=f"a{i}", levels=tuple(range(s)), nullable=nullable and i % 2 == 0)
             for i, s in enumerate(sizes)
         )
     )
-
-
-def random_table(schema: Schema, n: int, seed: int = 0) -> Table:
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     return Table.from_codes(schema, {a.name: rng.integers(0, a.extended_size, n) for a in schema})
+
+
+def by_hand(table: Table, clique: tuple[str, ...]) -> np.ndarray:
+    expected = np.zeros(table.schema.extended_shape(clique), dtype=np.int64)
+    np.add.at(expected, tuple(table.codes(n) for n in clique), 1 if clique else len(table))
+    return expected
 
 
 @pytest.mark.parametrize("group_cells", [0, 10, 500, 10**6])
 def test_grouping_never_changes_a_count(group_cells: int) -> None:
-    schema = schema_of([2, 3, 4, 5, 6])
-    table = random_table(schema, 1000)
-    cliques = [c for k in range(4) for c in itertools.permutations(schema.names, k)]
-    codes = {n: table.codes(n) for n in schema.names}
-    counter = kernel.Counter(schema, cliques, group_cells=group_cells)
+    table = table_of([2, 3, 4, 5, 6], 1000)
+    cliques = [c for k in range(4) for c in itertools.permutations(table.schema.names, k)]
+    counter = kernel.Counter(table.schema, cliques, group_cells=group_cells)
     for start in range(0, 1000, 300):
-        part = {n: c[start : start + 300] for n, c in codes.items()}
+        part = {n: table.codes(n)[start : start + 300] for n in table.schema.names}
         counter.add(part, len(part["a0"]))
     found = counter.result("extended")
+    assert not counter._totals  # what was read off is not held
     for clique in cliques:
-        expected = np.zeros(schema.extended_shape(clique), dtype=np.int64)
-        np.add.at(expected, tuple(codes[n] for n in clique), 1 if clique else 1000)
-        np.testing.assert_array_equal(found[clique], expected)
+        np.testing.assert_array_equal(found[clique], by_hand(table, clique))
 
 
 @pytest.mark.parametrize("order", [2, 3])
 def test_many_cliques_are_planned_in_blocks_and_counted_alike(
     order: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schema = schema_of([2, 3] * 6)
-    table = random_table(schema, 200)
-    cliques = [(), *itertools.permutations(schema.names, order)]
-    whole = MemorySource(table).counts(cliques, rows="extended")
+    table = table_of([2, 3] * 6, 200)
+    cliques = [(), *itertools.permutations(table.schema.names, order)]
     monkeypatch.setattr(kernel, "_PLANNED_AT_ONCE", 20)
     monkeypatch.setattr(kernel, "_BLOCK", 4)
-    groups = kernel._plan_groups(schema, cliques, group_cells=5_000)
+    groups = kernel._plan_groups(table.schema, cliques, group_cells=5_000)
     assert sorted(c for g in groups for c in g.cliques) == sorted(cliques)
-    assert all(set(c) <= set(g.names) for g in groups for c in g.cliques)
     blocks = MemorySource(table).counts(cliques, rows="extended")
-    assert list(blocks) == list(whole)
+    assert list(blocks) == cliques
     for clique in cliques:
-        np.testing.assert_array_equal(blocks[clique], whole[clique])
+        np.testing.assert_array_equal(blocks[clique], by_hand(table, clique))
 
 
-def test_chunks_add_up_across_their_borders(monkeypatch: pytest.MonkeyPatch) -> None:
-    schema = schema_of([3, 4])
-    table = random_table(schema, 1001)
-    whole = MemorySource(table).counts([("a1", "a0")], rows="extended")
-    monkeypatch.setattr(kernel, "CHUNK_ROWS", 100)
-    parts = MemorySource(table).counts([("a1", "a0")], rows="extended")
-    np.testing.assert_array_equal(whole["a1", "a0"], parts["a1", "a0"])
-    assert parts["a1", "a0"].sum() == 1001
-
-
-def test_more_cells_than_16_bits_and_than_rows_are_counted_right() -> None:
-    schema = schema_of([400, 500, 2])
-    table = random_table(schema, 2000)
-    clique = ("a1", "a0", "a2")
-    found = MemorySource(table).counts([clique], rows="extended")[clique]
-    expected = np.zeros((501, 401, 3), dtype=np.int64)
-    np.add.at(expected, tuple(table.codes(n) for n in clique), 1)
-    np.testing.assert_array_equal(found, expected)
+def test_chunks_add_up_and_many_cells_are_counted_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    for sizes, rows in (([3, 4], 1001), ([400, 500, 2], 2000)):  # more than 16 bits, than rows
+        table = table_of(sizes, rows)
+        clique = table.schema.names[::-1]
+        for size in (kernel.CHUNK_ROWS, 100):
+            monkeypatch.setattr(kernel, "CHUNK_ROWS", size)
+            found = MemorySource(table).counts([clique], rows="extended")[clique]
+            np.testing.assert_array_equal(found, by_hand(table, clique))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +86,54 @@ def test_too_many_cells_are_refused_before_counting(order: int, message: str) ->
 
 @pytest.mark.parametrize("size", [2**16 - 1, 2**16, 2**16 + 1])
 def test_domains_at_the_edge_of_an_integer_type(size: int) -> None:
-    schema = schema_of([1, size], nullable=False)
+    schema = table_of([1, size], 0, nullable=False).schema
     last = Table.from_codes(schema, {"a0": np.zeros(70_000, int), "a1": np.full(70_000, size - 1)})
     counts = MemorySource(last).counts([("a0", "a1")], rows="observed")[("a0", "a1")]
     assert counts[0, -1] == counts.sum() == 70_000
+
+
+CAP = 150
+
+
+class Spy(MemorySource):
+    """Notes what is counted in each pass."""
+
+    passes: list[list[tuple[str, ...]]]
+
+    def counts(self, cliques, *, rows):  # type: ignore[no-untyped-def]
+        self.passes.append(list(cliques))
+        return super().counts(self.passes[-1], rows=rows)
+
+
+@pytest.mark.parametrize("missing", ["joint", "observed"])
+def test_blocks_have_at_most_the_cap_and_each_is_counted_once(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "_CELLS_AT_ONCE", CAP)
+    rows, strategy = Spy(table_of([3] * 8, 500)), strategy_named(missing)
+    rows.passes, names = [], rows.schema.names
+    pairs = list(itertools.combinations(names, 2))
+    exact = counting.ExactCounts(lambda: rows, rows.schema, strategy)
+    merged = counting.MergedCounts(exact, {n: np.array([0, 0, 1]) for n in names})
+    merged.expect(pairs)
+    most = 0
+    for clique, counts in merged.each(pairs):
+        most = max(most, sum(table.size for table in exact._kept.values()))
+        whole = MemorySource(rows.table).counts([clique], rows=strategy.rows)[clique]
+        for axis in (0, 1):
+            whole = counting._merge_levels(whole, np.array([0, 0, 1]), axis)
+        assert np.array_equal(counts, whole)
+    cells = [sum(math.prod(rows.schema.extended_shape(c)) for c in some) for some in rows.passes]
+    assert len(cells) > 2
+    assert 0 < most <= CAP
+    assert max(cells) <= CAP
+    assert sorted(c for some in rows.passes for c in some) == sorted(pairs)
+    exact.expect(pairs)  # again, out of order: each with its block
+    rows.passes.clear()
+    for clique in (pairs[-1], pairs[0], pairs[-1], pairs[0]):
+        found = dict(exact.each([clique]))[clique]
+        assert (
+            found.sum()
+            == MemorySource(rows.table).counts([clique], rows=strategy.rows)[clique].sum()
+        )
+    assert len(rows.passes) == 2

@@ -1,6 +1,7 @@
 """Complete rows, and rows that are filled first, of a table that streams: as in memory."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import duckdb
@@ -37,23 +38,19 @@ RULED = Schema(
 )
 
 
-def written(schema, path, n=150_000, seed=0):
+CELLS = {
+    "a": ["x", "y", None], "b": [0.0, 3.3, 7.5, 10.0, np.nan], "c": ["u", "v"],
+    "work": ["no", "yes", "R", None], "hours": [1.0, 30.0, 70.0, -8.0, np.nan],
+}  # fmt: skip
+
+
+def written(schema, path, n=150_000):
     """Rows with holes of all kinds, in several batches and row groups."""
-    rng = np.random.default_rng(seed)
-    names = schema.names
-    if schema is PLAIN:
-        cells = {
-            "a": rng.choice(np.array(["x", "y", None]), n),
-            "b": np.where(rng.random(n) < 0.2, np.nan, rng.random(n) * 10),
-            "c": rng.choice(["u", "v", "w"], n),
-        }
-    else:
-        cells = {
-            "work": rng.choice(np.array(["no", "yes", "R", None]), n),
-            "hours": rng.choice(np.array([1.0, 30.0, 70.0, -8.0, np.nan]), n),
-            "c": rng.choice(np.array(["u", "v", None]), n),
-        }
-    pq.write_table(pa.table({k: pa.array(cells[k]) for k in names}), path, row_group_size=40_000)
+    rng = np.random.default_rng(0)
+    cells = {
+        k: pa.array(np.array(CELLS[k])[rng.integers(0, len(CELLS[k]), n)]) for k in schema.names
+    }
+    pq.write_table(pa.table(cells), path, row_group_size=40_000)
     return path
 
 
@@ -136,15 +133,20 @@ def test_given_all_others_streamed_rows_are_those_of_memory_bit_by_bit(places, m
     )
 
 
-def test_no_file_is_left_and_none_can_be_seen(tmp_path, places, monkeypatch):
+def test_counts_of_kept_rows_at_the_same_time_do_not_disturb_each_other(monkeypatch, tmp_path):
+    """And no file is left, nor can one be seen."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(storing, "_SHARE", 0.0)
-    modelled = Modelled(PLAIN)
-    store = filled_rows(
-        DuckDBSource(places[PLAIN], PLAIN), laws(PLAIN), np.random.default_rng(0), modelled
-    )
+    rng, names = np.random.default_rng(0), PLAIN.names
+    blocks = [{n: rng.integers(0, 2, 500) for n in names} for _ in range(40)]
+    store = CodeStore(PLAIN, blocks)
     assert store._file.name is not None
     assert not list(tmp_path.iterdir())
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: store.counts([names], rows="observed"), range(40)))
+    whole = {n: np.concatenate([block[n] for block in blocks]) for n in names}
+    alone = MemorySource(Table.from_codes(PLAIN, whole)).counts([names], rows="observed")
+    assert all(np.array_equal(counts[names], alone[names]) for counts in found)
 
 
 def test_rows_that_cannot_be_read_again_quote_nothing():

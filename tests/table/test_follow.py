@@ -90,19 +90,6 @@ def read(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 WORST = dict.fromkeys(SURVEY.names, "x")
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(row, min_size=1, max_size=6), row, st.randoms(use_true_random=False))
-def test_what_a_row_becomes_depends_on_this_row_only(
-    rows: list[dict[str, Any]], other: dict[str, Any], random: Any
-) -> None:
-    alone = [read([one])[0] for one in rows]
-    assert read(rows) == alone
-    assert read([other, *rows, WORST])[1:-1] == alone
-    order = list(range(len(rows)))
-    random.shuffle(order)
-    assert read([rows[i] for i in order]) == [alone[i] for i in order]
-
-
 def check_settled(table: Table) -> None:
     """No row surely breaks a rule, but for cells that may not be missing."""
     schema = table.schema
@@ -122,19 +109,18 @@ def check_written_and_read_again(table: Table) -> None:
     assert cells_of(again) == cells_of(table)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(row, min_size=1, max_size=8))
-def test_rows_settle_at_once_whatever_they_hold(rows: list[dict[str, Any]]) -> None:
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(row, min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_rows_settle_at_once_each_by_itself_and_in_batches(
+    tmp_path: Path, rows: list[dict[str, Any]], random: Any
+) -> None:
     table = Table.read(frame(rows), SURVEY)
     check_settled(table)
     check_written_and_read_again(table)
-
-
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(rows=st.lists(row, min_size=1, max_size=40))
-def test_batches_give_the_counts_of_memory(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    alone = [read([one])[0] for one in rows]
+    assert read([*rows, WORST])[:-1] == alone
+    order = random.sample(range(len(rows)), len(rows))
+    assert read([rows[i] for i in order]) == [alone[i] for i in order]
     written = pa.table(
         {
             name: pa.array([None if r[name] is None else str(r[name]) for r in rows], pa.string())
@@ -145,8 +131,7 @@ def test_batches_give_the_counts_of_memory(rows: list[dict[str, Any]], tmp_path:
     cliques = [(name,) for name in SURVEY.names] + [("work", "pay"), ("born", "age", "degree")]
     streamed = DuckDBSource(tmp_path / "x.parquet", SURVEY).counts(cliques, rows="extended")
     memory = MemorySource(Table.read(written, SURVEY)).counts(cliques, rows="extended")
-    for clique in cliques:
-        assert np.array_equal(streamed[clique], memory[clique])
+    assert all(np.array_equal(streamed[clique], memory[clique]) for clique in cliques)
 
 
 @st.composite
@@ -174,7 +159,7 @@ def ruled_rows(draw: st.DrawFn) -> tuple[Schema, pd.DataFrame]:
     return schema, pd.DataFrame(columns)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(ruled_rows())
 def test_any_rows_under_any_rules_settle_each_by_itself(case: tuple[Schema, pd.DataFrame]) -> None:
     schema, rows = case
@@ -271,12 +256,9 @@ def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is() -> Non
 
 
 def test_a_row_with_extreme_numbers_warns_of_nothing(recwarn):
+    facts = {"lower": -1e12, "upper": 1e12, "nullable": True, "outside": "missing"}
     schema = Schema(
-        tuple(
-            Numeric(name=n, lower=-1e12, upper=1e12, nullable=True, outside="missing")
-            for n in "abc"
-        ),
-        (Equation("1e-300 * a + b = c"),),
+        tuple(Numeric(name=n, **facts) for n in "abc"), (Equation("1e-300 * a + b = c"),)
     )
     rows = pd.DataFrame({"a": [None, 1.0], "b": [1e12, 5.0], "c": [5.0, None]}, dtype="float64")
     Table.read(rows, schema)

@@ -3,6 +3,7 @@
 import errno
 import gzip
 import os
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -91,13 +92,11 @@ def test_what_is_no_such_table_is_refused_and_not_quoted(data, message):
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("wrong", ["schema.toml", {"age": 1}, None, SCHEMA.attributes])
+@pytest.mark.parametrize("wrong", ["schema.toml", {"age": 1}, SCHEMA.attributes])
 def test_what_is_no_schema_is_refused_as_such(wrong):
-    with pytest.raises(SchemaError, match=r"must be a missdp.Schema.*Schema.from_toml"):
-        Table.read(FRAME, wrong)
-    if wrong is not None:
+    for read in (Table.read, PrivBayes(epsilon=1.0).fit):
         with pytest.raises(SchemaError, match=r"must be a missdp.Schema.*Schema.from_toml"):
-            PrivBayes(epsilon=1.0).fit(FRAME, schema=wrong)
+            read(FRAME, schema=wrong)
 
 
 # -- CSV -----------------------------------------------------------------------------------------
@@ -173,18 +172,15 @@ def test_malformed_csv_is_refused_before_a_charge_and_quotes_no_cell(tmp_path, c
 cell = st.text('x"\n,\r ', max_size=4)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(rows=st.lists(st.tuples(cell, cell), max_size=5), cut=st.integers(0, 60), end=st.booleans())
 def test_a_csv_file_has_all_its_rows_or_is_refused(tmp_path, rows, cut, end):
     """Rows written with quotes; the same with the last bytes lost, which may lose a quote."""
     fields = [['"' + text.replace('"', '""') + '"' for text in row] for row in rows]
     whole = "\n".join(["a,b", *map(",".join, fields)]) + "\n" * end
-    path = tmp_path / "x.csv"
+    path, loose = tmp_path / "x.csv", Schema((TWO["a"], replace(TWO["a"], name="b")))
     path.write_bytes(whole.encode())
-    loose = Schema(
-        tuple(Categorical(name=n, levels=("x",), outside="missing", nullable=True) for n in "ab")
-    )
-    known = [all(text.strip() == "x" for text in row[:1]) for row in rows]
+    known = [row[0].strip() == "x" for row in rows]
     assert (Table.read(path, loose).codes("a") == 0).tolist() == known
     start = whole.encode()[: len(whole) - min(cut, len(whole) - 3)]
     path.write_bytes(start)
@@ -287,12 +283,12 @@ def test_of_several_files_none_appears_before_all_are_complete(tmp_path, monkeyp
     paths = [tmp_path / "one.csv", tmp_path / "two.csv"]
     for path in paths:
         path.write_bytes(b"old")
-    replace = os.replace
+    moved = os.replace
 
     def refusing(source, target):
         if os.path.basename(target) == refused:
             raise OSError(errno.EIO, "broken")
-        replace(source, target)
+        moved(source, target)
 
     def blocks():
         yield [pa.table({"a": [1]})] * 2

@@ -1,0 +1,8 @@
+"""The process that PySpark forks workers from, with what tasks need imported before."""
+
+from pyspark.daemon import manager
+
+from missdp.engines import spark_tasks
+
+if __name__ == "__main__" and spark_tasks:
+    manager()
