@@ -29,3 +29,11 @@ def joint(sizes, parameters):
 
 def marginal(table, clique):
     return table.sum(axis=tuple(v for v in range(table.ndim) if v not in clique))
+
+
+def table_of(rows, clique, sizes, weights=None):
+    """Shares of the cells of some attributes, among rows that may be weighted."""
+    shape = [sizes[v] for v in clique]
+    flat = np.ravel_multi_index(tuple(rows[:, v] for v in clique), shape)
+    counts = np.bincount(flat, weights=weights, minlength=int(np.prod(shape))).reshape(shape)
+    return counts / counts.sum()

@@ -1,4 +1,4 @@
-"""Weights of rows under which tables hold, and rows drawn by them."""
+"""Weights of rows under which tables hold, rows drawn by them, and tables leaned on a model."""
 
 import itertools
 
@@ -7,18 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp.inference.raking import _effective_share, rake, resample, sample_raked
-
-
-def table_of(rows, clique, sizes, weights=None):
-    shape = [sizes[v] for v in clique]
-    flat = np.ravel_multi_index(tuple(rows[:, v] for v in clique), shape)
-    counts = np.bincount(flat, weights=weights, minlength=int(np.prod(shape))).reshape(shape)
-    return counts / counts.sum()
+from inference.graphs import table_of
+from missdp.inference.raking import (
+    _effective_share,
+    centred,
+    rake,
+    resample,
+    sample_raked,
+    scaled_to,
+    shrunk,
+)
 
 
 @st.composite
-def rows_and_tables(draw, least_level=0.3):
+def rows_and_tables(draw):
     """Rows with every level, and tables of another law on the same domain."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
@@ -41,23 +43,16 @@ def test_tables_that_some_weights_give_hold(case):
         np.testing.assert_allclose(table_of(rows, clique, sizes, weights), wanted, atol=1e-5)
 
 
-def test_forbidden_cells_get_no_weight_and_the_rest_holds():
+def test_cells_that_are_forbidden_or_have_no_rows():
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 2, (1000, 2))
     weights = rake(rows, {(0, 1): np.array([[0.5, 0.0], [0.2, 0.3]])}, least_share=0.0)
     found = table_of(rows, (0, 1), [2, 2], weights)
     np.testing.assert_allclose(found, [[0.5, 0.0], [0.2, 0.3]], atol=1e-9)
     assert found[0, 1] == 0
-
-
-def test_where_all_rows_are_forbidden_none_is():
     weights = rake(np.zeros((4, 1), dtype=np.int64), {(0,): np.array([0.0, 1.0])})
-    np.testing.assert_allclose(weights, 0.25)
-
-
-def test_cells_without_rows_are_left_out():
-    rows = np.array([[0], [0], [1], [1]])
-    weights = rake(rows, {(0,): np.array([0.1, 0.3, 0.6])})
+    np.testing.assert_allclose(weights, 0.25)  # all are forbidden
+    weights = rake(np.array([[0], [0], [1], [1]]), {(0,): np.array([0.1, 0.3, 0.6])})
     np.testing.assert_allclose(weights, [0.125, 0.125, 0.375, 0.375])
 
 
@@ -179,10 +174,6 @@ def test_independent_rows_vary_as_a_sample_and_even_rows_less(monkeypatch):
     assert spread["even"] < 0.5 * sample
 
 
-def distinct(rows):
-    return len(np.unique(rows, axis=0)) / len(rows)
-
-
 @pytest.mark.parametrize(("n", "apart"), [(500, 0), (500, 1), (5000, 1)])
 def test_rows_are_as_distinct_as_a_sample_of_the_law_and_tables_hold_better(n, apart):
     """What drawing rounds off is not undone by copies of rows; steps may be far from the law."""
@@ -195,14 +186,13 @@ def test_rows_are_as_distinct_as_a_sample_of_the_law_and_tables_hold_better(n, a
     first = [((), (a,), table_of(law, (a,), [size] * d)) for a in range(1 if apart else d)]
     found = sample_raked([*first, *chain], tables, n, rng)
     rows = np.stack([found[a] for a in range(d)], axis=1)
-    sample = law[:n]
-    assert distinct(rows) == pytest.approx(distinct(sample), abs=0.03)
+    sample, sizes = law[:n], [size] * d
+    distinct = [len(np.unique(some, axis=0)) / n for some in (rows, sample)]
+    assert distinct[0] == pytest.approx(distinct[1], abs=0.03)
     for k in (2, 3):
+        truth = {c: table_of(law, c, sizes) for c in itertools.combinations(range(d), k)}
         off = [
-            sum(
-                np.abs(table_of(some, c, [size] * d) - table_of(law, c, [size] * d)).sum()
-                for c in itertools.combinations(range(d), k)
-            )
+            sum(np.abs(table_of(some, c, sizes) - table).sum() for c, table in truth.items())
             for some in (rows, sample)
         ]
         assert off[0] < 0.9 * off[1]
@@ -218,3 +208,80 @@ def test_what_is_forbidden_is_never_drawn_however_few_rows(n):
     assert len(found[0]) == n
     assert not (found[0] & found[1]).any()
     assert not (found[2] & found[5]).any()
+
+
+# -- tables leaned on a model's -------------------------------------------------------------------
+
+SHAPES = st.lists(st.integers(2, 5), min_size=1, max_size=3).map(tuple)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def a_law(shape, rng):
+    return rng.dirichlet(np.ones(int(np.prod(shape)))).reshape(shape)
+
+
+def margins(table):
+    axes = range(table.ndim)
+    return [table.sum(axis=tuple(i for i in axes if i != axis)) for axis in axes]
+
+
+@given(SHAPES, SEEDS)
+@settings(max_examples=30, deadline=None)
+def test_a_centred_table_has_no_margins_left_and_centring_is_a_projection(shape, seed):
+    table = np.random.default_rng(seed).normal(size=shape)
+    found = centred(table)
+    for axis in range(len(shape)):
+        np.testing.assert_allclose(found.sum(axis=axis), 0, atol=1e-12)
+    np.testing.assert_allclose(centred(found), found, atol=1e-12)
+
+
+@given(SHAPES, SEEDS)
+@settings(max_examples=30, deadline=None)
+def test_one_way_margins_are_those_asked_for(shape, seed):
+    rng = np.random.default_rng(seed)
+    base = a_law(shape, rng) + 0.02
+    base /= base.sum()
+    wanted = margins(a_law(shape, rng) + 0.05)
+    wanted = [margin / margin.sum() for margin in wanted]
+    found = shrunk(base + rng.normal(0, 0.005, shape), base, 0.005, margins=wanted)
+    assert (found > 0).all()
+    for mine, theirs in zip(margins(found), wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=2e-3)
+    own = shrunk(base + rng.normal(0, 0.005, shape), base, 0.005)
+    for mine, theirs in zip(margins(own), margins(base), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=2e-3)
+
+
+@given(SHAPES, SEEDS)
+@settings(max_examples=30, deadline=None)
+def test_impossible_cells_stay_so(shape, seed):
+    rng = np.random.default_rng(seed)
+    base = a_law(shape, rng)
+    base.flat[0] = 0.0
+    base /= base.sum()
+    assert shrunk(base + 0.1 * rng.random(shape), base, 0.01).flat[0] == 0
+
+
+def test_noise_alone_leaves_the_model_and_no_noise_leaves_the_table():
+    rng = np.random.default_rng(0)
+    base = np.outer([0.2, 0.3, 0.5], [0.6, 0.4])
+    other = scaled_to(a_law((3, 2), rng), margins(base), sweeps=200)
+    np.testing.assert_allclose(shrunk(other, base, 1e-9), other, atol=1e-6)
+    np.testing.assert_allclose(shrunk(other, base, 10.0), base, atol=1e-12)
+
+
+def test_shrunk_tables_are_nearer_to_the_truth_than_model_and_table():
+    rng = np.random.default_rng(0)
+    distances = {"model": [], "table": [], "shrunk": []}
+    for _ in range(200):
+        base = np.outer(rng.dirichlet(np.full(6, 2.0)), rng.dirichlet(np.full(6, 2.0)))
+        std = 10 ** rng.uniform(-3, -1.5)
+        gap = 10 ** rng.uniform(-1.5, 0)
+        truth = base * np.exp(gap * rng.normal(size=base.shape))
+        truth = scaled_to(truth / truth.sum(), margins(base))
+        noisy = truth + rng.normal(0, std, base.shape)
+        found = shrunk(noisy, base, std)
+        for name, table in (("model", base), ("table", noisy), ("shrunk", found)):
+            distances[name].append(np.abs(table - truth).sum())
+    mean = {name: np.mean(values) for name, values in distances.items()}
+    assert mean["shrunk"] < 0.8 * min(mean["model"], mean["table"])

@@ -35,21 +35,13 @@ def by_hand(masks, x):
     return law
 
 
-def test_masks_are_drawn_by_the_law_of_the_formula():
+def test_masks_are_drawn_by_the_law_of_the_formula_and_chances_are_its_margins():
     masks, x = model(), rows()
-    drawn = masks.draw(x, np.random.default_rng(1))
+    drawn, missing = masks.draw(x, np.random.default_rng(1)), masks.missing(x)
     for row in np.ndindex(2, 2, 2):
-        found = drawn[(x == row).all(axis=1)]
-        for mask, chance in by_hand(masks, row).items():
-            assert (found == mask).all(axis=1).mean() == pytest.approx(chance, abs=0.015)
-
-
-def test_chances_are_the_margins_of_that_law():
-    masks, x = model(), rows()
-    missing = masks.missing(x)
-    for row in np.ndindex(2, 2, 2):
-        at = (x == row).all(axis=1)
-        law = by_hand(masks, row)
+        at, law = (x == row).all(axis=1), by_hand(masks, row)
+        for mask, chance in law.items():
+            assert (drawn[at] == mask).all(axis=1).mean() == pytest.approx(chance, abs=0.015)
         for a in range(3):
             alone = sum(p for m, p in law.items() if m[a])
             assert missing[at, a].mean() == pytest.approx(alone, abs=0.01)
@@ -111,22 +103,17 @@ def test_values_that_count_whether_observed_or_not_are_left_alone(other):
     )
 
 
-def test_a_level_that_is_never_missing_stays_so():
+def test_a_level_that_is_never_missing_stays_so_and_older_files_are_read():
     masks, x = model(), rows(1000)
     masks.always = {0: 1, 1: 0}
     holes = masks.draw(x, np.random.default_rng(3))
     assert holes.any(axis=0).all()
     assert not holes[x[:, 0] == 1, 0].any()
     assert not holes[x[:, 1] == 0, 1].any()
-
-
-def test_it_is_written_and_read_back_and_older_files_have_none():
-    masks = model()
-    again = Record.from_dict(masks.to_dict())
-    assert again.unseen == masks.unseen
-    older = masks.to_dict()
-    del older["unseen"], older["told"]
-    assert (Record.from_dict(older).unseen, Record.from_dict(older).told) == ({}, {})
+    written = masks.to_dict()
+    assert Record.from_dict(written).unseen == masks.unseen
+    del written["unseen"], written["told"]
+    assert (Record.from_dict(written).unseen, Record.from_dict(written).told) == ({}, {})
 
 
 def told():
