@@ -166,7 +166,11 @@ def test_columns_may_have_any_name_and_any_order(spark):
     names = ("a.b", "`", "A", "a", "c0")
     schema = Schema(tuple(Categorical(name=n, levels=("u", "v")) for n in names))
     cells = pa.table({n: ["v" if n == "a" else "u"] for n in reversed(names)})
-    source = SparkSource(spark.createDataFrame(cells), schema)
+    source = open_source(spark.createDataFrame(cells), schema)
+    assert isinstance(source, SparkSource)
+    assert open_source(source, schema) is source
+    with pytest.raises(DataError, match="another schema"):
+        open_source(source, schema.subset(["a"]))
     found = source.counts([(n,) for n in names], rows="observed")
     assert [found[n,].tolist() for n in names] == [[0, 1] if n == "a" else [1, 0] for n in names]
     with pytest.raises(DataError, match="lacks columns"):
@@ -294,12 +298,3 @@ def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
     assert Table.read(frame, SCHEMA).to_arrow().num_rows == 400
     with pytest.raises(ParameterError, match="in memory"):
         AllPairs(epsilon=1.0, missing="impute-first").fit(frame, schema=SCHEMA)
-
-
-def test_open_source_knows_spark_frames(spark):
-    source = open_source(spark.sql("SELECT 1 AS x, 'no' AS a"), SCHEMA)
-    assert isinstance(source, SparkSource)
-    assert open_source(source, SCHEMA) is source
-    assert repr(source) == "SparkSource(x, a)"
-    with pytest.raises(DataError, match="another schema"):
-        open_source(source, SCHEMA.subset(["x"]))

@@ -10,7 +10,6 @@ from typing import Any
 
 import duckdb
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -39,12 +38,6 @@ def duckdb_relation(table: pa.Table, _: Path) -> MarginalSource:
     return DuckDBSource(duckdb.connect().from_arrow(table), SCHEMA, n_jobs=2)
 
 
-def duckdb_query(table: pa.Table, _: Path) -> MarginalSource:
-    connection = duckdb.connect()
-    connection.register("rows", table)
-    return DuckDBSource.from_query(connection, "SELECT * FROM rows ORDER BY sure;", SCHEMA)
-
-
 def duckdb_parquet(table: pa.Table, folder: Path) -> MarginalSource:
     pq.write_table(
         table.select(table.column_names[::-1]),
@@ -65,9 +58,7 @@ MAKERS: dict[str, Maker] = {
     "memory-pandas": lambda t, _: open_source(
         t.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get), SCHEMA
     ),
-    "memory-polars": lambda t, _: open_source(pl.from_arrow(t), SCHEMA),
     "duckdb-relation": duckdb_relation,
-    "duckdb-query": duckdb_query,
     "duckdb-parquet": duckdb_parquet,
     "duckdb-csv": duckdb_csv,
 }
@@ -105,29 +96,23 @@ def in_parts(make: Maker, folder: Path) -> Callable[[Sequence[Table]], MarginalS
         if make is duckdb_relation:
             connection = duckdb.connect()
             relations = [connection.from_arrow(part) for part in parts]
-            return DuckDBSource(functools.reduce(union, relations), SCHEMA, n_jobs=2)
+            whole = functools.reduce(duckdb.DuckDBPyRelation.union, relations)
+            return DuckDBSource(whole, SCHEMA, n_jobs=2)
         return make(pa.concat_tables(parts), folder)
 
     return made
-
-
-def union(one: duckdb.DuckDBPyRelation, two: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    return one.union(two)
-
-
-OTHERS = {
-    "memory": lambda cells, schema, _: MemorySource(Table.read(cells, schema)),
-    "duckdb-relation": lambda cells, schema, _: DuckDBSource(
-        duckdb.connect().from_arrow(cells), schema, n_jobs=1
-    ),
-    "duckdb-csv": lambda cells, schema, folder: DuckDBSource(csv_file(cells, folder), schema),
-}
 
 
 def csv_file(cells: pa.Table, folder: Path) -> Path:
     path = folder / f"{len(list(folder.iterdir()))}.csv"  # sources read theirs again
     pa.csv.write_csv(cells, path)
     return path
+
+
+OTHERS = {
+    "memory": lambda cells, schema, _: MemorySource(Table.read(cells, schema)),
+    "duckdb-csv": lambda cells, schema, folder: DuckDBSource(csv_file(cells, folder), schema),
+}
 
 
 @pytest.mark.parametrize("make_one", OTHERS.values(), ids=OTHERS.keys())
