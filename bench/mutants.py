@@ -240,7 +240,7 @@ MUTANTS = [Mutant(*line) for line in (
     ("table", "values beyond their bounds", "np.clip(values, attribute.lower, attribute.upper, out=values)", "pass",
      "tests/table/test_encode.py"),
     ("table", "a number under a hole", "missing |= outside\n            values[missing] = attribute.lower", "missing |= outside",
-     "tests/table/test_encode.py tests/table/test_kinds.py"),
+     "tests/table/test_encode.py"),
     ("table", "refusal that tells how many cells", "f\"column {attribute.name!r} has values outside its declared domain", "f\"column {attribute.name!r} has {outside.sum()} values outside its declared domain",
      "tests/table/test_encode.py"),
     ("table", "a sum of a lost cell is still known", "self.blank(self._derived_from(name), where)", "pass",

@@ -1,5 +1,6 @@
-"""Files mean to Spark what they mean to us; the session is the caller's, or ours and quiet."""
+"""Files mean to Spark what they mean to us; rows that its tasks draw are those of the seed."""
 
+import copy
 import subprocess
 import sys
 
@@ -9,13 +10,15 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from missdp import Categorical, Numeric, Schema, Table
-from missdp.engines import SparkSource
+from missdp import AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema, Table
+from missdp.engines import SparkSource, sample_spark
 from missdp.engines.spark_sessions import spark_frame, spark_session
-from missdp.errors import DataError, MissingDependencyError, ParameterError
+from missdp.errors import DataError, MissingDependencyError, NotFittedError, ParameterError
+from missdp.schema import Denial
 from missdp.sources import MemorySource
+from missdp.synth import sampling
 from missdp.table import PartRows
-from missdp.testing import made_up
+from missdp.testing import RULED, made_up
 from missdp.testing.counting import CODED, _spelled
 from missdp.testing.made_up import unread
 
@@ -126,3 +129,63 @@ def test_engines_are_not_imported_unasked_and_old_names_lead_to_them():
     with pytest.warns(DeprecationWarning, match=r"missdp\.engines\.SparkSource now"):
         from missdp.sources import SparkSource as Moved
     assert Moved is SparkSource
+
+
+# -- rows drawn by tasks -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model():
+    table = made_up(RULED, 400, seed=1)
+    return AllPairs(epsilon=5.0, random_state=0, progress=lambda *_: None).fit(table)
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    monkeypatch.setattr(sampling, "_CELLS", 1000)
+    monkeypatch.setattr(sampling, "_ROWS", (100, 200))
+
+
+@pytest.mark.parametrize("n", [0, 700])
+def test_rows_are_those_of_the_seed_however_many_blocks(spark, model, n):
+    given = {"missing_values": "keep", "random_state": 7}
+    frame = sample_spark(model, spark, n, holes="codes", **given)
+    wanted = model.sample_table(n, **given).to_arrow(holes="codes")
+    assert (frame.rdd.getNumPartitions() > 3) == (n == 700)
+    assert frame.toArrow().to_pydict() == wanted.to_pydict()
+    assert frame.columns == list(RULED.names)
+
+
+def test_a_task_that_is_run_again_draws_the_same_rows(spark, model):
+    model = copy.copy(model)
+    model.random_state = None
+    frame = sample_spark(model, spark, 300)  # no seed: one is drawn, once
+    rows = frame.toArrow()
+    assert frame.toArrow().equals(rows)
+    assert not sample_spark(model, spark, 300).toArrow().equals(rows)
+    assert rows.slice(0, 100).to_pylist() != rows.slice(100, 100).to_pylist()  # another block
+
+
+def test_what_sampling_refuses_is_refused_at_once(spark, model):
+    with pytest.raises(NotFittedError):
+        sample_spark(AllPairs(epsilon=1.0), spark)
+    for name, bad in (("n", -1), ("n", 1.5), ("n", True), ("missing_values", "?"), ("holes", "?")):
+        with pytest.raises(ParameterError, match=f"{name} must be"):
+            sample_spark(model, spark, **{name: bad})
+
+
+def test_a_saved_model_is_enough_and_rows_that_must_fit_to_each_other_are_one_block(
+    spark, tmp_path
+):
+    schema = Schema(
+        tuple(Categorical(name=n, levels=tuple("abc")) for n in ("team", "town")),
+        rules=(Denial("t1&t2&EQ(t1.team,t2.team)&IQ(t1.town,t2.town)"),),
+    )
+    together = Kamino(epsilon=5.0, random_state=0).fit(made_up(schema, 200))
+    assert together.draws_together(schema)
+    fitted = PrivBayes(epsilon=5.0, random_state=0).fit(made_up(RULED, 300))
+    fitted.save(tmp_path / "model.json")
+    loaded = PrivBayes.load(tmp_path / "model.json")
+    for model, drawn in ((together, together), (loaded, fitted)):
+        found = sample_spark(model, spark, 250, random_state=3).toArrow()
+        assert found.to_pydict() == drawn.sample_table(250, random_state=3).to_arrow().to_pydict()

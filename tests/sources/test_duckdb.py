@@ -1,7 +1,9 @@
-"""What only the streaming source promises."""
+"""What only the streaming source promises, and that no error of an engine tells a cell."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from missdp import Categorical, Numeric, Schema, Table
-from missdp.errors import DataError, ParameterError
+from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
+from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.table import FileRows, RelationRows, memory_limit
 
@@ -84,3 +86,124 @@ def test_a_frame_with_treacherous_column_names_is_a_frame() -> None:
     source = open_source(duckdb.connect().from_df(frame), schema)
     assert isinstance(source, DuckDBSource)
     assert source.counts([names], rows="observed")[names].tolist() == [[[[1]]]]
+
+
+# -- errors of DuckDB and Arrow; of Spark: tests/engines -----------------------------------------
+
+FACTS = Schema((Numeric(name="x", lower=0, upper=10, nullable=True),))
+BAD = "(VALUES ('1'), ('SECRET')) t(v)"
+QUERIES = {
+    "cast": f"SELECT CAST(v AS DOUBLE) AS x FROM {BAD}",
+    "date": f"SELECT year(CAST(v AS DATE)) AS x FROM {BAD}",
+    "pattern": f"SELECT year(strptime(v, '%Y')) AS x FROM {BAD}",
+    "json": f"SELECT CAST(json_extract(v, '$') AS INT) AS x FROM {BAD}",
+    "raised": f"SELECT if(v = '1', 1, error(v)) AS x FROM {BAD}",
+    "regular expression": f"SELECT CAST(regexp_matches('a', v || '[') AS INT) AS x FROM {BAD}",
+    "overflow": "SELECT CAST(424242 + i AS TINYINT) AS x FROM range(3) t(i)",
+    "several rows": f"SELECT (SELECT v FROM {BAD}) AS x",
+    "no table": "SELECT x FROM SECRET",
+    "outside": f"SELECT v AS x FROM {BAD}",
+}
+
+
+def from_query(query: str) -> Callable[[duckdb.DuckDBPyConnection], Any]:
+    return lambda connection: DuckDBSource.from_query(connection, query, FACTS)
+
+
+def python_function(connection: duckdb.DuckDBPyConnection) -> Any:
+    def quoting(cell: int) -> int:
+        raise ValueError(f"SECRET {cell}")
+
+    connection.create_function("quoting", quoting, ["BIGINT"], "BIGINT")
+    return connection.sql("SELECT quoting(i) AS x FROM range(424242, 424243) t(i)")
+
+
+def broken_stream(connection: duckdb.DuckDBPyConnection) -> Any:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"x": [1.0]})
+        raise ValueError("SECRET")
+
+    kind = pa.schema([("x", pa.float64())])
+    return connection.from_arrow(pa.RecordBatchReader.from_batches(kind, batches()))
+
+
+def mixed_objects(connection: duckdb.DuckDBPyConnection) -> Any:
+    return connection.from_df(pd.DataFrame({"x": pd.Series([1] * 5000 + ["SECRET"], dtype=object)}))
+
+
+def closed(_: duckdb.DuckDBPyConnection) -> Any:
+    other = duckdb.connect()
+    relation = other.sql("SELECT 'SECRET' AS x")
+    other.close()
+    return relation
+
+
+def written(name: str) -> Callable[[duckdb.DuckDBPyConnection], Any]:
+    """Files whose rows do not fit, or cannot be read, behind very many that can."""
+
+    def make(_: duckdb.DuckDBPyConnection) -> Any:
+        table = pa.table({"x": [1.0] * 70_000 + [424242.0]})
+        if name.endswith("parquet"):
+            pq.write_table(table, name)
+        if name == "truncated.parquet":
+            content = Path(name).read_bytes()
+            Path(name).write_bytes(content[:50] + bytes(200) + content[250:])
+        if name.endswith("csv"):
+            last = {"outside.csv": "424242", "ragged.csv": "1,SECRET"}[name]
+            Path(name).write_text("x\n" + "1\n" * 70_000 + last + "\n")
+        return DuckDBSource(name, FACTS) if name.startswith("outside") else Path(name)
+
+    return make
+
+
+def csv_sniffed(connection: duckdb.DuckDBPyConnection) -> Any:
+    return connection.sql("SELECT x FROM read_csv('rows.csv', sample_size=10)")
+
+
+PLACES: dict[str, Callable[[duckdb.DuckDBPyConnection], Any]] = {
+    **{name: from_query(query) for name, query in QUERIES.items()},
+    "python function": python_function,
+    "broken stream": broken_stream,
+    "mixed objects": mixed_objects,
+    "closed connection": closed,
+    "sniffed file": csv_sniffed,
+    **{
+        n: written(n) for n in ("outside.csv", "ragged.csv", "outside.parquet", "truncated.parquet")
+    },
+}
+
+
+def fitted(data: Any) -> None:
+    budget = Budget(1.0)
+    with contextlib.ExitStack() as after:
+        after.callback(lambda: pytest.fail("it was charged for") if budget.events else None)
+        PrivBayes(epsilon=1.0, budget=budget).fit(data, schema=FACTS)
+
+
+def counted(data: Any) -> None:
+    source = data if isinstance(data, DuckDBSource) else DuckDBSource(data, FACTS)
+    source.counts([("x",)], rows="observed")
+
+
+def read(data: Any) -> None:
+    if isinstance(data, DuckDBSource):
+        raise DataError("is read elsewhere")
+    Table.read(data, FACTS)
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
+def test_nothing_of_what_failed_is_told(
+    place: Callable[[duckdb.DuckDBPyConnection], Any],
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("x\n" + "1\n" * 30_000 + "SECRET\n")
+    for do in (fitted, counted, read):
+        with duckdb.connect() as connection, pytest.raises(MissDPError) as caught:
+            do(place(connection))
+        error: BaseException = caught.value
+        told = [*capfd.readouterr(), str(error), repr(error.args), repr(vars(error))]
+        assert error.__cause__ is error.__context__ is None
+        assert not [text for text in told if "SECRET" in text or "424242" in text]

@@ -1,11 +1,13 @@
-"""Drafts: every table can be read by its own completed draft."""
+"""Drafts: every table can be read by its own, and what they say of numbers, dates and codes."""
 
 from __future__ import annotations
 
 import csv
 import datetime as dt
 import decimal
+import json
 import os
+import random
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from missdp import Schema, Table
+from missdp import Categorical, Numeric, Schema, Table
 from missdp.cli.app import app
+from missdp.cli.main import main
 from missdp.errors import DataError, OutputError
+from missdp.schema.attributes import KINDS, read_number
 from missdp.table import draft_columns, draft_schema
+from missdp.table.tally import number_style
 
 D = decimal.Decimal
 SECRET = 2**53 + 1234567
@@ -258,3 +263,230 @@ def test_the_command_goes_on_and_writes_whole_or_not_at_all(
         draft_columns(tmp_path / "x.csv").to_toml(tmp_path / "d.toml")
     assert (tmp_path / "d.toml").read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["d.toml", "x.csv"]
+
+
+# -- numbers in other spellings ------------------------------------------------------------------
+
+rng = random.Random(0)
+AMOUNTS = [round(rng.uniform(1000, 90_000), 2) for _ in range(178)]
+GROUPS, COMMA, SIGN = "thousands separators", "a decimal comma", "a currency or percent sign"
+"""What is said to be odd."""
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("{:,.2f}", GROUPS),
+        ("{:,.0f}", f"{GROUPS} or {COMMA}"),
+        ("{:_.1f}", GROUPS),
+        ("${:,.2f}", f"{GROUPS} and {SIGN}"),
+        ("{:.2f} €", SIGN),
+        ("{:.3f}%", SIGN),
+        ("EUR {:.2f}", SIGN),
+        ("{:.2f}", None),
+        ("p{:,.2f}", None),
+    ],
+)
+def test_a_draft_says_how_numbers_are_written(written: str, said: str | None) -> None:
+    cells = [written.format(amount) for amount in AMOUNTS]
+    many = draft_columns(pd.DataFrame({"pay": [*cells, "refused", "N/A", ""]}))
+    few = draft_columns(pd.DataFrame({"pay": cells[:9] * 5}))
+    assert few.stubs == {}
+    assert [a.name for a in few.attributes] == ["pay"]
+    if said is None:
+        assert few.doubts == {}
+        assert not any("looks like numbers" in why for why in many.stubs.values())
+    else:
+        assert f"column 'pay' looks like numbers with {said}: write them" in many.stubs["pay"]
+        assert f"column 'pay' looks like numbers with {said}: write them" in few.doubts["pay"]
+
+
+TOGETHER = [
+    (["1,234", "950"], f"{GROUPS} or {COMMA}"),
+    (["1,234", "1,234,567"], GROUPS),
+    (["1,234", "0,5"], COMMA),
+    (["0,123"], COMMA),
+    (["1'000", "-2"], GROUPS),
+    (["1.234.567", "1.5"], GROUPS),
+    *(
+        ([*texts], None)
+        for texts in (["1,2,3", "1,2"], ["yes", "1,5"], ["1", "2.5"], ["%", "5"], [])
+    ),
+]
+
+
+@pytest.mark.parametrize(("texts", "said"), TOGETHER)
+def test_all_cells_tell_together_what_a_comma_means(texts: list[str], said: str | None) -> None:
+    found = number_style(texts, every=True)
+    assert (found or "None: ").removeprefix("looks like numbers with ").startswith(f"{said}: ")
+
+
+def schema(**pay: object) -> None:
+    sex = Categorical(name="sex", levels=("0", "1"), nullable=True, outside="missing")
+    group = Categorical(name="group", levels=tuple("01234"))
+    Schema((Numeric(name="pay", lower=0, upper=10**5, **pay), sex, group)).to_toml("s.toml")
+
+
+def test_the_draft_command_prints_and_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    many = "".join(f'"{a:,.2f}"\n' for a in AMOUNTS)
+    for k, rows in enumerate((many, '"1,500.00"\n"2,000.00"\n')):
+        Path("rows.csv").write_text("pay\n" + rows)
+        assert main(["schema", "draft", "rows.csv", "-o", f"{k}.toml"]) == 0
+        said = f"column 'pay' looks like numbers with {GROUPS}: write"
+        out = capsys.readouterr().out
+        assert said in out
+        assert ("that occur in the rows, which is hardly right" in out) == (k == 1)
+        assert f"# {said}" in Path(f"{k}.toml").read_text()
+    assert Schema.from_toml("1.toml")["pay"].levels == ("1,500.00", "2,000.00")
+
+
+ODD = "".join(f'"{a:,.2f}",{k % 2},{k % 5}\n' for k, a in enumerate(AMOUNTS))
+NOTHING = "no cell of these is in its declared domain: pay."
+STYLES = "separators, decimal commas or signs: pay.\n(For the curator only"
+UNREAD = "neither short text in UTF-8, numbers nor true/false: pay, sex.\n(For the curator only"
+CASES = [
+    (ODD, (NOTHING, STYLES)),
+    (ODD + "5,0,1\n", (STYLES,)),  # one value is enough, but most are lost
+    ("", ()),
+    ("5,,1\nx,0,0\n", ()),
+    ("5,0,1\n6,ü,1\nü,1,0\n", ()),
+    (b"5,0,1\n6,\xfc,1\n\xfc,1,0\n", (UNREAD,)),
+    ('"9,9",0,1\n5,1,1\n', ()),  # a code that is declared
+]
+
+
+@pytest.mark.parametrize("pay", [{"outside": "missing", "nullable": True}, {"outside": "clamp"}])
+@pytest.mark.parametrize(("rows", "told"), CASES)
+def test_the_check_tells_the_curator_of_cells_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: Any, capsys: Any, pay: dict[str, Any], rows: Any, told: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if rows is CASES[-1][0]:
+        pay = {"outside": "missing", "nullable": True, "missing_codes": ("9,9",)}
+    schema(**pay)
+    content = rows if isinstance(rows, bytes) else rows.encode()
+    Path("rows.csv").write_bytes(b"pay,sex,group\n" + content)
+    assert main(["schema", "check", "s.toml", "rows.csv"]) == 0
+    out = capsys.readouterr().out
+    assert [said for said in (NOTHING, STYLES, UNREAD) if said in out] == list(told)
+    assert told or "But" not in out
+    assert main(["schema", "check", "s.toml", "rows.csv", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document.get("without_values") == (["pay"] if NOTHING in told else None)
+    assert document.get("other_styles") == (["pay"] if STYLES in told else None)
+
+
+# -- codes that surveys use, and none in ordinary data -------------------------------------------
+
+
+def proposed(cells: Any) -> dict[str, tuple[Any, ...]]:
+    """The codes that are proposed for a column, all of them marked and read as their kind."""
+    frame = pd.DataFrame({"x": cells})
+    attribute = draft_schema(frame)["x"]
+    found = {kind: codes for kind in KINDS if (codes := attribute.codes_of(kind))}
+    facts = {"missing_codes" if kind == "missing" else kind for kind in found}
+    assert facts <= {*attribute.undeclared}
+    table = Table.read(frame, Schema((attribute,)))
+    for kind, codes in found.items():
+        bare = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
+        here = [c in codes or (isinstance(c, str) and read_number(c) in codes) for c in bare]
+        assert any(here)
+        assert (table.mask("x", kind) >= np.array(here)).all()
+    return found
+
+
+SCALE = [1, 2, 3, 4, 5] * 20
+SURVEYS: list[tuple[str, list[Any], dict[str, tuple[Any, ...]]]] = [
+    ("two digits", [*SCALE, 97, 98, 99], {"missing": (99,), "refused": (97,), "unknown": (98,)}),
+    ("three digits", SCALE + [997] * 2, {"refused": (997,)}),
+    ("four digits", list(range(1900, 2024)) + [9999] * 9, {"missing": (9999,)}),
+    ("ages", list(range(60)) * 2 + [999] * 4, {"missing": (999,)}),
+    ("below zero", [*SCALE, -1, -7, -8, -9], {
+        "not_applicable": (-1,), "missing": (-9,), "refused": (-7,), "unknown": (-8,)}),
+    ("real", [1.5, 2.25, 7.0, -9.0, -9.0, -9.0], {"missing": (-9,)}),
+    ("never asked", list(range(1, 800)) + [-1] * 5, {"not_applicable": (-1,)}),
+    ("hours", list(range(60)) + [-1] * 9, {"not_applicable": (-1,)}),
+    ("text of numbers", ["1", "2", "3", " -8", "-8.0"], {"unknown": (-8,)}),
+    ("words", ["a", "b", "Refused", "DON'T KNOW", "Not asked", "Inapplicable", "Skipped"], {
+        "refused": ("Refused",), "unknown": ("DON'T KNOW",), "not_asked": ("Not asked",),
+        "not_applicable": ("Inapplicable",), "missing": ("Skipped",)}),
+    ("a curly quote", ["a", "Don\u2019t know"], {"unknown": ("Don\u2019t know",)}),
+    ("Stata", [1.5, 2, ".", ".a", ".R", ".d", ".i"], {
+        "missing": (".", ".a"), "refused": (".R",), "unknown": (".d",), "not_applicable": (".i",)}),
+    ("both", ["1", "2", "3", "97", "98", "DK"], {
+        "refused": (97,), "unknown": ("DK", 98)}),
+    ("truth", ["true", "false", "Refused"], {"refused": ("Refused",)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cells", "codes"), [s[1:] for s in SURVEYS], ids=[s[0] for s in SURVEYS])
+def test_codes_of_surveys_are_proposed_with_their_kind(cells: list[Any], codes: Any) -> None:
+    assert proposed(cells) == codes
+
+
+ORDINARY: list[list[Any]] = [
+    [*range(100), *range(90)],  # ages up to 99
+    [*range(20, 90), 98],  # one old person
+    [1, 2, 3, 4, 5, 6, 7, 8, 9] * 5,
+    [-2, -1, 0, 1, 2] * 5,
+    [-1, 0, 1] * 5,
+    [-1, 1] * 5,
+    [-9, -8, -7, -6, -1, 0, 4, 12, 30] * 3,  # temperatures
+    [-1, *range(30)],  # frost on one day
+    [-9, -3, 0, 2, 4],  # scores to par
+    [0] * 50 + [1] * 20 + [2, 3, 7, 99],
+    [*range(1, 100), 40, 40, 40],  # hours
+    [*range(0, 101, 5), 97, 98, 99],  # per cent
+    [19, 99, 99, 49, 199, 599, 999],  # prices
+    [49, 997, 997],
+    [*range(1900, 2024)],
+    [0.5, 0.25, 97.0, 97.0, 98.0],
+    [-8, 2, 17, 30, 44],  # a loss among gains
+    ["NA", "DK", "DE", "FR", "US"],
+    ["none", "some", "much"],
+    ["7", "8", "9", "x"],
+    [0, 1] * 9,
+    [0] * 90 + [2174, 14084, 99999, 99999],  # capital gains
+]
+
+
+@pytest.mark.parametrize("cells", ORDINARY)
+def test_nothing_is_proposed_in_ordinary_data(cells: list[Any]) -> None:
+    assert proposed(cells) == {}
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(["poisson", "uniform", "normal", "geometric", "exponential", "likert"]),
+    st.integers(50, 2000),
+)
+def test_nothing_is_proposed_in_random_ordinary_data(seed: int, law: str, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    cells = {
+        "poisson": lambda: rng.poisson(rng.uniform(0.5, 80), n),
+        "uniform": lambda: rng.integers(0, rng.integers(2, 2000), n),
+        "normal": lambda: np.rint(rng.normal(rng.uniform(-5, 60), rng.uniform(3, 30), n)),
+        "geometric": lambda: rng.geometric(rng.uniform(0.02, 0.9), n),
+        "exponential": lambda: np.round(rng.exponential(rng.uniform(1, 500), n), 1),
+        "likert": lambda: rng.integers(1, rng.integers(3, 11), n, endpoint=True),
+    }[law]()
+    assert proposed(cells.tolist()) == {}
+
+
+def test_the_file_shows_each_proposal_with_its_mark_and_reminds_of_rules(tmp_path: Path) -> None:
+    for cells in (["Refused", "DK"], ["NA", None]):  # codes alone
+        assert draft_columns(pd.DataFrame({"x": cells})).stubs == {"x": "column 'x' is empty"}
+    drafted = draft_schema(pd.DataFrame({"x": ["a", "b", "Not applicable"]}))["x"]
+    assert (drafted.nullable, drafted.kinds) == (False, ("not_applicable",))  # which is no hole
+    draft_columns(pd.DataFrame({"x": [*SCALE, 98, 99]})).to_toml(tmp_path / "x.toml")
+    text = (tmp_path / "x.toml").read_text()
+    row = tomllib.loads(text)["attribute"][0]
+    assert (row["missing_codes"], row["unknown"]) == ([99], [98])
+    assert {"missing_codes", "unknown"} <= {*row["undeclared"]}
+    assert "rule" not in tomllib.loads(text)
+    example = text[text.index("# [[rule]]") :].replace("# ", "")
+    assert tomllib.loads(example)["rule"][0]["kind"] == "not_applicable"

@@ -109,7 +109,7 @@ def check_written_and_read_again(table: Table) -> None:
     assert cells_of(again) == cells_of(table)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(row, min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_rows_settle_at_once_each_by_itself_and_in_batches(
     tmp_path: Path, rows: list[dict[str, Any]], random: Any
