@@ -251,7 +251,7 @@ MUTANTS = [Mutant(*line) for line in (
     ("schema", "t2.a < t1.b read as t1.b < t2.a", "mirrored = (MIRRORED[sign], two[1], one[1])", "mirrored = (sign, two[1], one[1])",
      "tests/schema/test_denials.py"),
     ("inference", "noise is not divided by the rows", "misfit, scale = _misfit(codes[chosen], tables)", "misfit, scale = _misfit(codes, tables)",
-     "tests/inference/test_swaps.py"),
+     "tests/inference/test_raking.py"),
     ("inference", "a row is in two nodes of a level of a tree", "return [fine.reshape(1 << level, -1).sum(axis=1) for level in levels]", "return [(fine + np.roll(fine, 1)).reshape(1 << level, -1).sum(axis=1) for level in levels]",
      "tests/inference/test_dyadic.py"),
     ("synth", "a look at the range that costs nothing", "cost = replace(cost, amount=cost.amount * (1 - share))", "pass",

@@ -127,18 +127,6 @@ def test_the_plan_has_one_scan_and_shuffles_no_rows(spark, tmp_path):
     assert read[1] == "x:double"  # and of the columns only those that are counted
 
 
-def test_what_the_driver_holds_does_not_grow_with_the_rows(spark):
-    schema = Schema((Numeric(name="id", lower=0, upper=2**40, bins=8, outside="clamp"),))
-    sizes = []
-    for n in (1_000, 300_000):
-        source = SparkSource(spark.range(n), schema)
-        task = CountTask(schema=schema, names=("id",), counter=Counter(schema, [("id",)]))
-        with quiet():
-            found = source._plan(task).toArrow()
-        sizes.append((found.num_rows, found.nbytes))
-    assert sizes[0] == sizes[1]
-
-
 def test_cells_of_every_type_are_read_as_arrow_holds_them(spark):
     odd = {
         "bool": "true",

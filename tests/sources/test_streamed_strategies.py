@@ -87,14 +87,6 @@ def test_complete_rows_are_those_of_memory(places, schema, rows):
     assert 0 < counts[()] < 150_000
 
 
-def test_complete_rows_are_found_by_columns_that_are_not_counted(places):
-    source = DuckDBSource(places[PLAIN], PLAIN).observed_on(["b"])
-    held = MemorySource(Table.read(places[PLAIN], PLAIN))
-    expected = held.counts([("a", "b")], rows="extended")["a", "b"][:, :-1].sum(axis=1)
-    np.testing.assert_array_equal(source.counts([("a",)], rows="extended")["a",], expected)
-    assert source.counts([()], rows="extended")[()] == expected.sum()
-
-
 def laws(schema):
     plain = Modelled(schema).schema
     found = {}
