@@ -253,17 +253,17 @@ def test_tasks_that_are_killed_late_stay_unheard(spark, told, monkeypatch):
 
         if TaskContext.get().partitionId() == 0:
             raise ValueError("SECRET")
-        time.sleep(1)
+        time.sleep(2)
         yield from batches
 
     monkeypatch.setattr(spark_sessions, "_PATIENCE", 0.0)  # silence is kept by a thread
     frame = frame_of(spark, made_up(SCHEMA, 50).to_arrow())
     with pytest.raises(DataError):
         counted(frame.mapInArrow(failing_or_slow, frame.schema))
-    time.sleep(1)
+    time.sleep(3)
     while spark_sessions._tasks_run(spark._jvm):
         time.sleep(0.1)
-    time.sleep(0.5)
+    time.sleep(1)
     assert "SECRET" not in told()
 
 

@@ -48,24 +48,8 @@ def completed(data: Any, folder: Path) -> tuple[Schema | None, Any]:
     return (Schema.from_dict(document) if document.get("attribute") else None), data
 
 
-words = ["7", "007", "1.0", "a", " a", "", " ", "?", "NA", "NaN", "nan", "inf", "-Inf", "Refused"]
-words += [
-    "DK",
-    "iap",
-    ".r",
-    ".",
-    "-1",
-    "-7",
-    "-9.0",
-    "97",
-    "99",
-    "999",
-    "1",
-    "True",
-    "true",
-    "FALSE",
-]
-words += ["2020-01-01", "1e400", "None", "9007199254740993"]
+words = "7 007 1.0 a ? NA NaN nan inf -Inf Refused DK iap .r . -1 -7 -9.0 97 99 999 1".split()
+words += [*"True true FALSE 2020-01-01 1e400 None 9007199254740993".split(), " a", "", " "]
 text = st.sampled_from(words) | st.text(
     st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=4
 )
