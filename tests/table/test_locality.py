@@ -79,9 +79,10 @@ decimals = st.sampled_from([D(text) for text in known_decimals]) | st.decimals(
 )
 odd_decimals = decimals | st.sampled_from([D("NaN"), D("sNaN"), D("Infinity"), D("1E+9999")])
 long_decimals = st.decimals(-(10**15), 10**15, places=10)
-words = "1 0 1e3 1000 7 007 7.0 0.1 a A ? n/a k.A. -9 -9.0 nan NaN inf 1_0 0x7 1e999".split()
-words += "+1 .5 5. 1. 0.10000000000000000001 True true FALSE 2020-01-01 None".split()
-words += ["", " ", " 7 ", "\u0661", "1" * 400]
+words = ["", " ", " 7 ", "\u0661", "1" * 400, "True", "true", "FALSE", "1", "0", "1e3", "1000"]
+words += ["7", "007", "7.0", "0.1", "a", "A", "?", "n/a", "k.A.", "-9", "-9.0", "nan", "NaN"]
+words += ["1_0", "0x7", "2020-01-01", "1e999", "+1", ".5", "5.", "1.", "0.10000000000000000001"]
+words += ["inf", "None"]
 LONG = ["7" + " " * 4095, "7" + " " * 4096, "\u2003" * 4095 + "7", "\u2003" * 4096 + "7"]
 words += LONG
 good_text = st.sampled_from(words) | st.text(st.characters(exclude_categories=("Cs",)), max_size=5)

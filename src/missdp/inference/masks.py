@@ -272,10 +272,7 @@ class MaskModel(Record):
         """Draw masks for complete rows; True is missing."""
         uniforms = _latent_uniforms(len(rows), self.correlation, rng)
         holes = self._drivers(rows, uniforms)
-        drawn = uniforms < self._chances(rows, holes)
-        for b, hole in holes.items():
-            drawn[:, b] = hole
-        return np.asarray(drawn)
+        return np.asarray(uniforms < self._chances(rows, holes))
 
     def _drivers(
         self, rows: Codes, uniforms: Floats | None = None, seen: Iterable[int] = ()
