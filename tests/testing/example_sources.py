@@ -114,14 +114,6 @@ class FirstThousand(MemorySource):
         super().__init__(table.take(np.arange(min(1000, len(table)))))
 
 
-class CountedByTens(MemorySource):
-    """Counts each row ten times where there are more than a thousand."""
-
-    def counts(self, cliques, *, rows):
-        times = 10 if len(self.table) > 1000 else 1
-        return {c: times * n for c, n in super().counts(cliques, rows=rows).items()}
-
-
 class InBlocks:
     """Counts rows in blocks, and a block again whose reading breaks off. Keeps every promise."""
 

@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from missdp.accounting import Cost, LaplaceEvent, zcdp_rho
+from missdp.accounting import Budget, Cost, LaplaceEvent, zcdp_rho
 from missdp.errors import ParameterError, SchemaError
 from missdp.mechanisms import Noise, Score
+from missdp.mechanisms.laws import Handle
 from missdp.mechanisms.training import Training
 from missdp.synth import Synthesizer
 from missdp.synth.impute_first import impute
@@ -210,3 +211,30 @@ class LookingAside(TrainedLogistic):
 
 def laplace(scale, name):
     return LaplaceEvent(sensitivity=1, scale=scale, label=f"marginal {name}")
+
+
+class OneCount(Handle):
+    """The smallest door: a number, asked for once."""
+
+    def count(self, rows, law, event):
+        return self._release(event, law, lambda: np.array([len(rows)]))
+
+
+def counted(law, event=None):
+    """Return a run that is answered the number of rows."""
+    event = event or LaplaceEvent(sensitivity=1, scale=2.0)
+
+    def run(witness, rows):
+        budget = Budget(1000.0, 0.1, schedule="adaptive")
+        OneCount(budget=budget, noise=witness).count(rows, law, event)
+        return budget
+
+    return run
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A law that says nothing of itself, and draws in its own way."""
+
+    def draw(self, exact, source):
+        return exact + source.generator().integers(0, 9, 1)

@@ -7,7 +7,6 @@ import pytest
 from scipy.stats import norm
 
 from missdp.accounting import (
-    Budget,
     GaussianEvent,
     LaplaceEvent,
     PureEvent,
@@ -17,7 +16,6 @@ from missdp.accounting import (
 from missdp.errors import ParameterError
 from missdp.mechanisms import Noise
 from missdp.mechanisms.choices import Best
-from missdp.mechanisms.laws import Handle
 from missdp.testing import Claim, audit, audit_samples, canary, judge, mu_of
 from missdp.testing.made_up import TINY
 from testing import examples
@@ -105,17 +103,10 @@ def test_a_correct_mechanism_is_seldom_flagged_and_a_weak_one_nearly_always():
     assert np.mean([found.mu_emp for found in sound]) == pytest.approx(2.0, abs=0.1)
 
 
-class OneCount(Handle):
-    """The smallest door: a number, asked for once."""
-
-    def count(self, rows, scale=1.0):
-        event = GaussianEvent(sensitivity=1, sigma=scale)
-        return self._release(event, Noise("gaussian", scale), lambda: np.array([len(rows)]))
-
-
 def ask(witness, rows, times=1):
-    door = OneCount(budget=Budget(1000.0, 0.1, schedule="adaptive"), noise=witness)
-    return [door.count(rows) for _ in range(times)]
+    event, law = GaussianEvent(sensitivity=1, sigma=1.0), Noise("gaussian", 1.0)
+    for _ in range(times):
+        examples.counted(law, event)(witness, rows)
 
 
 def test_anything_that_answers_through_a_door_can_be_audited():
@@ -141,36 +132,11 @@ def test_a_question_that_only_one_table_asks_gives_it_away():
     assert found.alarms == 0.0
 
 
-def test_the_attacker_who_is_stopped_early_sees_the_last_answer():
-    after = []
-
-    def run(witness, rows):
-        ask(witness, rows, 2)
-        after.append(1)
-
-    audit(run, range(9), range(10), trials=20)
-    assert len(after) == 4  # only the first runs go on after their last answer
-
-
-class Unknown:
-    """A law without a ratio."""
-
-    def draw(self, exact, source):
-        return exact + int(source.discrete_gaussian(1.0, 1)[0])
-
-
-def test_laws_that_cannot_be_used_are_named():
-    class Other(OneCount):
-        def count(self, rows, scale=1.0):
-            event = GaussianEvent(sensitivity=1, sigma=scale)
-            return self._release(event, UNKNOWN, lambda: len(rows))
-
-    UNKNOWN = Unknown()
-
-    def run(witness, rows):
-        Other(budget=Budget(1000.0, 0.1, schedule="adaptive"), noise=witness).count(rows)
-
+def test_laws_that_cannot_be_used_are_named_and_noise_that_cannot_be_scaled_is_refused():
+    run = examples.counted(examples.Unknown())
     assert audit(run, range(9), range(10), trials=20).blind == ("Unknown",)
+    with pytest.raises(ParameterError, match="cannot be scaled"):
+        audit(run, range(9), range(10), trials=20, scale=0.7)
 
 
 def test_samples_of_a_library_can_be_audited():
