@@ -1,15 +1,16 @@
 """Audits of adversarial families, and of what was published under their names."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
+from baselines.test_adversarial import FAMILIES
 from missdp.accounting import SampledGaussianEvent, releases
 from missdp.baselines import adversarial
-from missdp.baselines.dp_autogan import DPAutoGAN
 from missdp.baselines.dp_ctgan import DPCTGAN
-from missdp.baselines.dp_misgan import DPMisGAN
 from missdp.errors import CheckFailedError
 from missdp.mechanisms import SeededNoise, training
 from missdp.mechanisms.training import SampledSum
@@ -19,11 +20,6 @@ from missdp.testing.findings import Recorder, Repeater
 
 torch = pytest.importorskip("torch")
 
-FAMILIES = {
-    "misgan": (DPMisGAN, {"critic": "mlp"}),
-    "autogan": (DPAutoGAN, {}),
-    "ctgan": (DPCTGAN, {}),
-}
 PUBLIC = {"epsilon": 8.0, "delta": 1e-3, "n_rows": 12}
 
 
@@ -105,10 +101,6 @@ class CategoryFirst(SampledSum):
         return SampledSum(float(most), self.sigma).exceeds(event, exact, other)
 
     def _log_likelihood(self, answer, exact):
-        from itertools import product
-
-        from scipy.special import logsumexp
-
         each = exact.each
         active = each.any(axis=1)
         rows, odds = each[active] / self.sigma, self.inclusion(exact)[active]

@@ -132,13 +132,6 @@ def test_gradients_of_single_rows_are_those_of_their_loss(case):
         wanted = torch.autograd.grad(loss(i, held), held)
         for ours, theirs in zip(found, wanted, strict=True):
             assert np.abs(ours[i] - theirs.numpy()).max() < 1e-9
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_row_is_treated_by_itself(case):
-    function, shown, parameters, _ = CASES[case]
-    whole = function(CODES, *shown, *parameters)
-    for i in (0, 7, ROWS - 1):
         alone = function({n: c[i : i + 1] for n, c in CODES.items()}, *shown, *parameters)
-        for ours, theirs in zip(alone, whole, strict=True):
-            assert np.allclose(ours[0], theirs[i], rtol=0, atol=1e-12)
+        for ours, whole in zip(alone, found, strict=True):  # other rows change nothing
+            assert np.allclose(ours[0], whole[i], rtol=0, atol=1e-12)

@@ -89,17 +89,14 @@ def echoes(n=6000, seed=0):
 
 
 @pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
-@pytest.mark.parametrize("options", HEADS[1:])
-def test_steps_do_not_overshoot_where_there_is_hardly_any_noise(options):
-    truth = echoes()
-    private = with_holes(truth)
-    error = {}
+def test_steps_do_not_overshoot_where_there_is_hardly_any_noise():
+    truth, error = echoes(), {}
     for epsilon in (3.0, 300.0):
-        model = Kamino(epsilon=epsilon, random_state=3, **options).fit(private)
+        options = {"heads": "sequential", "steps": 25, "batch": 800}
+        model = Kamino(epsilon=epsilon, random_state=3, **options).fit(with_holes(truth))
         drawn = model.sample_table(len(truth), random_state=0)
         error[epsilon] = marginal_distance(truth, drawn, k=2).mean
-    assert error[3.0] < 0.05
-    assert error[300.0] < error[3.0]
+    assert error[300.0] < error[3.0] < 0.05
 
 
 @pytest.mark.parametrize("options", HEADS)
@@ -172,15 +169,14 @@ def test_streams_do_where_no_row_is_looked_at(tmp_path):
         assert not budget.events
 
 
-@pytest.mark.parametrize("options", HEADS)
-def test_rows_that_cannot_be_compared_are_refused_before_the_charge(options):
+def test_rows_that_cannot_be_compared_are_refused_before_the_charge():
     """Bins only: a rate of pairs in order cannot be counted."""
     rule = Denial("t1&t2&LT(t1.x,t2.x)&GT(t1.x,5)", holds="mostly")
     schema = Schema((Numeric(name="x", lower=0, upper=9, bins=3), ATTRIBUTES[0]), (rule,))
     bins = Table.from_codes(schema, {"x": [0, 1, 2], ATTRIBUTES[0].name: [0, 1, 1]})
     budget = Budget(1.0, 1e-5)
     with pytest.raises(DataError, match="no numeric values"):
-        Kamino(epsilon=1.0, delta=1e-6, budget=budget, **options).fit(bins)
+        Kamino(epsilon=1.0, delta=1e-6, budget=budget).fit(bins)
     assert not budget.events
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,11 @@ import pytest
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.baselines.leaning import leaned
-from missdp.evaluate import marginal_distance, pair_violations, rule_violations
-from missdp.schema import Denial, Determined, Impossible, read_denials
+from missdp.evaluate import pair_violations, rule_violations
+from missdp.schema import Denial, Determined, Impossible
 from missdp.synth.sampling import followed
-from missdp.table.encode import Column
 from missdp.testing.made_up import made_up
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 TEXTS = (
     "t1&t2&LT(t1.x,t2.x)&GT(t1.y,t2.y)",
     "t1&t2&EQ(t1.o,t2.o)&IQ(t1.c,t2.c)",
@@ -100,31 +97,3 @@ def test_rules_of_single_rows_go_on_holding() -> None:
     found = toward(table, rates)
     assert shares(found) == pytest.approx(rates, rel=0.15)
     assert rule_violations(found).broken_rows == 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not DATA.exists(), reason="the files are not here")
-def test_rows_of_independent_margins_violate_as_often_as_br2000() -> None:
-    from _data import schema
-
-    rules = read_denials(DATA / "br2000" / "denial_constraints.txt", holds="mostly")
-    facts = Schema(schema("br2000").attributes, rules)
-    rng = np.random.default_rng(0)
-    truth = Table.read(DATA / "br2000" / "truth.parquet", facts)
-    truth = truth.take(rng.choice(len(truth), size=12_000, replace=False))
-    columns = {}
-    for name in facts.names:
-        mixed, column = rng.permutation(len(truth)), truth.column(name)
-        values = None if column.values is None else column.values[mixed]
-        columns[name] = Column(column.codes[mixed], values)
-    table, true = Table(facts, columns), pair_violations(truth)
-    rates = np.array(list(true.pair_shares.values()))
-    assert (shares(table) / rates).max() > 1.5
-    found = toward(table, rates, std=0.001)
-    made = pair_violations(found)
-    for text, rate in true.pair_shares.items():
-        assert 1 / 1.5 < made.pair_shares[text] / rate < 1.5
-        assert 1 / 1.5 < made.row_shares[text] / true.row_shares[text] < 1.5
-    for k, more in ((1, 0.003), (2, 0.003)):
-        before, after = (marginal_distance(truth, t, k=k).mean for t in (table, found))
-        assert after < before + more

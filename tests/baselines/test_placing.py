@@ -23,7 +23,6 @@ from missdp.testing.made_up import made_up
 from sources.pair_cases import SCHEMA, denials, made, partners, tables
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-ROWS = 30_000
 
 
 def under(table: Table, *rules: Any) -> Table:

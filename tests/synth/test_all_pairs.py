@@ -66,15 +66,9 @@ def test_a_source_that_cannot_weigh_rows_is_refused_before_anything_is_charged()
 
 
 TABLES = {
-    "one attribute": made([3], 200),
-    "one attribute, no holes": made([3], 200, nullable=False),
+    "one attribute": made([3], 200, nullable=False),
     "two levels in all": made([1, 1], 200, nullable=False),
-    "no rows": made([3, 2, 2], 0),
-    "one row": made([3, 2, 2], 1),
     "2,000 levels": made([2000, 2], 1000),
-    "all of one column missing": made([3, 2, 2], 500).with_missing(
-        {"c0": ~made([3, 2, 2], 500).mask("c0")}
-    ),
     "everything missing": made([3, 2, 2], 500, holes=1.1),
 }
 
@@ -100,10 +94,9 @@ def test_the_number_of_rows_is_that_of_all_rows(missing):
     assert (declared.n_rows_, declared.n_rows_std_) == (1500, 0.0)
 
 
-@pytest.mark.parametrize("clip", [0.01])
-def test_a_clip_given_by_hand(clip):
+def test_a_clip_given_by_hand():
     table = made([2, 2], 20_000, nullable=False)
-    drawn = fit(table, epsilon=20.0, clip=clip).sample_table(20_000, random_state=0)
+    drawn = fit(table, epsilon=20.0, clip=0.01).sample_table(20_000, random_state=0)
     assert distance(drawn, table) < 0.02
 
 

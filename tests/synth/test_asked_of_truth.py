@@ -48,27 +48,25 @@ def test_the_guarantee_that_was_asked_for_is_found(family, options):
     assert 0.699 < planned <= 0.7 * (1 + 1e-12)
 
 
+NOTHING = BoundedObservation(0.0)
+
+
 @pytest.mark.parametrize(
-    ("family", "options"),
+    ("family", "options", "assumption", "found"),
     [
-        (AllPairs, {"missing": "joint"}),
-        (AIM, {"missing": "impute-first", "imputer": "pairs"}),
+        (AllPairs, {"missing": "joint"}, KNOWN, 0.7),
+        (AIM, {"missing": "impute-first", "imputer": "pairs"}, KNOWN, 0.7),
+        (MST, {"missing": "complete-rows"}, RowIndependentMissingness(), 0.7),
+        (MST, {"missing": "complete-rows"}, BoundedObservation(1.0), 0.7),
+        (PrivBayes, {"delta": 0.0, "missing": "complete-rows", "n_rows": 3000}, NOTHING, 64),
     ],
 )
-def test_where_nothing_is_amplified_it_is_the_same(family, options):
+def test_where_nothing_is_amplified_it_is_the_same_and_what_is_never_read_has_a_limit(
+    family, options, assumption, found
+):
     model = family(epsilon=1.0, **options)
-    assert epsilon_for_ground_truth(0.7, model, SCHEMA, KNOWN) == 0.7
-
-
-@pytest.mark.parametrize("assumption", [RowIndependentMissingness(), BoundedObservation(1.0)])
-def test_assumptions_that_say_little(assumption):
-    model = MST(epsilon=1.0, missing="complete-rows")
-    assert epsilon_for_ground_truth(0.7, model, SCHEMA, assumption) == pytest.approx(0.7, rel=1e-4)
-
-
-def test_rows_that_are_never_read_have_a_limit():
-    model = PrivBayes(epsilon=1.0, delta=0.0, missing="complete-rows", n_rows=3000)
-    assert epsilon_for_ground_truth(0.7, model, SCHEMA, BoundedObservation(0.0)) == 64
+    asked = epsilon_for_ground_truth(0.7, model, SCHEMA, assumption)
+    assert asked == pytest.approx(found, rel=1e-4)
 
 
 def test_refusals():

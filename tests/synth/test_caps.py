@@ -371,7 +371,7 @@ def one(amount, label="", gate=None):
     )
 
 
-def keeper(share=0.5):
+def keeper(share):
     caps = chosen_caps(
         WHOLE,
         ungated=0.01,
@@ -386,40 +386,48 @@ def keeper(share=0.5):
 PAIR = ("marginal a x b", {"a", "b"})
 
 
+ROWS = "number of rows"
+ONE = ("marginal a", {"a"})
+OTHER = ("marginal c", {"c"})
+NEXT = ("marginal b x c", {"b", "c"})
+BOTH = [one(0.02, *PAIR), one(0.0199, *NEXT)]
+
+
 @pytest.mark.parametrize(
-    ("events", "fits"),
+    ("share", "events", "fits"),
     [
-        ([one(0.01, "number of rows")], True),
-        ([one(0.006, "number of rows")] * 2, False),
-        ([one(0.01, "marginal a", {"a"}), one(0.01, *PAIR)], True),
-        ([one(0.011, *PAIR)], False),
-        ([one(0.006, *PAIR), one(0.006, "marginal b x a", {"a", "b"})], False),
-        ([one(0.01, *PAIR), one(0.01, "marginal b x c", {"b", "c"})], True),
-        ([one(0.01, *PAIR), one(0.012, "marginal b x c", {"b", "c"})], False),
+        (0.5, [one(0.01, ROWS)], True),
+        (0.5, [one(0.006, ROWS)] * 2, False),
+        (0.5, [one(0.01, *ONE), one(0.01, *PAIR)], True),
+        (0.5, [one(0.011, *PAIR)], False),
+        (0.5, [one(0.006, *PAIR), one(0.006, "marginal b x a", {"a", "b"})], False),
+        (0.5, [one(0.01, *PAIR), one(0.01, *NEXT)], True),
+        (0.5, [one(0.01, *PAIR), one(0.012, *NEXT)], False),
         # What single attributes do not need is not for others; nor is what is behind pairs for
         # them, since a single attribute is observed more often.
-        ([one(0.015, "marginal a", {"a"})], True),  # 0.005 of it as if it read every row
-        ([one(0.02, "marginal a", {"a"}), one(0.006, "number of rows")], False),
-        ([one(0.03, "marginal a", {"a"})], False),
+        (0.5, [one(0.015, *ONE)], True),  # 0.005 of it as if it read every row
+        (0.5, [one(0.02, *ONE), one(0.006, ROWS)], False),
+        (0.5, [one(0.03, *ONE)], False),
         # Behind a gate that no marginal of the family has: as if it read every row.
-        ([one(0.009, "marginal c", {"c"})], True),
-        ([one(0.011, "marginal c", {"c"})], False),
-        ([SelectionEvent(epsilon=0.1)], True),
-        ([SelectionEvent(epsilon=0.1)] * 3, False),
+        (0.5, [one(0.009, *OTHER)], True),
+        (0.5, [one(0.011, *OTHER)], False),
+        (0.5, [SelectionEvent(epsilon=0.1)], True),
+        (0.5, [SelectionEvent(epsilon=0.1)] * 3, False),
+        # A single attribute has its own cap, what reads every row, and nothing behind pairs.
+        (None, [one(0.02, *ONE), one(0.02, *PAIR)], True),
+        (None, [one(0.02, *ONE), one(0.001, *ONE)], False),
+        (None, [one(0.011, *OTHER)], False),
+        (None, [one(0.02, *NEXT)], True),
+        # All that was chosen together has a cap of its own, which selections and counts leave.
+        (None, BOTH, True),
+        (None, [*BOTH, one(0.001, *PAIR)], False),
+        (None, [*BOTH, one(0.01, ROWS)], False),
     ],
 )
-def test_what_a_keeper_has_room_for(events, fits):
-    kept = keeper()
-    assert min(kept.room_for(event) for event in events) == fits
-
-
-def test_a_single_attribute_has_nothing_of_what_is_behind_pairs():
-    kept = keeper(None)
-    assert kept.room_for(one(0.02, "marginal a", {"a"}))  # its own cap, and what reads every row
-    assert not kept.room_for(one(0.001, "marginal a", {"a"}))
-    assert kept.room_for(one(0.02, *PAIR))
-    assert not keeper(None).room_for(one(0.011, "marginal c", {"c"}))
-    assert keeper(None).room_for(one(0.02, "marginal b x c", {"b", "c"}))
+def test_what_a_keeper_has_room_for(share, events, fits):
+    kept = keeper(share)
+    found = [kept.room_for(event) for event in events]
+    assert found == [True] * (len(found) - 1) + [fits]
 
 
 @pytest.mark.parametrize("family", [AIM, MST])
@@ -437,13 +445,3 @@ def test_trained_heads_without_caps_state_no_more_than_the_whole():
         model = fitted(Kamino, "observed", schema, n=500, **options)
         model.__dict__.pop("_kept", None)
         assert model.ground_truth_guarantee(rates(0.5, schema)).epsilon <= 1.0
-
-
-def test_all_that_was_chosen_together_has_a_cap_of_its_own():
-    """What single attributes leave of the whole must not go to one set."""
-    events = [one(0.02, *PAIR), one(0.0199, "marginal b x c", {"b", "c"})]
-    kept = keeper(None)
-    assert all(kept.room_for(event) for event in events)  # selections and counts left 0.02
-    assert not kept.room_for(one(0.001, *PAIR))
-    again = keeper(None)
-    assert not all(again.room_for(e) for e in [*events, one(0.01, "number of rows")])

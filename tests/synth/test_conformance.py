@@ -51,11 +51,12 @@ def failed(findings):
 
 
 @every_case
-def test_habits(family, strategy):
+def test_habits_and_gates(family, strategy):
     chosen = HABITS if (family, strategy) in FIRST else BY_STRATEGY
     left = {"spends_what_was_asked"} | ({"many_columns"} if family.name in WIDE else set())
     chosen = [name for name in chosen if name not in left]  # the first: see below, with rules
     found = _habits_of(subject(family, strategy), chosen)
+    gates(subject(family, strategy))
     assert failed(found) == []
     (streams,) = [f.detail for f in found if f.what.startswith("Streamed rows")]
     assert (streams == "streams") == family.streams
@@ -65,11 +66,6 @@ def test_habits(family, strategy):
 @every_case
 def test_sixty_columns(family, strategy):
     assert failed(_habits_of(subject(family, strategy), ["many_columns", "huge_domain"])) == []
-
-
-@every_case
-def test_gates_are_those_of_the_strategy(family, strategy):
-    gates(subject(family, strategy))
 
 
 @every_case

@@ -16,20 +16,20 @@ def rows(n, *, holes):
     return rows_of(schema_of(dict.fromkeys(names, 3), holes), n, common=0.6)
 
 
-class Compared(_Expectations):
-    """Says how many expectations were kept, and how far off they are, in units of the noise."""
+class Watched(_Expectations):
+    """Counts what was kept, and how many cells; compares what is kept with what would be found."""
 
-    kept = 0
-    asked = 0
+    asked = kept = most = 0
 
-    def of(self, clique, estimate):
-        type(self).asked += 1
-        old = clique in self._kept
-        type(self).kept += old
+    def of(self, clique, estimate: Estimate):
+        kind, old = type(self), clique in self._kept
         expected, possible, bias, weight = facts = super().of(clique, estimate)
+        cells = sum(kept[0].size for kept in self._kept.values())
+        assert cells == self._cells
+        kind.asked, kind.kept, kind.most = kind.asked + 1, kind.kept + old, max(kind.most, cells)
         if old:
             now = estimate.predict(clique)
-            assert np.abs(now - expected).sum() <= 0.5 * self.noise
+            assert np.abs(now - expected).sum() <= 0.5 * self.noise  # half a unit of the noise
             assert np.array_equal(possible, estimate.possible(clique))
             assert bias == pytest.approx(self._error * possible.sum())
             assert weight == self._weights[clique]
@@ -40,29 +40,14 @@ class Compared(_Expectations):
         super().renew(estimate, error=error, epsilon=epsilon)
 
 
-def test_what_is_kept_is_what_the_model_expects(monkeypatch):
-    monkeypatch.setattr(learning, "_Expectations", Compared)
-    Compared.kept = Compared.asked = 0
-    AIM(epsilon=3.0, delta=1e-6, random_state=0, rounds=12).fit(rows(2000, holes=True))
-    assert Compared.kept > 0.05 * Compared.asked
-
-
-def test_no_more_is_kept_than_fits(monkeypatch):
-    monkeypatch.setattr("missdp.synth.learn_graphical._CELLS", 90)
-    monkeypatch.setattr(learning, "_Expectations", Small)
-    Small.most = 0
-    AIM(epsilon=1.0, delta=1e-6, random_state=0, rounds=6).fit(rows(2000, holes=False))
-    assert 0 < Small.most <= 90
-
-
-class Small(_Expectations):
-    """Notes how many cells are kept."""
-
-    most = 0
-
-    def of(self, clique, estimate: Estimate):
-        facts = super().of(clique, estimate)
-        cells = sum(kept[0].size for kept in self._kept.values())
-        assert cells == self._cells
-        type(self).most = max(self.most, cells)
-        return facts
+@pytest.mark.parametrize(("most", "epsilon", "rounds"), [(10**9, 3.0, 12), (90, 1.0, 6)])
+def test_what_is_kept_is_what_the_model_expects_and_no_more_than_fits(
+    most, epsilon, rounds, monkeypatch
+):
+    monkeypatch.setattr(learning, "_CELLS", most)
+    monkeypatch.setattr(learning, "_Expectations", Watched)
+    Watched.asked = Watched.kept = Watched.most = 0
+    private = rows(2000, holes=most > 90)
+    AIM(epsilon=epsilon, delta=1e-6, random_state=0, rounds=rounds).fit(private)
+    assert 0 < Watched.most <= most
+    assert most == 90 or Watched.kept > 0.05 * Watched.asked

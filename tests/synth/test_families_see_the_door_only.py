@@ -8,7 +8,6 @@ import ast
 from pathlib import Path
 
 from missdp.mechanisms import door, noise
-from missdp.sources import STRATEGIES
 from missdp.synth import base
 from synth.worked_example import SOURCE
 
@@ -90,27 +89,3 @@ def test_reaching_past_the_door_is_seen():
         "training._codes()",
     ):
         assert offences(line)
-
-
-# "observed" is also which rows a source counts, and a word of the evaluation.
-NAMES = set(STRATEGIES) - {"observed"}
-
-
-def compared(source):
-    """Return the names of strategies that a text compares something with."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Compare):
-            texts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
-            found += [text for text in texts if text in NAMES]
-        elif isinstance(node, ast.MatchValue) and isinstance(node.value, ast.Constant):
-            found += [node.value.value] if node.value.value in NAMES else []
-    return found
-
-
-def test_no_module_compares_the_name_of_a_strategy():
-    """What follows from a strategy is asked of it."""
-    modules = ROOM.parent.rglob("*.py")
-    assert [path.name for path in modules if compared(path.read_text("utf-8"))] == []
-    assert compared("x = strategy.name == 'joint'")
-    assert compared("x = missing in ('complete-rows', 'other')")

@@ -26,17 +26,13 @@ QUICK = {"delta": 1e-6, "model_rows": 100}
 
 
 @pytest.mark.parametrize("missing", STRATEGIES)
-@pytest.mark.parametrize(
-    "fits", [1, pytest.param(20, marks=pytest.mark.slow)], ids=["one fit", "twenty fits"]
-)
-def test_a_small_table_keeps_its_size(missing, fits):
+def test_a_small_table_keeps_its_size(missing):
     for sizes, rate in zip(SIZES, (0.0, 0.2, 0.2), strict=True):
         private = rows_of(schema_of(sizes, rate > 0), 178, holes=rate)
-        for seed in range(fits):
-            model = MST(epsilon=1.0, missing=missing, random_state=seed, **QUICK).fit(private)
-            assert 100 <= model.n_rows_ <= 260
-            assert model.n_rows_std_ < 25
-            assert len(model.sample()) == model.n_rows_
+        model = MST(epsilon=1.0, missing=missing, random_state=0, **QUICK).fit(private)
+        assert 100 <= model.n_rows_ <= 260
+        assert model.n_rows_std_ < 25
+        assert len(model.sample()) == model.n_rows_
 
 
 @pytest.mark.slow

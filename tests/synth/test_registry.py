@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import pandas as pd
 import pytest
@@ -14,7 +13,6 @@ from missdp.synth.registry import read_settings, synthesizer_named
 from synth.worked_example import SOURCE
 
 OURS = ["aim", "all-pairs", "dp-autogan", "dp-ctgan", "dp-misgan", "kamino", "mst", "privbayes"]
-SHORT = {"steps": 2, "batch": 100}
 SCHEMA = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
 
 
@@ -59,19 +57,6 @@ def test_a_broken_package_is_named_and_leaves_the_others_alone(
 def test_an_unknown_name_is_told_which_there_are():
     with pytest.raises(ParameterError, match=f"'mist'; there are {', '.join(OURS)}"):
         synthesizer_named("mist")
-
-
-def test_every_family_of_ours_is_loaded_from_its_file(tmp_path):
-    rows = pd.DataFrame({"a": ["x", None, "y", "y"] * 100})
-    for name, family in missdp.synthesizers().items():
-        if find_spec("torch") is None and ".dp_" in family.__module__:
-            continue
-        parameters = SHORT if name in ("dp-autogan", "dp-ctgan") else {}
-        model = family(epsilon=1.0, **parameters).fit(rows, schema=SCHEMA)
-        model.save(tmp_path / f"{name}.json")
-        again = missdp.load(tmp_path / f"{name}.json")
-        assert type(again) is family
-        assert again.guarantee_ == model.guarantee_
 
 
 @pytest.mark.parametrize(

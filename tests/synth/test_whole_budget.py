@@ -63,7 +63,8 @@ def choices(model):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_fit_spends_its_whole_plan_and_pays_for_no_choice_that_is_none(family, missing):
     make, options = FAMILIES[family]
-    for sizes in SIZES.values():
+    turn = (list(FAMILIES).index(family) + STRATEGIES.index(missing)) % 2
+    for sizes in list(SIZES.values())[turn::2]:  # of each two families one strategy has each
         model = make(missing=missing, random_state=0, **options).fit(table(sizes))
         assert all(1 - 1e-6 < share <= 1 for share in shares_spent(model))
         assert len(sizes) != 2 or choices(model) == []

@@ -193,12 +193,11 @@ class _Habits:
         on, model = self.on, self.on.fitted()
         known = MissingCompletelyAtRandom(dict.fromkeys(on.schema.nullable, _KNOWN))
         before = model.ground_truth_guarantee(known)
-        for name in (on.strategy, *on.family.strategies):
-            model.set_params(missing=name, epsilon=9.0)
-            kept = model.ground_truth_guarantee(known) == before
-            expect(kept, "keep what was fitted, not parameters")
         others = [name for name in on.family.strategies if name != on.strategy]
-        model.set_params(missing=(others or [on.strategy])[0]).save(self.folder / "model.json")
+        model.set_params(missing=(others or [on.strategy])[-1], epsilon=9.0)
+        kept = model.ground_truth_guarantee(known) == before
+        expect(kept, "keep what was fitted, not parameters")
+        model.save(self.folder / "model.json")
         again = on.family.load(self.folder / "model.json")
         kept = (again.missing, again.epsilon) == (on.strategy, on.epsilon)
         expect(kept, "save the parameters of the fit, not those that were set later")
