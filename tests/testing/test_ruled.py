@@ -12,20 +12,14 @@ from missdp.schema.bound import Forbids
 from missdp.synth import sampling
 from missdp.table import Table
 from missdp.table.follow import known_cells
-from missdp.testing import RULED, SCHEMA, check_non_interference, check_synthesizer, neighbours
+from missdp.testing import RULED, SCHEMA, check_non_interference, neighbours
 from missdp.testing.findings import Broken, Subject
 from missdp.testing.habits import _habits_of
 from missdp.testing.made_up import _read_again, unread, with_other_kinds
-from synth.worked_example import Independent
 from testing import examples, ruled
 from testing.by_hand import ABSENT, HOLE, broken_by_hand, rows_by_hand
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
-
-
-def test_the_kit_runs_with_rules_and_without_by_itself():
-    report = check_synthesizer(Independent, strategies=["impute-first"], audit_trials=0, trials=2)
-    assert {"impute-first", "impute-first, with rules"} <= {f.case for f in report.findings}
 
 
 # -- what fails ----------------------------------------------------------------------------------

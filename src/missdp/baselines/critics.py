@@ -60,12 +60,15 @@ def two_critics_gradient(
     """
     w1, b1, w2, b2, w3, b3, v1, c1, v2, c2, v3, c3 = weights
     columns = list(codes.values())
-    fed = _fed(columns, starts, w1) + b1
-    parts, back = _upper(_leaky(fed), _slope(fed), w2, b2, w3, b3)
+    nothing = np.zeros((len(columns), len(b1)))  # is what a missing attribute feeds
+    fed = _moments(columns, starts, (nothing, nothing), w1, 0 * b1)[0] + b1
+    parts, under = _upper(_leaky(fed), w2, b2, w3, b3)
+    back = under * _slope(fed)
     first = _first(columns, starts, w1.shape, back)
     seen = np.stack([columns[a] < starts[a + 1] - starts[a] for a in holed], axis=1).astype(float)
     fed = _times(seen, v1) + c1
-    masks, behind = _upper(_leaky(fed), _slope(fed), v2, c2, v3, c3)
+    masks, under = _upper(_leaky(fed), v2, c2, v3, c3)
+    behind = under * _slope(fed)
     return first, back, *parts, seen[:, :, None] * behind[:, None, :], behind, *masks
 
 
@@ -78,9 +81,9 @@ def expected_gradient(
     laws = _laws(starts, margins, w1)
     mean, variance = _moments(columns, starts, laws, w1, b1)
     out, slope, spread = _expected(mean, variance)
-    parts, back, behind = _upper_expected(out, slope, spread, w2, b2, w3, b3)
-    first = _first_expected(columns, starts, margins, laws, w1, back, behind)
-    return first, back, *parts
+    parts, under = _upper(out, w2, b2, w3, b3)
+    first = _first_expected(columns, starts, margins, laws, w1, under * slope, under * spread)
+    return first, under * slope, *parts
 
 
 def conditional_gradient(
@@ -104,18 +107,15 @@ def conditional_gradient(
     share = seen / np.maximum(1, seen.sum(axis=1, keepdims=True))
     fed = (mean[:, None, :] + u1[level]).reshape(rows * d, hidden)
     out, slope, spread = _expected(fed, np.repeat(variance, d, axis=0))
-    said, back, behind = _upper_expected(
-        out, slope, spread, w2, b2, w3, b3, share=share.reshape(-1)
-    )
-    back = back.reshape(rows, d, hidden)
+    said, under = _upper(out, w2, b2, w3, b3, share=share.reshape(-1))
+    back, behind = ((under * by).reshape(rows, d, hidden) for by in (slope, spread))
     conditions = np.zeros((rows, *u1.shape))
     conditions[np.arange(rows)[:, None], level] = back
-    total, spreads = back.sum(axis=1), behind.reshape(rows, d, hidden).sum(axis=1)
-    first = _first_expected(columns, starts, margins, laws, w1, total, spreads)
+    total = back.sum(axis=1)
+    first = _first_expected(columns, starts, margins, laws, w1, total, behind.sum(axis=1))
     # `said` holds one value per row and condition; what is wanted is their sum over conditions.
-    h1 = out.reshape(rows, d, hidden)
-    lower = said[1].reshape(rows, d, hidden)
-    second = np.matmul(h1.transpose(0, 2, 1), lower)
+    upper = out.reshape(rows, d, hidden).transpose(0, 2, 1)
+    second = np.matmul(upper, said[1].reshape(rows, d, hidden))
     rest = [part.reshape(rows, d, -1).sum(axis=1) for part in said[1:]]
     return conditions, first, total, second, *rest
 
@@ -173,15 +173,6 @@ def _slope(fed: Floats) -> Floats:
     return np.where(fed > 0, 1.0, LEAK)
 
 
-def _fed(columns: list[Codes], starts: Codes, w1: Floats) -> Floats:
-    """What the levels of each row feed the first layer with; a missing one feeds nothing."""
-    total = np.zeros((len(columns[0]), w1.shape[1]))
-    for a, column in enumerate(columns):
-        block = np.append(w1[starts[a] : starts[a + 1]], np.zeros((1, w1.shape[1])), axis=0)
-        total += block[column]
-    return total
-
-
 def _first(columns: list[Codes], starts: Codes, shape: tuple[int, ...], back: Floats) -> Floats:
     """Gradients of the first layer: at the levels that a row has."""
     found = np.zeros((len(back), *shape))
@@ -192,35 +183,9 @@ def _first(columns: list[Codes], starts: Codes, shape: tuple[int, ...], back: Fl
 
 
 def _upper(
-    out: Floats, slope: Floats, w2: Floats, b2: Floats, w3: Floats, b3: Floats
-) -> tuple[tuple[Floats, ...], Floats]:
-    """Gradients above the first layer, and with respect to what the first layer is fed with."""
-    below, hidden, end = _scored(out, w2, b2, w3, b3)
-    parts = out[:, :, None] * below[:, None, :], below, end[:, None] * hidden, end[:, None]
-    return parts, (below @ w2.T) * slope
-
-
-def _upper_expected(
-    out: Floats,
-    slope: Floats,
-    spread: Floats,
-    w2: Floats,
-    b2: Floats,
-    w3: Floats,
-    b3: Floats,
-    share: Floats | None = None,
-) -> tuple[tuple[Floats, ...], Floats, Floats]:
-    """Gradients as of `_upper`, by means and by variances; not yet of ``w2``, if shared."""
-    below, hidden, end = _scored(out, w2, b2, w3, b3, share)
-    under = below @ w2.T
-    second = below if share is not None else out[:, :, None] * below[:, None, :]
-    parts = second, below, end[:, None] * hidden, end[:, None]
-    return parts, under * slope, under * spread
-
-
-def _scored(
     out: Floats, w2: Floats, b2: Floats, w3: Floats, b3: Floats, share: Floats | None = None
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[tuple[Floats, ...], Floats]:
+    """Gradients above the first layer, and by its activations; not yet of ``w2``, if shared."""
     from scipy.special import expit
 
     fed = _times(out, w2) + b2
@@ -228,7 +193,9 @@ def _scored(
     end = -expit(-(hidden @ w3 + b3))
     if share is not None:
         end = end * share
-    return end[:, None] * w3 * _slope(fed), hidden, end
+    below = end[:, None] * w3 * _slope(fed)
+    second = below if share is not None else out[:, :, None] * below[:, None, :]
+    return (second, below, end[:, None] * hidden, end[:, None]), below @ w2.T
 
 
 def _laws(starts: Codes, margins: Floats, w1: Floats) -> tuple[Floats, Floats]:

@@ -49,6 +49,17 @@ class Plan:
     choice_cost: float
     table_cost: float
 
+    @classmethod
+    def split(cls, left: Cost, share: float) -> Plan:
+        """Split what is left of a budget between choices, which get a share, and tables."""
+        if left.amount <= 0:
+            raise ParameterError(
+                "nothing is left of the budget for tables: row counts and imputation cost more "
+                "than it; use a smaller epsilon or imputer_share"
+            )
+        amount = left.amount * _ROOM
+        return cls(whole=left, choice_cost=share * amount, table_cost=(1 - share) * amount)
+
     @property
     def table_cap(self) -> float:
         """What all tables together may cost, rounding included."""
@@ -66,10 +77,6 @@ class Plan:
     def scale(self, cost: float) -> float:
         """Noise scale (Laplace b, Gaussian sigma) of a table that costs so much."""
         return Noise.worth(replace(self.whole, amount=cost)).scale
-
-    def mean_scale(self, tables: int) -> float:
-        """Noise scale if the tables shared the budget evenly."""
-        return self.scale(self.table_cost / tables)
 
     def noise_scales(
         self, cells: Mapping[Clique, int], *, cost: float | None = None
@@ -139,29 +146,6 @@ def _many_cliques(degree: int, sizes: Sequence[int], cells: float) -> bool:
     return False
 
 
-def make_plan(
-    left: Cost, *, structure_share: float, attributes: int, degree: int | str = "auto"
-) -> Plan:
-    """Split what is left of a budget between structure and tables.
-
-    Nothing is spent on structure where there is nothing to choose: below three attributes, or
-    without parents.
-
-    Raises
-    ------
-    ParameterError
-        If nothing is left.
-    """
-    if left.amount <= 0:
-        raise ParameterError(
-            "nothing is left of the budget for tables: row counts and imputation cost more than "
-            "it; use a smaller epsilon or imputer_share"
-        )
-    share = structure_share if attributes > 2 and degree != 0 else 0.0
-    amount = left.amount * _ROOM
-    return Plan(whole=left, choice_cost=share * amount, table_cost=(1 - share) * amount)
-
-
 def _usefulness_rule(
     sizes: Mapping[str, int], *, degree: int | str, theta: float, n_rows: float, plan: Plan
 ) -> tuple[Callable[[Clique], bool], int]:
@@ -173,7 +157,9 @@ def _usefulness_rule(
     """
     cells, most = float(MAX_CELLS), _AUTO_DEGREE if degree == "auto" else int(degree)
     if degree == "auto":
-        cells = min(max(0.0, n_rows) / (theta * plan.mean_scale(len(sizes))), MAX_CELLS)
+        cells = min(
+            max(0.0, n_rows) / (theta * plan.scale(plan.table_cost / len(sizes))), MAX_CELLS
+        )
         while most > 1 and _many_cliques(most, list(sizes.values()), cells):
             most -= 1
     return lambda clique: math.prod(map(sizes.__getitem__, clique)) <= cells, most

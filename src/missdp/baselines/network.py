@@ -236,30 +236,20 @@ _EM_ROWS = 50_000
 
 
 def fit_filling_model(
-    network: Network,
-    sizes: Mapping[str, int],
-    n: int,
-    rng: np.random.Generator,
-    *,
-    start: Network | None = None,
+    network: Network, model: Network, n: int, rng: np.random.Generator
 ) -> Network:
-    """Learn complete-data conditional laws from synthetic rows with holes."""
-    rows = max(1, min(n, _EM_ROWS))
-    model = observed_part(network, sizes) if start is None else start
-    holes = network.sample(rows, rng)
-    filled = _initial(holes, sizes, model, rng)
+    """Learn laws of complete rows from synthetic rows with holes, starting at those of a model."""
+    holes = network.sample(max(1, min(n, _EM_ROWS)), rng)
+    filled = _initial(holes, model, rng)
     for _ in range(_EM_ROUNDS):
-        filled = _gibbs(filled, holes, sizes, model, rng, sweeps=_SWEEPS)
-        model = _refit(model, filled, sizes)
+        filled = _gibbs(filled, holes, model, rng, sweeps=_SWEEPS)
+        model = _refit(model, filled)
     return model
 
 
-def fill_holes(
-    holes: Codes, sizes: Mapping[str, int], model: Network, rng: np.random.Generator
-) -> Codes:
+def fill_holes(holes: Codes, model: Network, rng: np.random.Generator) -> Codes:
     """Draw the missing cells of synthetic rows given their observed cells."""
-    filled = _initial(holes, sizes, model, rng)
-    return _gibbs(filled, holes, sizes, model, rng, sweeps=5)
+    return _gibbs(_initial(holes, model, rng), holes, model, rng, sweeps=5)
 
 
 def observed_part(network: Network, sizes: Mapping[str, int]) -> Network:
@@ -271,15 +261,13 @@ def observed_part(network: Network, sizes: Mapping[str, int]) -> Network:
     return Network(network.families, conditionals)
 
 
-def _initial(
-    holes: Codes, sizes: Mapping[str, int], model: Network, rng: np.random.Generator
-) -> Codes:
+def _initial(holes: Codes, model: Network, rng: np.random.Generator) -> Codes:
     """Fill ancestrally: each hole from its parents, as if nothing else were known."""
     filled: Codes = {}
     for family in model.families:
         codes = holes[family.child].copy()
-        hole = codes == sizes[family.child]
         table = model.conditionals[family.child]
+        hole = codes == table.shape[-1]
         cell = cell_index(filled, family.parents, table.shape[:-1], len(codes))[hole]
         laws = table.reshape(-1, table.shape[-1])
         codes[hole] = draw(laws, cell, rng)
@@ -291,16 +279,10 @@ _CELLS_AT_ONCE = 8_000_000  # of the laws of holes: 64 MB
 
 
 def _gibbs(
-    filled: Codes,
-    holes: Codes,
-    sizes: Mapping[str, int],
-    model: Network,
-    rng: np.random.Generator,
-    *,
-    sweeps: int,
+    filled: Codes, holes: Codes, model: Network, rng: np.random.Generator, *, sweeps: int
 ) -> Codes:
     """Redraw every hole given all other cells of its row, ``sweeps`` times."""
-    filled = dict(filled)
+    filled, sizes = dict(filled), model.sizes
     for _ in range(sweeps):
         for family in model.families:
             hole = np.flatnonzero(holes[family.child] == sizes[family.child])
@@ -339,14 +321,13 @@ def _slice(
     )
 
 
-def _refit(model: Network, filled: Codes, sizes: Mapping[str, int]) -> Network:
+def _refit(model: Network, filled: Codes) -> Network:
     conditionals = {}
     n = len(next(iter(filled.values())))
     for family in model.families:
-        shape = tuple(sizes[name] for name in family.clique)
-        cell = cell_index(filled, family.clique, shape, n)
-        counts = np.bincount(cell, minlength=int(np.prod(shape))).reshape(shape)
-        # Keep a little of the previous law so that no cell of the model dies by sampling.
         prior = model.conditionals[family.child]
+        cell = cell_index(filled, family.clique, prior.shape, n)
+        counts = np.bincount(cell, minlength=prior.size).reshape(prior.shape)
+        # Keep a little of the previous law so that no cell of the model dies by sampling.
         conditionals[family.child] = _condition(counts + 0.05 * prior)
     return Network(model.families, conditionals)

@@ -162,10 +162,6 @@ class NetworkModel(RowModel):
         """Where the levels of each attribute start among all."""
         return np.cumsum([0, *(level.n_groups for level in self.levels)])
 
-    def span(self, a: int) -> slice:
-        """Return where the levels of an attribute lie among all."""
-        return slice(int(self.starts[a]), int(self.starts[a + 1]))
-
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_holes: bool
     ) -> list[NDArray[np.int64]]:
@@ -195,16 +191,11 @@ class NetworkModel(RowModel):
                 given[of] = self.starts[a] + rng.choice(len(law), size=len(of), p=law)
             inputs[:, -int(self.starts[-1]) :] = 0.0
             inputs[np.arange(n), given - int(self.starts[-1])] = 1.0
-        return self.scored(inputs), given
-
-    def scored(self, inputs: Floats) -> list[Floats]:
-        """Return the laws of the levels of each attribute for what the network is given."""
-        scores, found = self.values(inputs), []
-        for a in range(len(self.levels)):
-            part = scores[:, self.span(a)]
+        found = []
+        for part in np.split(self.values(inputs), self.starts[1:-1], axis=1):
             law = np.exp(part - part.max(axis=1, keepdims=True))
             found.append(law / law.sum(axis=1, keepdims=True))
-        return found
+        return found, given
 
     def picked(self, laws: Sequence[Floats], given: Codes, rng: np.random.Generator) -> Codes:
         """Draw a level of each attribute, but for what the condition says."""

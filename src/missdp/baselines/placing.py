@@ -227,9 +227,12 @@ class _Placing:
         lacking, chosen = _donors(self.denials, rows, kept, names, self.rng)
         if not lacking.size:
             return self._on_and_on(rows, kept, drawn)
-        holes = {name: rows.mask(name) & ~kept for name in names}
         whole = put(rows, lacking, rows, chosen, self._reach(rows))
-        found, broken = followed(_with_holes(put(rows, lacking, rows, chosen, names), rows, holes))
+        found = put(rows, lacking, rows, chosen, names)
+        for name in names:  # holes stay: what is not there violates nothing
+            hole = np.flatnonzero(rows.mask(name) & ~kept)
+            found = put(found, hole, rows, hole, (name,))
+        found, broken = followed(found)
         # Where other cells do not fit, all that rules link with these are taken, too.
         back = np.flatnonzero((broken | (_conflicts(self.denials, found) > 0)) & ~kept)
         return put(found, back, whole, back, rows.schema.names)
@@ -246,11 +249,8 @@ class _Placing:
                 vain = 0 if kept.sum() > before else vain + 1
                 if vain == _IN_VAIN:
                     break
-        raise self._too_many(kept)
-
-    def _too_many(self, kept: Flags) -> DataError:
         texts = ", ".join(denial.text for denial in self.denials)
-        return DataError(
+        raise DataError(
             f"only {int(kept.sum())} of {len(kept)} synthetic rows can be placed, since two equal "
             f"rows violate what the schema says about two rows: {texts}. Draw fewer rows, enlarge "
             "the domains, or declare that it holds mostly"
@@ -265,14 +265,6 @@ def _anything(rows: Table, names: tuple[str, ...], rng: np.random.Generator) -> 
     }
     drawn, every = Table.from_codes(rows.schema, codes).with_values(rng), np.arange(len(rows))
     return put(rows, every, drawn, every, names)
-
-
-def _with_holes(table: Table, rows: Table, holes: dict[str, Flags]) -> Table:
-    """Put the holes of rows back: what is not there violates nothing."""
-    for name, hole in holes.items():
-        where = np.flatnonzero(hole)
-        table = put(table, where, rows, where, (name,))
-    return table
 
 
 def _after_what_determines(denials: Sequence[PairDenial]) -> list[PairDenial]:

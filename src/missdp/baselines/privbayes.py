@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from missdp.accounting import Budget, Cost, PureEvent, scale_for, share_of
 from missdp.accounting.exact import difference, float_up
 from missdp.accounting.filters import counting_cost, filter_cost
-from missdp.baselines.learn_network import Learner, Plan, check_degree, make_plan
+from missdp.baselines.learn_network import Learner, Plan, check_degree
 from missdp.baselines.network import Network, fill_holes, fit_filling_model, observed_part
 from missdp.baselines.restrict import restricted
 from missdp.errors import ParameterError
@@ -207,12 +207,8 @@ class PrivBayes(Synthesizer):
         return told and self.degree != "auto"
 
     def _plan(self, left: Cost, attributes: int) -> Plan:
-        return make_plan(
-            left,
-            structure_share=float(self.structure_share),
-            attributes=attributes,
-            degree=self.degree,
-        )
+        chosen = attributes > 2 and self.degree != 0  # elsewhere there is nothing to choose
+        return Plan.split(left, float(self.structure_share) if chosen else 0.0)
 
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
@@ -257,10 +253,9 @@ class PrivBayes(Synthesizer):
     def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
         self._filling = None
         if self._strategy.models_holes and self.modelled_.nullable:
-            sizes = self._sizes()
-            start = observed_part(self.network_, sizes)
+            start = observed_part(self.network_, self._sizes())
             start = restricted(start, self._modelled.impossible, rng)
-            self._filling = fit_filling_model(self.network_, sizes, n, rng, start=start)
+            self._filling = fit_filling_model(self.network_, start, n, rng)
 
     def _sizes(self) -> dict[str, int]:
         return {a.name: a.size for a in self.modelled_}
@@ -276,5 +271,5 @@ class PrivBayes(Synthesizer):
     ) -> dict[str, NDArray[np.int64]]:
         codes = self.network_.sample(n, rng)
         if missing_values == "fill" and self._filling is not None:
-            codes = fill_holes(codes, self._sizes(), self._filling, rng)
+            codes = fill_holes(codes, self._filling, rng)
         return codes

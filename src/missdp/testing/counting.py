@@ -27,7 +27,7 @@ from missdp.sources.strategies import complete_rows
 from missdp.table import Holes, Table
 from missdp.table.encode import Column
 from missdp.table.frames import FrameKind, native_from_arrow
-from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, refuses
+from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, name_of, refuses
 from missdp.testing.made_up import made_up, unread
 
 __all__ = ["check_source"]
@@ -131,13 +131,12 @@ def check_source(
     """
     schemas = (schema,) if schema else (SOURCE_SCHEMA, CODED)
     on = _Source(source_factory, schemas, trials, seed, in_parts, retried, most_rows)
-    name = getattr(source_factory, "__name__", type(source_factory).__name__)
     found = [
         examine("source", (keeps.__doc__ or "").rstrip("."), "made-up tables", partial(keeps, on))
         for promise, keeps in vars(_Source).items()
         if callable(keeps) and not promise.startswith("_")
     ]
-    return Report(name, tuple(found)).checked()
+    return Report(name_of(source_factory), tuple(found)).checked()
 
 
 @dataclass(frozen=True)
@@ -155,10 +154,6 @@ class _Source:
     @property
     def _schema(self) -> Schema:
         return self.schemas[0]
-
-    @property
-    def _cliques(self) -> list[Clique]:
-        return _all_cliques(self.schemas[0])
 
     def _table(self, n: int, number: int = 0) -> Table:
         return made_up(self._schema, n, self.seed + number, holes=0.3)
@@ -178,7 +173,7 @@ class _Source:
             _compare(source, table, when, weighed=12 if number < 3 else 0)
             if number == 0:
                 _compare(source, table, "asked for again", turn=0)
-        return f"{self.trials} tables, {len(self._cliques)} cliques"
+        return f"{self.trials} tables, {len(_all_cliques(self._schema))} cliques"
 
     def beside_counts(self) -> str:
         """Sums of weights, rows as codes and rows left out are those by hand, where it has them."""
@@ -186,15 +181,14 @@ class _Source:
         source = self.make(table)
         for number, (fewer, names) in enumerate(self._fewer(source)):
             when = "of rows observed on some attributes"
-            expect(_weighs(fewer) or not _weighs(source), f"weighted_counts is missing {when}")
+            expect(
+                offers(fewer, "weighted_counts") or not offers(source, "weighted_counts"),
+                f"weighted_counts is missing {when}",
+            )
             _compare(fewer, table, when, turn=number, observed_on=names, weighed=12)
             left_out += 1
-        told = {
-            "weighted_counts": _weighs(source),
-            "code_blocks": offers(source, "code_blocks"),
-            "observed_on": left_out,
-        }
-        return f"it has {', '.join(name for name, has in told.items() if has) or 'none of it'}"
+        told = [name for name in ("weighted_counts", "code_blocks") if offers(source, name)]
+        return f"it has {', '.join([*told, *['observed_on'] * bool(left_out)]) or 'none of it'}"
 
     def _fewer(self, source: Any) -> Iterator[tuple[Any, Sequence[str]]]:
         """Yield sources of the rows that are observed on some attributes, and these."""
@@ -291,7 +285,8 @@ class _Source:
 
     def many_rows(self) -> str:
         """With more rows than a block or page holds, every row is still counted, once."""
-        cliques = [self._cliques[-1], *(c for c in self._cliques if len(c) < 2)]
+        every = _all_cliques(self._schema)
+        cliques = [every[-1], *(clique for clique in every if len(clique) < 2)]
         for n, number in ((min(4096, self.most_rows), 0), (self.most_rows, 1)):
             table = self._table(n, number)
             source, when = self.make(table), f"with {n} rows"
@@ -352,7 +347,7 @@ def _compare(
         for clique in cliques:
             wanted = _by_hand(table, clique, rows, kept)
             _alike(found[clique], wanted, f"{when}, rows={rows!r}")
-    if _weighs(source) and weighed:
+    if offers(source, "weighted_counts") and weighed:
         weight = _made_up_weight(table.schema)
         sums = source.weighted_counts(cliques[:weighed], weight)
         for clique in cliques[:weighed]:
@@ -397,11 +392,6 @@ def _alike(found: Any, wanted: NDArray[np.int64], when: str) -> None:
     expect(found.dtype == np.int64, f"counts must be int64, not {found.dtype} ({when})")
     expect(found.shape == wanted.shape, f"shape {found.shape}, expected {wanted.shape} ({when})")
     expect(np.array_equal(found, wanted), f"counts are wrong ({when})")
-
-
-def _weighs(source: object) -> bool:
-    """Whether a source counts rows by weights."""
-    return callable(getattr(type(source), "weighted_counts", None))
 
 
 def _rows_of_blocks(source: Any, names: Sequence[str], when: str) -> collections.Counter[Any]:

@@ -26,6 +26,8 @@ from missdp.testing.made_up import SCHEMA, has_kinds_or_rules, made_up
 
 __all__ = ["Answer", "Finding", "Recorder", "Repeater", "Report"]
 
+UNANSWERED = "nothing was answered: hand the witness on, as random_state, to what draws the noise"
+CHOOSE = "Choose what to ask, and with how much noise, from public facts and released values only"
 Run: TypeAlias = Callable[[Any, Any], Any]
 """Whatever answers through a door: ``run(witness, table)``."""
 
@@ -43,12 +45,7 @@ class Subject:
     @property
     def case(self) -> str:
         """What findings call it."""
-        return f"{self.strategy}, with rules" if self.has_rules else self.strategy
-
-    @property
-    def has_rules(self) -> bool:
-        """Whether its tables have several kinds of missing, or rules."""
-        return has_kinds_or_rules(self.schema)
+        return f"{self.strategy}, with rules" if has_kinds_or_rules(self.schema) else self.strategy
 
     @property
     def models_holes(self) -> bool:
@@ -96,7 +93,7 @@ def is_run(subject: Any, **more: Any) -> bool:
     return True
 
 
-def name_of(run: Run) -> str:
+def name_of(run: Callable[..., Any]) -> str:
     """Return a public name for a function."""
     return str(getattr(run, "__name__", type(run).__name__))
 

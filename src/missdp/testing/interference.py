@@ -27,6 +27,8 @@ from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import (
+    CHOOSE,
+    UNANSWERED,
     Caught,
     Differs,
     Finding,
@@ -164,10 +166,7 @@ class _Repeated:
     def _compare(self, one: Any, other: Any) -> str:
         """Compare what is seen of a table with what is seen of another, given the same answers."""
         kept, first, before = self.recorded(one)
-        expect(
-            kept.kept or first["refusal"],
-            "nothing was answered: hand the witness on, as random_state, to what draws the noise",
-        )
+        expect(kept.kept or first["refusal"], UNANSWERED)
         for reads in self.reads:
             again = Repeater(kept, reads=reads)
             second = self.shown(again, other)
@@ -187,10 +186,7 @@ class _Repeated:
 def _seen(kept: Recorder, again: Recorder, first: Facts, second: Facts) -> str:
     """Say what differs, if anything does."""
     if second["refusal"].startswith(Differs.__name__):
-        return (
-            f"questions depend on more than answers: {second['refusal']}. Choose what to ask, and "
-            "with how much noise, from public facts and released values only"
-        )
+        return f"questions depend on more than answers: {second['refusal']}. {CHOOSE}"
     seen = differences(first, second)
     if len(again.kept) != len(kept.kept):
         seen.insert(0, "number of questions")

@@ -28,6 +28,8 @@ from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import (
+    CHOOSE,
+    UNANSWERED,
     Answer,
     Broken,
     Differs,
@@ -171,10 +173,7 @@ class _Compared:
                 if row:
                     _check_gate(before, after, table, row[0])
                 self._compare(before, after)
-        expect(
-            self.answers or self.unchecked,
-            "nothing was answered: hand the witness on, as random_state, to what draws the noise",
-        )
+        expect(self.answers or self.unchecked, UNANSWERED)
         return f"{self.answers} answers of {many} pairs of neighbours compared"
 
     def _repeated(self, kept: Recorder, table: Any) -> Repeater:
@@ -184,11 +183,7 @@ class _Compared:
         except Enough:
             pass
         except Differs as difference:
-            expect(
-                False,
-                f"questions depend on more than answers: {difference}. Choose what to ask, and "
-                "with how much noise, from public facts and released values only",
-            )
+            raise Broken(f"questions depend on more than answers: {difference}. {CHOOSE}") from None
         return again
 
     def _compare(self, before: Answer, after: Answer) -> None:
