@@ -207,18 +207,18 @@ class _Habits:
         """Columns, types and values of synthetic rows, and what is spent, are the schema's."""
         on, wanted, spent = self.on, _types(self.on.frame(50)), set()
         tables = {
-            "ordinary": on.table(),
             "empty": on.table(0),
             "one row": on.table(1),
             "all missing": constant(on.schema, 50, missing=True),
             "constant": constant(on.schema, 50),
         }
-        for name, table in tables.items():
-            model = on.build(n_rows=100).fit(table)
+        models = {name: on.build(n_rows=100).fit(table) for name, table in tables.items()}
+        for name, model in {"ordinary": on.fitted(n_rows=300), **models}.items():
             spent.add(model.guarantee_.epsilon)
             synthetic = model.sample()
             expect(_types(synthetic) == wanted, f"columns or types differ ({name})")
-            expect(len(synthetic) == 100, f"the declared number of rows is not drawn ({name})")
+            declared = len(synthetic) == model.n_rows
+            expect(declared, f"the declared number of rows is not drawn ({name})")
             valued = [a.name for a in on.schema if a.not_applicable is None]
             expect(not synthetic[valued].isna().any().any(), f"filled rows have holes ({name})")
             Table.read(synthetic, on.schema)  # every value is in the declared domain
@@ -241,12 +241,12 @@ class _Habits:
 
     def keeping_holes(self) -> None:
         """Holes can be kept where the strategy models them, and about as many as there were."""
-        on, table, model = self.on, self.on.table(2000), self.on.fitted(2000)
+        on, table, model = self.on, self.on.table(1000), self.on.fitted(1000)
         if not on.models_holes:
             with refuses(ParameterError, "keeping holes", containing="joint"):
                 model.sample(10, missing_values="keep")
             return
-        kept = model.sample_table(2000, missing_values="keep")
+        kept = model.sample_table(1000, missing_values="keep")
         ruled = {name for rule in on.schema.rulebook.bound for name in rule.names}
         for attribute in on.schema:
             if attribute.name in ruled and attribute.nullable:  # other rows may be made of them
