@@ -183,7 +183,7 @@ class _Compared:
         except Enough:
             pass
         except Differs as difference:
-            raise Broken(f"questions depend on more than answers: {difference}. {CHOOSE}") from None
+            expect(False, f"questions depend on more than answers: {difference}. {CHOOSE}")
         return again
 
     def _compare(self, before: Answer, after: Answer) -> None:
