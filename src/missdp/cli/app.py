@@ -20,6 +20,7 @@ COMMANDS = {
     "schema": "Draft and check schemas.",
     "synthesize": "Turn a private table with holes into a synthetic one.",
     "sample": "Draw rows from a saved model, at no cost.",
+    "estimate": "Estimate from a saved model with intervals, without rows, at no cost.",
     "impute": "Fill holes of private rows from a saved model, at no cost; they stay private.",
     "evaluate": "Compare a synthetic table with the private one, for the curator.",
     "simulate": "Punch holes into a complete table, for experiments.",
@@ -51,6 +52,10 @@ EXAMPLES = {
         "missdp sample synthetic.model.json -o more.csv --rows 500",
         "missdp sample aim.model.json -o tables.csv --multiple 5",
     ),
+    "estimate": (
+        "missdp estimate synthetic.model.json 'mean(age) by smoker'",
+        "missdp estimate synthetic.model.json 'age ~ C(smoker)' --json",
+    ),
     "impute": (_IMPUTE, f"{_IMPUTE} --draws 5"),
     "evaluate": ("missdp evaluate patients.csv synthetic.csv --schema patients.toml",),
     "simulate": (
@@ -73,7 +78,7 @@ EXAMPLES = {
 # Commands that are not in a file of their own name.
 _FILES = {
     **dict.fromkeys(("schema", "simulate", "evaluate"), "curator"),
-    **dict.fromkeys(("sample", "impute", "price", "convert"), "models"),
+    **dict.fromkeys(("sample", "estimate", "impute", "price", "convert"), "models"),
     "demo": "synthesize",
 }
 # Parameters of the Python API whose options have another name.

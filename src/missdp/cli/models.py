@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -85,6 +86,27 @@ def sample(
     drawn = counted(written, "synthetic row") + ("" if multiple is None else " each")
     text = f"Wrote {', '.join(names)}: {drawn}.\n\n{released.guarantee_.in_words()}"
     emit(document, text, as_json=as_json)
+
+
+def estimate(
+    model: Annotated[Path, argument(help="A saved model (JSON) of AllPairs, AIM or MST.")],
+    question: Annotated[
+        str,
+        argument(help="'mean(x) by y', 'share(x = 1)', 'correlation(x, y)', or 'y ~ x + C(z)'."),
+    ],
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate from a saved model, with intervals. Free: the model holds released values only.
+
+    Nothing is drawn: estimates are computed from the released statistics.
+    """
+    check_together(model)
+    released = load(model)
+    formula = "~" in re.sub("`[^`]*`|\"[^\"]*\"|'[^']*'", "", question)
+    found = (released.regress if formula else released.estimate)(question, confidence=confidence)
+    document = {**found.to_dict(), "guarantee": released.guarantee_.to_dict()}
+    emit(document, f"{found}\n\n{released.guarantee_.in_words()}", as_json=as_json)
 
 
 def impute(

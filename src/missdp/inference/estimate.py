@@ -228,6 +228,15 @@ class Estimate:
             tables[clique] = shrunk(target.values, law(clique), target.std)
         return tables
 
+    def completed(self) -> Parameters:
+        """Return each marginal as noisy shares of complete rows, and then their noise; unshrunk."""
+        found = {}
+        for clique, measured in (self._ones | self.measured | self.noted).items():
+            target = self._target(clique, measured)
+            noise = np.broadcast_to(np.asarray(target.std, dtype=float), target.values.shape)
+            found[clique] = np.stack([target.values, noise])
+        return found
+
     def finish(self) -> None:
         """Refit until both models agree: they are fitted in turns, and measurements are done."""
         if self._models_holes:

@@ -46,13 +46,14 @@ from missdp.mechanisms.noise import (
     gaussian_exceeds,
     laplace_exceeds,
 )
+from missdp.record import Record
 
 # More noise than exact arithmetic asks for, so that shares of a budget that sum to 1 fit into it.
 _ROOM = 1 + 1e-12
 
 
 @dataclass(frozen=True)
-class Total:
+class Total(Record):
     """A released number of rows with the variance of its noise (0: declared public).
 
     Examples

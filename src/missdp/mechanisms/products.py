@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
 from missdp.mechanisms.laws import Noise, read_only
+from missdp.record import Record
 from missdp.sources import Clique
 from missdp.sources.counts import RowWeight
 
@@ -31,7 +32,7 @@ _LONGEST = 2**30  # squared lengths of all blocks, in steps, so that their squar
 
 
 @dataclass(frozen=True, eq=False)
-class RowProducts:
+class RowProducts(Record):
     """What is fixed, from public and released values, before products of attributes are released.
 
     Parameters
@@ -207,7 +208,7 @@ def _sums(
 
 
 @dataclass(frozen=True, eq=False)
-class Products:
+class Products(Record):
     """Released sums over rows of clipped blocks, and of the products of every two of them.
 
     Parameters

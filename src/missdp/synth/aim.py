@@ -16,6 +16,7 @@ from missdp.accounting import Budget, Cost
 from missdp.accounting.filters import counting_cost
 from missdp.errors import ParameterError
 from missdp.inference.graphical import GraphicalModel, Recipe
+from missdp.inference.junction import Clique
 from missdp.inference.model import Draws, Zeros
 from missdp.mechanisms.door import Door, Total
 from missdp.schema import Schema
@@ -56,10 +57,11 @@ class _GraphicalSynthesizer(Synthesizer):
     imputer: Imputer = "marginal"
     imputer_share: float = 0.1
 
-    released: ClassVar[tuple[str, ...]] = ("model_", "measured_", "_recipe")
+    released: ClassVar[tuple[str, ...]] = ("model_", "measured_", "_recipe", "marginals_")
     model_: GraphicalModel = field(init=False)
     measured_: tuple[tuple[str, ...], ...] = field(init=False)
     _recipe: Recipe = field(init=False)
+    marginals_: dict[Clique, NDArray[np.float64]] | None = field(init=False)  # none in older files
     _draws: Draws = field(default="even", init=False)
     workload: Workload = field(init=False)
     max_model_size: float = field(init=False)
@@ -196,6 +198,7 @@ class _GraphicalSynthesizer(Synthesizer):
             always=always,
             pairs={c: float(m.std) for c, m in estimate.noted.items()},
         )
+        self.marginals_ = estimate.completed()
         names = schema.names
         self.measured_ = tuple(tuple(names[v] for v in c) for c in estimate.measured)
         self._report("done", 1.0)

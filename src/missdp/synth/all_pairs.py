@@ -301,14 +301,16 @@ class AllPairs(PairsSynthesizer):
     strategies: ClassVar[tuple[str, ...]] = ("joint", "observed", "complete-rows", "impute-first")
 
     retired: ClassVar[tuple[str, ...]] = ("base",)
+    released: ClassVar[tuple[str, ...]] = ("model_", "pairs_")
+    pairs_: PairRelease | None = field(init=False)  # none in files of earlier versions
 
     def _fit(self, door: Door) -> Total:
         door, total = self._opened_rows(door)
         crude = self._crude(door, total)
-        release = self._all_pairs(door, crude)
+        self.pairs_ = self._all_pairs(door, crude)
         self._report("fitting", 0.3)
         self.model_ = fit_pairs(
-            release,
+            self.pairs_,
             selective=door.strategy.models_holes,
             always=self._never_missing(crude),
             told=self._modelled.told,

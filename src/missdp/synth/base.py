@@ -332,6 +332,55 @@ class Synthesizer(Estimator, abc.ABC):
             n, missing_values=missing_values, random_state=random_state
         ).to_native(holes=holes)
 
+    def estimate(self, question: str, *, by: Any = (), confidence: float = 0.95) -> Any:
+        """Estimate from what was released, without rows; costs no privacy.
+
+        Parameters
+        ----------
+        question : str
+            ``mean(x)``, ``sd(x)``, ``median(x)``, ``quantile(x, 0.9)``, ``share(x == 1)``,
+            ``correlation(x, y)`` or ``difference(mean(x))``, perhaps followed by ``by`` and names.
+        by : str or sequence of str, optional
+            Attributes whose levels make groups.
+        confidence : float, default 0.95
+            Of the intervals.
+
+        Returns
+        -------
+        Estimates
+            See :class:`missdp.estimate.Estimates`.
+
+        Raises
+        ------
+        ParameterError
+            If the question is none, or this family or file has nothing to answer it by.
+        """
+        return import_module("missdp.estimate").estimate(
+            self, question, by=by, confidence=confidence
+        )
+
+    def regress(self, formula: str, *, confidence: float = 0.95) -> Any:
+        """Estimate a linear regression by least squares from what was released, without rows.
+
+        Parameters
+        ----------
+        formula : str
+            ``wage ~ age + C(sex)``: names, ``+`` and ``C()``. It is read, and never evaluated.
+        confidence : float, default 0.95
+            Of the intervals.
+
+        Returns
+        -------
+        Estimates
+            Of the intercept and the coefficients.
+
+        Raises
+        ------
+        ParameterError
+            If the formula is none, or this family or file has nothing to answer it by.
+        """
+        return import_module("missdp.estimate").regress(self, formula, confidence=confidence)
+
     def uncertain_models(self, multiple: int, *, random_state: int | None = None) -> Iterator[Self]:
         """Return the models of ``sample(multiple=...)``, one after the other.
 
@@ -479,9 +528,10 @@ class Synthesizer(Estimator, abc.ABC):
         """Inverse of ``_released``; a list comes back as a tuple."""
         types = get_type_hints(type(self))
         for name in self.released:
-            if not fits(released[name], types.get(name, Any)):
+            value = released.get(name)  # what earlier versions did not keep is None
+            if not fits(value, types.get(name, Any)):
                 raise DataError(f"{name} is of the wrong type")
-            setattr(self, name, released[name])
+            setattr(self, name, value)
 
     def _draws_schema(self) -> bool:
         """Whether what was read from a file draws rows of the schema; any error says no."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from itertools import combinations
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zero
 from missdp.inference.pair_model import PairModel, targets
 from missdp.inference.smooth import smooth_pairs
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
+from missdp.record import Record
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 
 Floats = NDArray[np.float64]
@@ -46,7 +48,7 @@ _ROUNDS = 3  # of the models of rows and of masks
 
 
 @dataclass(frozen=True, eq=False)
-class Crude:
+class Crude(Record):
     """Noisy one-way margins, and what is made of them.
 
     Parameters
@@ -192,7 +194,7 @@ def _back(block: Floats, size: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class PairRelease:
+class PairRelease(Record):
     """All that was released: crude margins, and sums of products of blocks.
 
     Parameters
@@ -267,6 +269,45 @@ class PairRelease:
             noise = released.std / rows * (factors[a, b] if factors else 1.0)
             variances[a, b] = noise**2 * np.outer(spread[a], spread[b])
         return PairTables(sizes, tuple(margins), tables, variances, rows)
+
+    def about(self, wanted: Sequence[int]) -> PairRelease:
+        """Return what was released about some attributes, in the order of the table."""
+        crude, products = self.crude, self.products
+        few = replace(
+            crude,
+            levels=tuple(crude.levels[a] for a in wanted),
+            margins=tuple(crude.margins[a] for a in wanted),
+        )
+        if products is None:
+            return replace(self, crude=few)
+        names = [name for a, name in enumerate(products.blocks) if a in wanted]
+        fewer = replace(
+            products,
+            blocks={name: products.blocks[name] for name in names},
+            single={name: products.single[name] for name in names},
+            pairs={pair: products.pairs[pair] for pair in combinations(names, 2)},
+        )
+        return replace(self, crude=few, products=fewer)
+
+    def redrawn(self, rng: np.random.Generator) -> PairRelease:
+        """Return the released statistics, moved by another draw of the noise that they have."""
+        crude, products = self.crude, self.products
+        if products is None:
+            return self
+        moved = [m + rng.normal(0, crude.std / crude.rows, m.shape) for m in crude.margins]
+
+        def again(sums: Mapping[Any, Floats], std: float) -> dict[Any, Floats]:
+            return {of: found + rng.normal(0, std, found.shape) for of, found in sums.items()}
+
+        return replace(
+            self,
+            crude=replace(crude, margins=tuple(moved)),
+            products=replace(
+                products,
+                single=again(products.single, products.single_std),
+                pairs=again(products.pairs, products.std),
+            ),
+        )
 
     @property
     def _single(self) -> list[Floats]:

@@ -1,0 +1,442 @@
+"""Estimates from released tables: values, standard errors in three parts, intervals, flags."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from statistics import NormalDist
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import ParameterError
+from missdp.estimate.formula import Question, parse_formula, parse_question
+from missdp.estimate.released import Tables, numbers, reach, released_by
+from missdp.record import Record
+from missdp.schema import Numeric
+from missdp.synth.base import Synthesizer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+Found = tuple[Floats, Floats]  # values, and the share of rows that each is about
+
+_UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
+_DOUBT = 0.35  # of what is corrected for values that are missing selectively
+_LEAST = 1e-9
+
+
+@dataclass(frozen=True)
+class Estimates(Record):
+    """Estimates with their errors; released values only.
+
+    Parameters
+    ----------
+    question : str
+    labels : tuple of str
+        Groups, or terms of a regression.
+    estimate : tuple of float
+    noise, sampling, missing : tuple of float
+        Parts of the standard error: of the privacy noise, of the sampling of rows, and what missing
+        values add. The whole is the root of the sum of their squares.
+    rows : tuple of float
+        Rows that each estimate is about, as released: those in which it is applicable.
+    confidence : float
+        Of the intervals.
+    flags : tuple of str
+        What the intervals cannot cover.
+    """
+
+    question: str
+    labels: tuple[str, ...]
+    estimate: tuple[float, ...]
+    noise: tuple[float, ...]
+    sampling: tuple[float, ...]
+    missing: tuple[float, ...]
+    rows: tuple[float, ...]
+    confidence: float
+    flags: tuple[str, ...]
+
+    derived = ("errors", "intervals", "missing_information")
+
+    def _coheres(self) -> bool:
+        parts = (self.estimate, self.noise, self.sampling, self.missing, self.rows)
+        return {len(part) for part in parts} == {len(self.labels)} and 0 < self.confidence < 1
+
+    @property
+    def errors(self) -> tuple[float, ...]:
+        """Standard errors, of all parts together."""
+        parts = np.square([self.noise, self.sampling, self.missing])
+        return tuple(np.sqrt(parts.sum(axis=0)).tolist())
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        """Intervals at the confidence."""
+        times = NormalDist().inv_cdf((1 + self.confidence) / 2)
+        both = zip(self.estimate, self.errors, strict=True)
+        return tuple((value - times * error, value + times * error) for value, error in both)
+
+    @property
+    def missing_information(self) -> tuple[float, ...]:
+        """Share of the variance without noise that missing values make up."""
+        some, all_ = np.square(self.missing), np.square(self.missing) + np.square(self.sampling)
+        return tuple(np.divide(some, all_, out=np.zeros_like(some), where=all_ > 0).tolist())
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each estimate."""
+        import pandas as pd
+
+        low, high = zip(*self.intervals, strict=True)
+        columns = {
+            "estimate": self.estimate,
+            "error": self.errors,
+            "low": low,
+            "high": high,
+            "noise": self.noise,
+            "sampling": self.sampling,
+            "missing": self.missing,
+            "missing information": self.missing_information,
+            "rows": self.rows,
+        }
+        return pd.DataFrame(columns, index=pd.Index(self.labels, name=self.question))
+
+    def __str__(self) -> str:
+        """Return a table for people, and what it does not cover."""
+        shown = self.to_frame().to_string(float_format="{:.4g}".format)
+        about = f"Intervals have confidence {self.confidence:.0%}; they cover noise and sampling."
+        return "\n".join([shown, about, *self.flags])
+
+    def _repr_html_(self) -> str:
+        flags = "".join(f"<li>{html.escape(flag)}</li>" for flag in self.flags)
+        return f"{self.to_frame().to_html(float_format='{:.4g}'.format)}<ul>{flags}</ul>"
+
+
+def estimate(
+    model: Synthesizer, question: str, *, by: str | Sequence[str] = (), confidence: float = 0.95
+) -> Estimates:
+    """Return what `Synthesizer.estimate` returns."""
+    schema = model.schema_
+    asked = parse_question(question, schema, (by,) if isinstance(by, str) else tuple(by))
+    columns = [_Column(model, name) for name in (*asked.of, *asked.by)]
+    answer = _ANSWERS[asked.what]
+    first, *others = columns
+
+    def each(tables: Tables) -> Found:
+        values, share = answer(tables, asked, first, others)
+        return (values[1:] - values[0], share[1:]) if asked.contrast else (values, share)
+
+    groups = product(*(column.labels for column in columns[len(asked.of) :]))
+    labels = [", ".join(group) for group in groups] if asked.by else ["all"]
+    if asked.contrast:
+        labels = [f"{label} - {labels[0]}" for label in labels[1:]]
+    together = [tuple(column.attribute.name for column in columns)]
+    return _estimated(model, question, columns, together, labels, each, confidence)
+
+
+def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Estimates:
+    """Return what `Synthesizer.regress` returns."""
+    asked = parse_formula(formula, model.schema_)
+    columns = [_Column(model, asked.outcome)]
+    for name, by_levels in asked.terms:
+        column = _Column(model, name)
+        if by_levels and column.points is not None and isinstance(column.attribute, Numeric):
+            raise ParameterError(f"formula: C() takes levels, and {name!r} is a number")
+        column.by_levels = by_levels or column.points is None
+        columns.append(column)
+    if len(columns) > 2 and any(column.skipped for column in columns):
+        raise ParameterError(
+            "formula: who has what is applicable, given two others, is a relation of three; leave "
+            f"out {', '.join(c.attribute.name for c in columns if c.skipped)}, or use one term"
+        )
+    labels = ["intercept"]
+    for column in columns[1:]:
+        name = column.attribute.name
+        labels += [f"{name}={x}" for x in column.labels[1:]] if column.by_levels else [name]
+    pairs = [*combinations((column.attribute.name for column in columns), 2)]
+
+    def each(tables: Tables) -> Found:
+        return _least_squares(tables, columns)
+
+    return _estimated(model, formula, columns, pairs, labels, each, confidence)
+
+
+class _Column:
+    """An attribute of a question: its place, and the numbers that its codes stand for."""
+
+    def __init__(self, model: Synthesizer, name: str) -> None:
+        modelled = model.modelled_
+        if name not in modelled:
+            raise ParameterError(
+                f"{name!r} follows from other attributes by a rule, and is not modelled itself: "
+                "ask for those"
+            )
+        self.attribute = model.schema_[name]
+        self.at = modelled.names.index(name)
+        self.size = self.attribute.size
+        self.skipped = modelled[name].size > self.size
+        self.by_levels = False
+        self.points: Floats | None = None
+        if isinstance(self.attribute, Numeric):
+            self.points = numbers(self.attribute)
+            self.labels = self.attribute.interval_names
+        else:
+            levels = self.attribute.levels
+            self.labels = tuple(map(str, levels))
+            if not isinstance(levels[0], str):
+                self.points = np.array(levels, dtype=np.float64)[:, None]
+
+    def mean(self, tables: Tables, of: Callable[[Floats], Any] = lambda x: x) -> Floats:
+        """Return the mean of a function of the numbers, code by code."""
+        if self.points is None:
+            raise ParameterError(
+                f"{self.attribute.name!r} has levels that are no numbers; ask for share(...) of it"
+            )
+        found = np.asarray(of(self.points), dtype=np.float64)
+        inside = tables.inside.get(self.at)
+        return found.mean(axis=1) if inside is None else np.asarray((inside * found).sum(axis=1))
+
+    def features(self, tables: Tables) -> Floats:
+        """Return what a regression takes of each code: the number, or levels but the first."""
+        if self.by_levels:
+            return np.eye(self.size)[:, 1:]
+        return self.across(tables)[:, None]
+
+    def across(self, tables: Tables) -> Floats:
+        """Return the number that each code stands for in a relation to another attribute.
+
+        Relations go on inside bins: what goes with a value is read off straight lines between the
+        means of bins. That gives the means of values and ends of the range their due; the mean
+        over all codes stays as it is.
+        """
+        means = self.mean(tables)
+        inside = tables.inside.get(self.at)
+        if inside is None or self.points is None:
+            return means
+        knots = np.flatnonzero(np.ptp(self.points[:, :-2], axis=1) > 0)
+        order = knots[np.argsort(means[knots])]
+        share = np.maximum(tables.of(self.at)[: self.size], _LEAST)
+        found = means.copy()
+        for code in knots:
+            off = inside[code] * (self.points[code] - means[code])
+            for one in order if len(order) > 1 else ():
+                hat = np.interp(self.points[code], means[order], (order == one).astype(float))
+                found[one] += tables.lean * share[code] / share[one] * float(off @ hat)
+        return found
+
+
+def _cells(tables: Tables, first: _Column, others: Sequence[_Column]) -> Floats:
+    """Return shares by the codes of an attribute, one column for each group."""
+    table = tables.of(first.at, *(other.at for other in others))
+    return table[tuple(slice(c.size) for c in (first, *others))].reshape(first.size, -1)
+
+
+def _ratio(top: Floats, cells: Floats) -> Found:
+    share = cells.sum(axis=0)
+    return top / np.maximum(share, _LEAST), share
+
+
+def _mean(tables: Tables, asked: Question, first: _Column, others: list[_Column]) -> Found:
+    cells = _cells(tables, first, others)
+    if asked.where is None:
+        return _ratio((first.across if others else first.mean)(tables) @ cells, cells)
+    return _ratio(_belongs(tables, asked, first) @ cells, cells)
+
+
+def _belongs(tables: Tables, asked: Question, first: _Column) -> Floats:
+    """Return the share of the rows with each code that satisfy a condition."""
+    where, size = asked.where, first.size
+    assert where is not None
+    if not isinstance(first.attribute, Numeric):
+        rows: Any = SimpleNamespace(codes=lambda _: np.arange(size), values=lambda _: None)
+        return np.asarray(where.select(rows), dtype=np.float64)
+
+    def select(values: Floats) -> Floats:
+        codes = np.repeat(np.arange(size), values.shape[1])
+        rows: Any = SimpleNamespace(codes=lambda _: codes, values=lambda _: values.ravel())
+        return np.asarray(where.select(rows), dtype=np.float64).reshape(values.shape)
+
+    return first.mean(tables, select)
+
+
+def _sd(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> Found:
+    cells = _cells(tables, first, others)
+    mean, share = _ratio(first.mean(tables) @ cells, cells)
+    square = _ratio(first.mean(tables, np.square) @ cells, cells)[0]
+    return np.sqrt(np.maximum(square - mean**2, 0.0)), share
+
+
+def _quantile(tables: Tables, asked: Question, first: _Column, others: list[_Column]) -> Found:
+    cells = _cells(tables, first, others)
+    first.mean(tables)  # refuses what is no number
+    points = first.points
+    assert points is not None
+    inside = tables.inside.get(first.at, np.ones(points.shape))
+    order = np.argsort(points.ravel(), kind="stable")
+    found = []
+    for group in np.maximum(cells, 0.0).T:
+        mass = np.cumsum((inside * group[:, None]).ravel()[order])
+        place = np.searchsorted(mass, asked.level * mass[-1])
+        found.append(points.ravel()[order][min(place, len(order) - 1)])
+    return np.array(found), cells.sum(axis=0)
+
+
+def _correlation(tables: Tables, _: Question, x: _Column, others: list[_Column]) -> Found:
+    means, gram, share = _moments(tables, [x, others[0]])
+    spread = gram - np.outer(means, means)
+    scale = np.sqrt(np.maximum(np.diag(spread), _LEAST))
+    return np.clip([spread[0, 1] / scale[0] / scale[1]], -1.0, 1.0), np.array([share])
+
+
+_ANSWERS = {
+    "mean": _mean,
+    "share": _mean,
+    "sd": _sd,
+    "quantile": _quantile,
+    "correlation": _correlation,
+}
+
+
+def _moments(tables: Tables, columns: Sequence[_Column]) -> tuple[Floats, Floats, float]:
+    """Return means and mean products of the features of columns, and the share of rows."""
+    parts = [column.features(tables) for column in columns]
+    if len(columns) == 2:  # of the rows in which both are applicable
+        cells = _cells(tables, columns[0], columns[1:])
+        share = float(cells.sum())
+        laws = [cells.sum(axis=1) / share, cells.sum(axis=0) / share]
+    else:
+        share, laws = 1.0, [tables.of(column.at) for column in columns]
+    means = [law @ part for law, part in zip(laws, parts, strict=True)]
+    blocks = [
+        [
+            _products(tables, one, other, parts[i], parts[j], laws[i], share)
+            for j, other in enumerate(columns)
+        ]
+        for i, one in enumerate(columns)
+    ]
+    return np.concatenate(means), np.block(blocks), share
+
+
+def _products(
+    tables: Tables,
+    one: _Column,
+    other: _Column,
+    left: Floats,
+    right: Floats,
+    law: Floats,
+    share: float,
+) -> Floats:
+    """Return the mean products of the features of two columns.
+
+    The one place where released moments of numbers themselves would enter.
+    """
+    if one is other:
+        if one.by_levels:
+            return np.diag(law[1:])
+        return np.array([[law @ one.mean(tables, np.square)]])
+    return np.asarray(left.T @ (_cells(tables, one, [other]) / share) @ right)
+
+
+def _least_squares(tables: Tables, columns: list[_Column]) -> Found:
+    """Return the coefficients of the first column on the others, the intercept first."""
+    means, gram, share = _moments(tables, columns)
+    spread = gram - np.outer(means, means)
+    slopes = np.linalg.lstsq(spread[1:, 1:], spread[1:, 0], rcond=1e-10)[0]
+    found = np.append(means[0] - slopes @ means[1:], slopes)
+    return found, np.full(len(found), share)
+
+
+def _estimated(
+    model: Synthesizer,
+    question: str,
+    columns: Sequence[_Column],
+    cliques: Sequence[tuple[str, ...]],
+    labels: Sequence[str],
+    each: Callable[[Tables], Found],
+    confidence: float,
+) -> Estimates:
+    """Return estimates with the errors that draws of the tables show."""
+    if not 0 < confidence < 1:
+        raise ParameterError("confidence must be strictly between 0 and 1")
+    released = released_by(model, cliques)
+    values, share = each(released.point)
+
+    def spread(draws: Sequence[Tables]) -> tuple[Floats, Floats]:
+        both = [each(tables) for tables in draws]
+        return np.square(_width([v for v, _ in both])), _width([s for _, s in both])
+
+    (noise, unsure), (sampled, _), (complete, _) = map(
+        spread, (released.noise, released.sampled, released.complete)
+    )
+    holed = any(model.modelled_[column.attribute.name].nullable for column in columns)
+    missing = np.maximum(sampled - complete, 0.0) if holed else np.zeros_like(sampled)
+    if holed and len(cliques) == 1:  # tables of different observed rows make no regression
+        missing += np.square(_DOUBT * (values - each(released.observed)[0]))
+    parts = [tuple(np.sqrt(part).tolist()) for part in (noise, complete, missing)]
+    return Estimates(
+        question=question,
+        labels=tuple(labels),
+        estimate=tuple(values.tolist()),
+        noise=parts[0],
+        sampling=parts[1],
+        missing=parts[2],
+        rows=tuple((share * released.n_rows).tolist()),
+        confidence=float(confidence),
+        flags=(
+            *_small(labels, share, unsure),
+            *released.flags,
+            *_uncovered(model, columns, holed=holed),
+        ),
+    )
+
+
+def _width(draws: Sequence[Floats]) -> Floats:
+    """Return standard deviations, which a few wild draws do not move."""
+    low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+    return np.asarray((high - low) / (2 * NormalDist().inv_cdf(0.95)))
+
+
+def _small(labels: Sequence[str], share: Floats, unsure: Floats) -> Iterator[str]:
+    few = [x for x, s, u in zip(labels, share, unsure, strict=True) if u > _UNSURE * s]
+    if few:
+        yield (
+            f"Too small for the noise: {', '.join(few)}. Their numbers of rows are hardly known, "
+            "and intervals need not hold."
+        )
+
+
+def _uncovered(model: Synthesizer, columns: Sequence[_Column], *, holed: bool) -> Iterator[str]:
+    """Say what no interval covers; of released and public facts."""
+    if holed and model._applied_strategy.models_holes:
+        yield (
+            "Missing values: what depends on observed attributes one by one is corrected for, and "
+            "a third of that taken for doubtful; what values themselves, or combinations of "
+            "attributes, decide is not."
+        )
+    elif holed:
+        yield (
+            f"missing={model.missing!r}: intervals are for rows that are observed; they hold for "
+            "all rows if values are missing completely at random."
+        )
+    fitted: Any = model
+    levels = [fitted.model_.levels[column.at] for column in columns]
+    merged = [
+        column.attribute.name
+        for column, level in zip(columns, levels, strict=True)
+        if len(columns) > 1 and level.n_groups < len(level.groups)
+    ]
+    if merged:
+        yield f"{', '.join(merged)}: rare levels were merged, and are taken to be related alike."
+    for attribute in (column.attribute for column in columns):
+        if not isinstance(attribute, Numeric):
+            continue
+        low, high = reach(attribute)
+        if (low, high) != (attribute.lower, attribute.upper):
+            yield (
+                f"{attribute.name}: values were found from {low:g} to {high:g}. Noise may hide "
+                "some rows beyond; far out, they would move means, deviations and slopes."
+            )

@@ -1,0 +1,273 @@
+"""Estimates from released statistics: right, honest about errors, functions of the model file."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import missdp
+from missdp import AIM, MST, AllPairs, Budget, Categorical, Numeric, Ordinal, PrivBayes, Schema
+from missdp.errors import ParameterError, SchemaError
+from missdp.estimate import Estimates
+from missdp.record import sealed
+from missdp.schema import NotApplicable
+
+SCHEMA = Schema(
+    (
+        Numeric(name="wage", lower=1, upper=7, integer=True, bins=7, nullable=True),
+        Ordinal(name="age", levels=(20, 30, 40, 50)),
+        Categorical(name="sex or so", levels=("f", "m")),
+        Categorical(name="well", levels=(False, True), nullable=True),
+    )
+)
+WAGE = "wage ~ age + C(`sex or so`)"
+EXACT = 1e4  # an epsilon that hides nothing
+
+
+def people(n=4000, seed=0):
+    """Rows in which everything depends on everything."""
+    rng = np.random.default_rng(seed)
+    sex, age = rng.integers(0, 2, n), 20 + 10 * rng.integers(0, 4, n)
+    wage = np.clip(np.round(rng.normal(1 + sex + age / 14, 1.5)), 1, 7).astype(int)
+    well = rng.random(n) < 0.2 + wage / 15
+    frame = pd.DataFrame({"wage": wage, "age": age, "sex or so": np.array(["f", "m"])[sex]})
+    return frame.assign(well=pd.array(well, dtype="boolean")).astype({"wage": "Int64"})
+
+
+def selected(frame, seed=0):
+    """The same with wages missing more often the older people are, and answers at random."""
+    rng = np.random.default_rng(seed)
+    gone = rng.random(len(frame)) < 0.05 + frame["age"].to_numpy() / 300
+    frame = frame.assign(wage=frame["wage"].mask(gone))
+    return frame.assign(well=frame["well"].mask(rng.random(len(frame)) < 0.2))
+
+
+def truths(frame):
+    """What is asked, and what is so in complete rows."""
+    wage, age = frame["wage"].to_numpy(float), frame["age"].to_numpy(float)
+    male, well = frame["sex or so"].to_numpy() == "m", frame["well"].to_numpy(bool)
+    slopes = np.linalg.lstsq(np.column_stack([np.ones(len(age)), age, male]), wage, rcond=None)
+    return {
+        "mean(wage)": [wage.mean()],
+        "mean(wage) by `sex or so`": [wage[~male].mean(), wage[male].mean()],
+        "difference(mean(wage)) by `sex or so`": [wage[male].mean() - wage[~male].mean()],
+        "share(wage >= 5) by age": [(wage[age == a] >= 5).mean() for a in (20, 30, 40, 50)],
+        "share(`sex or so` == 'f')": [1 - male.mean()],
+        "mean(well) by wage": [well[wage == w].mean() for w in range(1, 8)],
+        "sd(wage)": [wage.std()],
+        "median(wage) by `sex or so`": [np.median(wage[~male]), np.median(wage[male])],
+        "quantile(wage, 0.9)": [np.quantile(wage, 0.9)],
+        "correlation(wage, age)": [np.corrcoef(wage, age)[0, 1]],
+        WAGE: list(slopes[0]),
+    }
+
+
+def asked(model, question, **how):
+    return (model.regress if "~" in question else model.estimate)(question, **how)
+
+
+@pytest.fixture(scope="module")
+def exact():
+    """Models of complete rows that know nearly everything."""
+    fit = {"epsilon": EXACT, "random_state": 0}
+    aim = AIM(**fit, workload=3, max_model_size=8).fit(people(), schema=SCHEMA)
+    return {"pairs": AllPairs(**fit).fit(people(), schema=SCHEMA), "aim": aim}
+
+
+@pytest.mark.parametrize("family", ["pairs", "aim"])
+def test_without_noise_estimates_are_those_of_the_rows(exact, family):
+    for question, truth in truths(people()).items():
+        found = asked(exact[family], question)
+        off = np.abs(np.subtract(found.estimate, truth))
+        assert (off < 0.02 + 0.03 * np.abs(truth)).all(), (question, found.estimate, truth)
+        assert max(found.noise) < max(found.sampling) or "quantile" in question or "med" in question
+        assert max(found.missing) < 1e-3
+
+
+def test_sampling_errors_are_those_of_textbooks(exact):
+    frame = people()
+    wage = frame["wage"].to_numpy(float)
+    found = exact["pairs"].estimate("mean(wage)")
+    assert found.sampling[0] == pytest.approx(wage.std() / np.sqrt(4000), rel=0.25)
+    share = exact["pairs"].estimate("share(wage > 4) by `sex or so`")
+    p, n = share.estimate[0], share.rows[0]
+    assert n == pytest.approx((frame["sex or so"] == "f").sum(), rel=0.01)
+    assert share.sampling[0] == pytest.approx(np.sqrt(p * (1 - p) / n), rel=0.25)
+
+
+def test_pairs_that_were_not_measured_are_flagged():
+    model = AIM(epsilon=1.0, rounds=1, random_state=0).fit(people(500), schema=SCHEMA)
+    names = ("age", "well", "sex or so")
+    pairs = [p for p in combinations(names, 2) if {*p} not in map(set, model.measured_)]
+    for one, other in pairs:
+        found = model.estimate(f"mean({one}) by `{other}`")
+        assert "not measured together" in " ".join(found.flags)
+        assert min(found.noise) > 0
+    assert pairs
+
+
+def test_two_groups_at_once_where_the_three_were_measured(exact):
+    frame = people()
+    found = exact["aim"].estimate("mean(wage)", by=["sex or so", "age"])
+    truth = frame.groupby(["sex or so", "age"])["wage"].mean()
+    assert found.labels == tuple(f"{sex}, {age}" for sex, age in truth.index)
+    np.testing.assert_allclose(found.estimate, truth.to_numpy(float), atol=0.1)
+
+
+@pytest.mark.parametrize("family", [AllPairs, AIM])
+def test_intervals_hold_with_missing_values(family):
+    """Of 95 %: numbers of a table depend on each other, and these are few tables. All is seeded."""
+    population = people(200_000, seed=1)
+    truth, hits = truths(population), []
+    truth = {q: v for q, v in truth.items() if not q.startswith(("med", "quant", "mean(well)"))}
+    for seed in range(3):
+        frame = selected(population.sample(3000, random_state=seed), seed)
+        model = family(epsilon=1.0, random_state=seed).fit(frame, schema=SCHEMA)
+        for question, values in truth.items():
+            found = asked(model, question)
+            inside = [
+                low <= v <= high for v, (low, high) in zip(values, found.intervals, strict=True)
+            ]
+            hits += inside
+            assert ("wage" in question) == any("Missing values" in flag for flag in found.flags)
+    assert np.mean(hits) > 0.8
+    wage = model.estimate("mean(wage)")
+    assert wage.missing[0] > 0
+    assert 0.05 < wage.missing_information[0] < 0.9
+
+
+def test_errors_have_the_size_that_estimates_vary_by():
+    """A noise, sampling or missing part that were left out would show: it is seeded."""
+    population, z = people(100_000, seed=2), []
+    every = truths(population)
+    kept = ("share(wage >= 5) by age", "share(`sex or so` == 'f')", "correlation(wage, age)")
+    for seed in range(12):
+        frame = population.sample(1000, random_state=seed)
+        model = AllPairs(epsilon=0.5, random_state=seed).fit(frame, schema=SCHEMA)
+        for question in kept:
+            found = model.estimate(question)
+            z += list((np.array(found.estimate) - every[question]) / found.errors)
+            assert min(found.noise) > 0
+    assert 0.75 < np.quantile(np.abs(z), 0.683) < 1.25
+
+
+def test_the_file_is_all_that_is_read(tmp_path):
+    """Another process, that has the model alone, says the same to the bit; and nothing is paid."""
+    budget = Budget(2.0, 1e-5)
+    model = AllPairs(epsilon=1.0, budget=budget).fit(selected(people(500)), schema=SCHEMA)
+    paid = budget.spent
+    found = [asked(model, q) for q in ("mean(wage) by age", WAGE)]
+    assert budget.spent == paid
+    model.save(tmp_path / "m.json")
+    code = (
+        "import missdp; m = missdp.load('m.json');"
+        f"print([m.estimate('mean(wage) by age').to_dict(), m.regress({WAGE!r}).to_dict()])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.strip() == str([one.to_dict() for one in found])
+    assert Estimates.from_json(found[0].to_json()) == found[0]
+
+
+@pytest.mark.parametrize(("family", "kept"), [(AllPairs, "pairs_"), (MST, "marginals_")])
+def test_files_of_earlier_versions_draw_rows_and_refuse(tmp_path, family, kept):
+    model = family(epsilon=1.0).fit(people(300), schema=SCHEMA)
+    model.save(tmp_path / "m.json")
+    document = json.loads((tmp_path / "m.json").read_text())
+    del document["released"][kept], document["sha256"]
+    (tmp_path / "m.json").write_text(json.dumps(sealed(document)))
+    old = missdp.load(tmp_path / "m.json")
+    assert len(old.sample(5)) == 5
+    with pytest.raises(ParameterError, match="earlier version"):
+        old.estimate("mean(wage)")
+
+
+def test_rows_are_those_in_which_it_is_applicable():
+    schema = Schema(
+        (
+            Categorical(name="works", levels=("no", "yes")),
+            Numeric(name="pay", lower=0, upper=4, integer=True, bins=5, not_applicable=("-",)),
+        ),
+        (NotApplicable("pay", unless="works = 'yes'"),),
+    )
+    rng = np.random.default_rng(0)
+    works, pay = rng.random(3000) < 0.6, rng.integers(0, 5, 3000)
+    frame = pd.DataFrame(
+        {"works": np.where(works, "yes", "no"), "pay": np.where(works, pay.astype(str), "-")}
+    )
+    found = AllPairs(epsilon=100.0).fit(frame, schema=schema).estimate("mean(pay)")
+    assert found.rows[0] == pytest.approx(works.sum(), rel=0.02)
+    assert found.estimate[0] == pytest.approx(pay[works].mean(), abs=0.05)
+
+
+def test_groups_that_noise_hides_are_named():
+    frame = people(300)
+    frame.loc[3:, "sex or so"] = "f"
+    found = (
+        AllPairs(epsilon=0.5, random_state=0)
+        .fit(frame, schema=SCHEMA)
+        .estimate("mean(wage) by `sex or so`")
+    )
+    assert "Too small for the noise: m." in found.flags[0]
+
+
+def test_what_is_found_is_shown_whole(exact):
+    found = exact["pairs"].estimate("mean(wage) by `sex or so`", confidence=0.9)
+    assert list(found.to_frame().index) == ["f", "m"]
+    narrow, wide = found.intervals[0], dataclasses.replace(found, confidence=0.99).intervals[0]
+    assert wide[0] < narrow[0] < found.estimate[0] < narrow[1] < wide[1]
+    assert "<table" in found._repr_html_()
+    assert "confidence 90%" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        ("mean", "is written as"),
+        ("max(wage)", "nothing that is estimated"),
+        ("mean(wge)", "did you mean 'wage'"),
+        ("mean(wage, age)", "takes 1 argument"),
+        ("mean(`sex or so`)", "no numbers"),
+        ("quantile(wage, 2)", "between 0 and 1"),
+        ("share(wage > 1 and age > 20)", "about one attribute"),
+        ("share(wage)", "expected"),
+        ("difference(mean(wage))", "compares groups"),
+        ("mean(wage) by wage", "named once"),
+        ("correlation(wage, age) by well", "has no groups"),
+        ("mean(wage) by age, well", "more than two"),
+        ("wage ~ I(age)", r"I\(\.\.\.\) is not read"),
+        ("wage ~ log(age)", r"log\(\.\.\.\) is not read"),
+        ("wage ~ age * well", r"\* is not read"),
+        ("wage ~ age:well", ": is not read"),
+        ("wage ~ age - 1", "- is not read"),
+        ("wage ~ __import__('os')", r"__import__\(\.\.\.\) is not read"),
+        ("wage ~ age + age", "named once"),
+        ("wage ~ C(wage2)", "no attribute 'wage2'"),
+        ("well ~ C(wage)", "is a number"),
+        ("`sex or so` ~ age", "no numbers"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_by_name(exact, question, says):
+    with pytest.raises((ParameterError, SchemaError), match=says):
+        asked(exact["pairs"], question)
+
+
+def test_families_and_fits_without_statistics_refuse():
+    frame = people(200)
+    with pytest.raises(ParameterError, match="AllPairs, AIM and MST do"):
+        PrivBayes(epsilon=1.0).fit(frame, schema=SCHEMA).estimate("mean(wage)")
+    with pytest.raises(ParameterError, match="fit with missing='joint'"):
+        AllPairs(epsilon=1.0, missing="impute-first").fit(frame, schema=SCHEMA).regress(WAGE)
+    aim = AIM(epsilon=1.0).fit(frame, schema=SCHEMA)
+    with pytest.raises(ParameterError, match="not together in the workload"):
+        aim.estimate("mean(wage)", by=["age", "well"])
+    with pytest.raises(missdp.errors.NotFittedError):
+        AllPairs(epsilon=1.0).estimate("mean(wage)")
+    with pytest.raises(ParameterError, match="confidence"):
+        aim.estimate("mean(wage)", confidence=1.0)
