@@ -31,6 +31,7 @@ from missdp.baselines.networks import Layers, NetworkModel
 from missdp.cli.first_formats import convert_file
 from missdp.datasets import yrbss
 from missdp.errors import DataError, MissDPError, ParameterError
+from missdp.estimate import Estimates
 from missdp.evaluate.classifiers import ClassifierF1
 from missdp.evaluate.distances import MarginalDistance, MissingFidelity
 from missdp.evaluate.fidelity import Fidelity
@@ -43,11 +44,13 @@ from missdp.inference.heads import Heads
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
 from missdp.inference.pair_model import PairModel
+from missdp.mechanisms.door import Products, RowProducts, Total
 from missdp.pricing import StepCondition
 from missdp.pricing.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed, unsealed
 from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
 from missdp.statistics import Estimate, Histogram
+from missdp.synth.learn_pairs import Crude, PairRelease
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
 from missdp.testing.findings import Finding, Report
@@ -182,6 +185,9 @@ RULED = Schema(
 HEADS = Heads(
     (1, 0), (TABLE[0], TABLE[1]), (TABLE[0], TABLE[1]), {(0, 1): TABLE}, {(0, 1): TABLE > 1}
 )
+CRUDE = Crude((LEVELS,), (TABLE[0],), Total(9.0, 1.0), 0.5)
+PLAN = RowProducts({"a": TABLE, "b": TABLE}, clip=2.0)
+SUMS = Products({"a": TABLE}, {"a": TABLE[0]}, {("a", "b"): TABLE}, std=1.0, single_std=0.5)
 SINGLE = [
     EVENT,
     FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.5)]),
@@ -202,6 +208,12 @@ SINGLE = [
     HEADS,
     FACTORS,
     Conditionals((1, 0), FACTORS, FACTORS),
+    Total(180.0, 400.0),
+    CRUDE,
+    PLAN,
+    SUMS,
+    PairRelease(CRUDE, SUMS, PLAN),
+    Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",)),
     PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, 12.0),
     ClassTable((LEVELS, LEVELS), np.ones(2) / 2, (TABLE, TABLE), TABLE, {1: 0}, 12.0),
     LAYERS,

@@ -99,10 +99,10 @@ def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Relea
         raise ParameterError(
             f"{type(model).__name__} keeps no statistics to estimate from; AllPairs, AIM and MST do"
         )
-    if model.missing == "impute-first":
+    if model._applied_strategy.fills:
         raise ParameterError(
-            "missing='impute-first' fills values before anything is counted, and no interval knows "
-            "of that; fit with missing='joint'"
+            f"missing={model.missing!r} fills values before anything is counted, and no interval "
+            "knows of that; fit with missing='joint'"
         )
     if (model.pairs_ if isinstance(model, AllPairs) else model.marginals_) is None:
         raise ParameterError(
