@@ -7,7 +7,7 @@ import pytest
 from missdp import Table
 from missdp.errors import ParameterError
 from missdp.evaluate import combine_estimates
-from missdp.synth import AIM
+from missdp.synth import AIM, AllPairs
 from synth.tables import schema_of
 
 # Statistics by brute force; other tests cover the code, and tracing it would double the time.
@@ -46,7 +46,40 @@ def test_tables_differ_by_as_much_as_the_model_is_uncertain(missing):
     assert 0.5 < ratio < 1.6
 
 
-def test_multiple_tables_have_the_shape_of_one():
+def all_pairs(seed=0, **options):
+    options = {"epsilon": 1.0, "delta": 1e-6, **options}
+    return AllPairs(random_state=seed, **options).fit(private(seed=seed))
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["joint", *(pytest.param(m, marks=pytest.mark.slow) for m in ("observed", "complete-rows"))],
+)
+def test_models_of_all_pairs_differ_by_as_much_as_the_fit_is_uncertain(missing):
+    def share(model):
+        return model.model_.tables[0, 1][1, 1]
+
+    fresh = [all_pairs(seed, missing=missing) for seed in range(16)]
+    repeats = [
+        [share(m) for m in model.uncertain_models(10, random_state=1)] for model in fresh[:4]
+    ]
+    ratio = np.sqrt(np.var(repeats, axis=1, ddof=1).mean()) / np.std(list(map(share, fresh)))
+    assert 0.7 < ratio < 1.5
+    gap = np.mean([np.mean(r) - share(m) for r, m in zip(repeats, fresh[:4], strict=True)])
+    assert abs(gap) < np.std(list(map(share, fresh)))  # around what was released
+
+
+def test_models_that_cannot_vary_say_why(tmp_path):
+    with pytest.raises(ParameterError, match="impute-first"):
+        all_pairs(missing="impute-first").sample(10, multiple=2)
+    model = all_pairs()
+    model.pairs_ = None  # as read from a file of an earlier version
+    with pytest.raises(ParameterError, match="earlier version"):
+        model.sample(10, multiple=2)
+
+
+@pytest.mark.parametrize("fit", [fit, all_pairs])
+def test_multiple_tables_have_the_shape_of_one(fit):
     model = fit()
     tables = model.sample(50, multiple=3, random_state=0)
     assert [t.shape for t in tables] == [(50, 2)] * 3
@@ -67,7 +100,8 @@ def test_tables_vary_as_samples_do(monkeypatch):
     assert np.var(shares) / (p * (1 - p) / 400) == pytest.approx(1.0, abs=0.4)
 
 
-def test_models_of_several_tables_promise_what_the_release_does(tmp_path):
+@pytest.mark.parametrize("fit", [fit, all_pairs])
+def test_models_of_several_tables_promise_what_the_release_does(fit, tmp_path):
     model = fit()
     before, drawn = model.guarantee_, model.sample(30, random_state=1)
     tables = model.sample(50, multiple=2, random_state=3)
@@ -75,7 +109,7 @@ def test_models_of_several_tables_promise_what_the_release_does(tmp_path):
         pd.testing.assert_frame_equal(one.sample(50), table)
         assert one.guarantee_ == before
         one.save(tmp_path / "one.json")
-        assert AIM.load(tmp_path / "one.json").guarantee_ == before
+        assert type(model).load(tmp_path / "one.json").guarantee_ == before
     assert model.guarantee_ == before
     pd.testing.assert_frame_equal(model.sample(30, random_state=1), drawn)
 

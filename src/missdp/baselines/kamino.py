@@ -203,7 +203,7 @@ class Kamino(PairsSynthesizer):
             selective=False,
             always=self._never_missing(crude),
             told=self._modelled.told,
-            allowed=self._allowed(door, crude),
+            allowed=self._allowed(crude),
             rng=door.generator(),
         )
 
@@ -217,7 +217,7 @@ class Kamino(PairsSynthesizer):
             batch=self._batch,
             report=lambda done: self._report("training", 0.1 + 0.8 * done),
         )
-        law = replace(law, allowed=self._allowed(door, crude))
+        law = replace(law, allowed=self._allowed(crude))
         rates = np.clip(1 - crude.observed, 0.0, 1.0)
         masks = MaskModel(rates, self._never_missing(crude), told=self._modelled.told)
         return PairModel(crude.levels, law, {}, masks, crude.rows)

@@ -17,6 +17,7 @@ from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel, RowModel, masks_fit
 from missdp.inference.model import (
     Codes,
+    Draws,
     Levels,
     cell_index,
     finite,
@@ -81,7 +82,7 @@ class PairModel(RowModel):
             and masks_fit(self.masks, sizes)
         )
 
-    def complete(self, n: int, rng: np.random.Generator) -> Codes:
+    def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
         """Draw ``n`` complete rows on groups of levels."""
         parts = [np.zeros((0, len(self.levels)), dtype=np.int64)]
         starts = range(0, n, _POOL)
@@ -90,16 +91,16 @@ class PairModel(RowModel):
             rows = self.law.sample(min(_POOL, max(_FEWEST, 4 * part)), rng)
             weights = rake(rows, self.tables, sweeps=_SWEEPS, least_share=_LEAST_SHARE)
             chosen = draw_weighted(
-                rows, self.tables, weights, part, rng, rounds=_ROUNDS // len(starts)
+                rows, self.tables, weights, part, rng, draws=draws, rounds=_ROUNDS // len(starts)
             )
             parts.append(rows[chosen])
         return np.concatenate(parts)
 
     def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool
+        self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
-        rows = self.complete(n, rng)
+        rows = self.complete(n, rng, draws=draws)
         holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
         return split_rows(self.levels, rows, holes, rng)
 

@@ -65,45 +65,103 @@ class _Basis:
         return np.asarray(self.margin[:, None] * self.functions)
 
 
-def smooth_pairs(
-    margins: Sequence[Floats],
-    pairs: Mapping[Pair, Floats],
-    variances: Mapping[Pair, Floats],
-    ordered: Sequence[bool],
-) -> tuple[dict[Pair, Floats], dict[Pair, Floats]]:
-    """Return the posterior mean of each pair's dependence, and the noise to be reckoned with.
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """How much of each coefficient of a pair is kept: its prior variance over all of it."""
 
-    Pairs of nominal or binary attributes stay as they are. ``pairs`` are tables less the product of
-    their margins, ``variances`` those of their noise, and ``ordered`` tells the attributes whose
-    levels have an order.
+    one: _Basis
+    other: _Basis
+    kept: Floats
+    noise: Floats
+
+    def of(self, table: Floats, kept: Floats) -> Floats:
+        """Return a table with so much of each of its coefficients."""
+        values = self.one.functions.T @ table @ self.other.functions
+        return np.asarray(self.one.back @ (kept * values) @ self.other.back.T)
+
+    @property
+    def told(self) -> Floats:
+        """The noise to be reckoned with afterwards, of each cell."""
+        spread = self.one.back**2 @ (self.kept * self.noise) @ (self.other.back**2).T
+        return np.asarray(_TOLD * spread)
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothing:
+    """What noisy tables of pairs tell of dependence: means and variances, given what was released.
+
+    Parameters
+    ----------
+    pairs, variances : mapping of Pair to array
+        Tables less the product of their margins, and the variance of their noise.
+    kept : mapping of Pair to _Kept
+        Of the pairs that are smoothed.
     """
-    means, told = dict(pairs), dict(variances)
-    chosen = [
-        pair
-        for pair in pairs
-        if any(ordered[a] and len(margins[a]) > 2 for a in pair)
-        and all(len(margins[a]) > 1 for a in pair)
-    ]
-    bases: dict[int, _Basis] = {}
-    for pair in chosen:
-        for axis, a in enumerate(pair):
-            if a not in bases:
-                noise = variances[pair].mean(axis=1 - axis)
-                bases[a] = _Basis.of(margins[a], noise, ordered=ordered[a])
-    found, fits = {}, np.zeros(len(_DECAYS))
-    for a, b in chosen:
-        one, other = bases[a].functions, bases[b].functions
-        values, noise = one.T @ pairs[a, b] @ other, (one**2).T @ variances[a, b] @ other**2
-        apart = bases[a].degrees[:, None] + bases[b].degrees - 2
-        prior, fit = _prior(np.square(values), noise, _DECAYS[:, None, None] ** apart)
-        found[a, b], fits = (values, noise, prior), fits + fit
-    decay = int(np.argmax(fits))
-    for (a, b), (values, noise, prior) in found.items():
-        kept = prior[decay] / (prior[decay] + noise)
-        one, other = bases[a].back, bases[b].back
-        means[a, b] = one @ (kept * values) @ other.T
-        told[a, b] = _TOLD * (one**2 @ (kept * noise) @ (other**2).T)
-    return means, told
+
+    pairs: Mapping[Pair, Floats]
+    variances: Mapping[Pair, Floats]
+    kept: Mapping[Pair, _Kept]
+
+    @classmethod
+    def of(
+        cls,
+        margins: Sequence[Floats],
+        pairs: Mapping[Pair, Floats],
+        variances: Mapping[Pair, Floats],
+        ordered: Sequence[bool],
+        *,
+        flat: bool = True,
+    ) -> Smoothing:
+        """Find how much to keep; of pairs without order only if ``flat``.
+
+        ``ordered`` tells the attributes whose levels have an order.
+        """
+        chosen = [
+            (a, b)
+            for a, b in pairs
+            if min(len(margins[a]), len(margins[b])) > 1
+            and (flat or any(ordered[c] and len(margins[c]) > 2 for c in (a, b)))
+        ]
+        bases: dict[int, _Basis] = {}
+        for pair in chosen:
+            for axis, a in enumerate(pair):
+                if a not in bases:
+                    noise = variances[pair].mean(axis=1 - axis)
+                    bases[a] = _Basis.of(margins[a], noise, ordered=ordered[a])
+        found, fits = {}, np.zeros(len(_DECAYS))
+        for a, b in chosen:
+            one, other = bases[a].functions, bases[b].functions
+            values, noise = one.T @ pairs[a, b] @ other, (one**2).T @ variances[a, b] @ other**2
+            apart = bases[a].degrees[:, None] + bases[b].degrees - 2
+            prior, fit = _prior(np.square(values), noise, _DECAYS[:, None, None] ** apart)
+            found[a, b], fits = (noise, prior), fits + fit
+        decay = int(np.argmax(fits))
+        kept = {
+            (a, b): _Kept(bases[a], bases[b], prior[decay] / (prior[decay] + noise), noise)
+            for (a, b), (noise, prior) in found.items()
+        }
+        return cls(pairs, variances, kept)
+
+    @property
+    def told(self) -> dict[Pair, Floats]:
+        """The noise to be reckoned with by whoever fits a model to what is returned here."""
+        return {**self.variances, **{pair: kept.told for pair, kept in self.kept.items()}}
+
+    def means(self) -> dict[Pair, Floats]:
+        """Return the posterior mean of each pair's dependence."""
+        smooth = {pair: kept.of(self.pairs[pair], kept.kept) for pair, kept in self.kept.items()}
+        return {**self.pairs, **smooth}
+
+    def drawn(self, noise: Mapping[Pair, Floats]) -> dict[Pair, Floats]:
+        """Return a draw of the posterior, given a draw of the noise of each pair.
+
+        Its mean is that of `means`, and its variance what is kept of that of the noise.
+        """
+        spread = {
+            pair: kept.of(noise[pair], np.sqrt(kept.kept)) for pair, kept in self.kept.items()
+        }
+        means = self.means()
+        return {pair: mean + spread.get(pair, noise[pair]) for pair, mean in means.items()}
 
 
 def _prior(squares: Floats, noise: Floats, shape: Floats) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,9 @@ class RowProducts(Record):
             if block.ndim != 2 or not (np.abs(block) <= 4).all():
                 raise ParameterError(f"the block of {name} must be a table of numbers from -4 to 4")
         object.__setattr__(self, "blocks", MappingProxyType(held))  # nobody changes it from now on
+
+    def __reduce__(self) -> tuple[type[RowProducts], tuple[dict[str, Any], float, float]]:
+        return RowProducts, (dict(self.blocks), self.clip, self.alone)
 
     def on_grid(self, codes: Mapping[str, int], cost: Cost) -> _ProductSums:
         """Return what is summed up, in whole numbers, and its noise.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import combinations
-from typing import ClassVar, Literal
+from itertools import combinations, islice
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,8 @@ from missdp.accounting import Budget, Cost
 from missdp.errors import ParameterError
 from missdp.inference.heads import Pair
 from missdp.inference.masks import RowModel
-from missdp.inference.model import Zeros
+from missdp.inference.model import Draws, Zeros
+from missdp.inference.pair_model import PairModel
 from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Training
 from missdp.schema import Numeric, Ordinal, Schema
 from missdp.synth.base import MissingValues, Synthesizer
@@ -31,6 +34,7 @@ from missdp.synth.learn_pairs import (
 )
 from missdp.synth.sampling import kinds_share
 from missdp.synth.state import is_declared, is_number, is_whole
+from missdp.synth.uncertain_pairs import Varied
 
 _FIRST_SHARE = 0.08
 _TRAINED_FIRST_SHARE = 0.15  # of the budget, where margins stay as they were released first
@@ -200,9 +204,9 @@ class PairsSynthesizer(Synthesizer):
         self._report("measuring all pairs", 0.1)
         return release_pairs(door, crude, clip=self.clip)
 
-    def _allowed(self, door: Door, crude: Crude) -> dict[Pair, NDArray[np.bool_]]:
+    def _allowed(self, crude: Crude) -> dict[Pair, NDArray[np.bool_]]:
         """Possible cells of pairs by rules, on groups of levels."""
-        return crude.allowed(self._zeros(door.schema))
+        return crude.allowed(self._zeros(self.modelled_))
 
     def _never_missing(self, crude: Crude) -> dict[int, int]:
         """By attribute, a group of levels that is never missing."""
@@ -302,7 +306,9 @@ class AllPairs(PairsSynthesizer):
 
     retired: ClassVar[tuple[str, ...]] = ("base",)
     released: ClassVar[tuple[str, ...]] = ("model_", "pairs_")
+    model_: PairModel = field(init=False)
     pairs_: PairRelease | None = field(init=False)  # none in files of earlier versions
+    _draws: Draws = field(default="even", init=False)
 
     def _fit(self, door: Door) -> Total:
         door, total = self._opened_rows(door)
@@ -314,12 +320,51 @@ class AllPairs(PairsSynthesizer):
             selective=door.strategy.models_holes,
             always=self._never_missing(crude),
             told=self._modelled.told,
-            allowed=self._allowed(door, crude),
+            allowed=self._allowed(crude),
             rng=door.generator(),
-            ordered=[
-                isinstance(attribute, (Numeric, Ordinal)) and level.n_groups == attribute.size
-                for attribute, level in zip(door.schema, crude.levels, strict=True)
-            ],
+            ordered=self._ordered(crude),
         )
         self._report("done", 1.0)
         return self._counted(door, crude, total)
+
+    def _ordered(self, crude: Crude) -> list[bool]:
+        """Whether the levels of each attribute have an order, and none are merged."""
+        return [
+            isinstance(attribute, (Numeric, Ordinal)) and level.n_groups == attribute.size
+            for attribute, level in zip(self.modelled_, crude.levels, strict=True)
+        ]
+
+    def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
+        if self.missing == "impute-first":
+            raise ParameterError(
+                "missing='impute-first' fills values before anything is counted, and tables cannot "
+                "vary by what that leaves unknown; fit with missing='joint'"
+            )
+        if self.pairs_ is None:
+            raise ParameterError(
+                "the model was saved by an earlier version of missdp, which kept nothing that "
+                "'multiple' could vary: fit it again, or leave 'multiple' out"
+            )
+        crude = self.pairs_.crude
+        varied = Varied(
+            self.pairs_,
+            self.model_,
+            selective=self._strategy.models_holes,
+            always=self._never_missing(crude),
+            told=self._modelled.told,
+            allowed=self._allowed(crude),
+            ordered=self._ordered(crude),
+        )
+        return map(self._with_model, islice(varied.models(rng), multiple))
+
+    def _with_model(self, model: PairModel) -> Self:
+        another = copy.copy(self)
+        another.model_ = model
+        another._draws = "independent"  # combining takes the variance of real samples for given
+        return another
+
+    def _sample(
+        self, n: int, missing_values: MissingValues, rng: np.random.Generator
+    ) -> dict[str, NDArray[np.int64]]:
+        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
+        return dict(zip(self.modelled_.names, codes, strict=True))

@@ -31,6 +31,7 @@ from missdp.schema.grid import pending, uncut, widest
 from missdp.sources import Reads, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps, Keeper
+from missdp.synth.inside import with_values
 from missdp.synth.parts import Parts, ground_truth_parts, split
 from missdp.synth.sampling import (
     Codes,
@@ -390,7 +391,7 @@ class Synthesizer(Estimator, abc.ABC):
         Raises
         ------
         ParameterError
-            If the family has no such models: all but AIM and MST.
+            If the family has no such models: all but AllPairs, AIM and MST.
         """
         if not (is_whole(multiple) and multiple >= 2):
             raise ParameterError("multiple must be a whole number of tables, at least 2")
@@ -452,7 +453,7 @@ class Synthesizer(Estimator, abc.ABC):
     def _block(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
         if self._modelled.is_whole:
             codes = self._sample(rows, missing_values, rng)
-            drawn = Table.from_codes(self.schema_, codes, kind=self.kind_).with_values(rng)
+            drawn = with_values(Table.from_codes(self.schema_, codes, kind=self.kind_), rng)
         else:
             one = partial(self._sample, missing_values=missing_values, rng=rng)
             shares = self._kind_shares
@@ -506,8 +507,7 @@ class Synthesizer(Estimator, abc.ABC):
         del multiple, rng
         raise ParameterError(
             f"{type(self).__name__} cannot draw tables that vary as its model is uncertain: leave "
-            "'multiple' out, or use AIM for means and shares; no family's intervals hold for "
-            "regression coefficients yet"
+            "'multiple' out, or use AllPairs, AIM or MST"
         )
 
     def _finished(self, table: Table, rng: np.random.Generator) -> Table:  # noqa: ARG002

@@ -22,7 +22,7 @@ from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
 from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
 from missdp.inference.pair_model import PairModel, targets
-from missdp.inference.smooth import smooth_pairs
+from missdp.inference.smooth import Smoothing
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.record import Record
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
@@ -388,8 +388,8 @@ def fit_pairs(
 def _smoothed(known: Completed, ordered: Sequence[bool] | None) -> Completed:
     if ordered is None:
         return known
-    pairs, variances = smooth_pairs(known.margins, known.pairs, known.variances, ordered)
-    return replace(known, pairs=pairs, variances=variances)
+    found = Smoothing.of(known.margins, known.pairs, known.variances, ordered, flat=False)
+    return replace(known, pairs=found.means(), variances=found.told)
 
 
 def _moved(before: PairTables, after: PairTables) -> float:

@@ -1,0 +1,82 @@
+"""Values of numbers inside their bins: relations between bins go on inside them.
+
+A model draws bins. Were values then drawn by themselves, a correlation would lose what lies inside
+bins. So the values of a bin are handed out in an order: where a number rises with the others by
+ranks, as a straight line through all rows tells, it does so inside its bins too. Each bin keeps
+its values, so that nothing but relations between numbers changes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.schema import Numeric
+from missdp.table import Table
+from missdp.table.encode import Column
+
+__all__ = ["with_values"]
+
+Floats = NDArray[np.float64]
+
+_FEWEST = 100  # rows, of which a line tells something
+_RIDGE = 1e-3
+_MOST = 0.95  # correlation inside a bin
+_LEAST = 1e-9
+
+
+def with_values(table: Table, rng: np.random.Generator) -> Table:
+    """Return synthetic rows with a value inside the bin of each number that has none."""
+    drawn = table.with_values(rng)
+    numbers = [a for a in table.schema if isinstance(a, Numeric)]
+    if len(numbers) < 2 or len(table) < _FEWEST:
+        return drawn
+    columns = {a.name: drawn.column(a.name) for a in drawn.schema}
+    ranks = np.stack([_ranks(columns[a.name], a.size) for a in numbers], axis=1)
+    gram = ranks.T @ ranks / len(table)
+    for i, a in enumerate(numbers):
+        if table.column(a.name).values is None:
+            others = np.arange(len(numbers)) != i
+            line = gram[np.ix_(others, others)] + _RIDGE * np.eye(len(numbers) - 1)
+            slopes = np.linalg.solve(line, gram[others, i])
+            told = float(slopes @ gram[others, i] / max(gram[i, i], _LEAST))
+            values = _in_order(columns[a.name], ranks[:, i], ranks[:, others] @ slopes, told, rng)
+            columns[a.name] = Column(columns[a.name].codes, values)
+    return Table(drawn.schema, columns, kind=drawn.kind)
+
+
+def _ranks(column: Column, size: int) -> Floats:
+    """Return mid-ranks of the values, of mean 0 and variance 1; 0 where there is none."""
+    from scipy.stats import rankdata
+
+    found, seen = np.zeros(len(column.codes)), column.codes < size
+    ranks = rankdata(column.values[seen])  # type: ignore[index]
+    found[seen] = (ranks - ranks.mean()) / max(_LEAST, ranks.std()) if ranks.size else ranks
+    return found
+
+
+def _in_order(
+    column: Column, ranks: Floats, line: Floats, told: float, rng: np.random.Generator
+) -> Floats:
+    """Return the values of each bin in another order: as ``line`` says, as far as it tells.
+
+    Given the number, the expectation of the line rises with it by ``told``, whatever part of its
+    range is looked at: that makes the correlation inside of each bin.
+    """
+    codes = column.codes.astype(np.int64)
+    middle, spread = _by_code(codes, line)
+    within = max(0.0, told) * _by_code(codes, ranks)[1] / np.maximum(spread, _LEAST)
+    part = np.minimum(within, _MOST)[codes]
+    score = part * (line - middle[codes]) / np.maximum(spread, _LEAST)[codes]
+    score += np.sqrt(1 - np.square(part)) * rng.standard_normal(len(codes))
+    values = np.empty(len(codes))
+    values[np.lexsort((score, codes))] = column.values[np.lexsort((column.values, codes))]  # type: ignore[index,arg-type]
+    return values
+
+
+def _by_code(codes: NDArray[np.int64], numbers: Floats) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of the numbers of each code."""
+    rows = np.maximum(np.bincount(codes), 1)
+    mean = np.bincount(codes, numbers) / rows
+    square = np.bincount(codes, np.square(numbers)) / rows
+    return mean, np.sqrt(np.maximum(square - np.square(mean), 0.0))
