@@ -85,5 +85,5 @@ def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
             spread += error(found.drawn(noise), found.means()) / 5
             again = Smoothing(noise, variances, found.kept)
             twice += error(again.means(), {c: 0 * t for c, t in seen.items()}) / 5
-    assert 0.8 < spread / errors < 3  # beyond trends there is nothing here, which no prior knows
+    assert 0.8 < spread / errors < 4  # beyond trends there is nothing here, which no prior knows
     assert twice < 0.6 * spread

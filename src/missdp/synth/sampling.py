@@ -23,7 +23,6 @@ from missdp.schema import Numeric
 from missdp.schema.bound import Routes, decided
 from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
-from missdp.synth.inside import with_values
 from missdp.table import FrameKind, Table
 from missdp.table.blocks import in_order
 from missdp.table.encode import Column, code_dtype
@@ -169,7 +168,7 @@ def _completed(
         # A place for what follows: the first level, until it is computed.
         cells = np.zeros(n, dtype=np.int64) if cells is None else cells
         columns[attribute.name] = Column(cells.astype(code_dtype(attribute)))
-    return followed(with_values(Table(schema, columns), rng), overrule=overrule)
+    return followed(Table(schema, columns).with_related_values(rng), overrule=overrule)
 
 
 def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np.bool_]]:

@@ -15,6 +15,7 @@ from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
 from missdp.schema.schema import check_schema
 from missdp.table.blocks import joined, read_columns
+from missdp.table.inside import related
 from missdp.table.encode import Column, Holes, check_holes, code_dtype, decode, encode
 from missdp.table.follow import follow_rules
 from missdp.table.frames import (
@@ -220,6 +221,13 @@ class Table:
             values = attribute.decode(bins, rng.random(len(bins)))
             values[missing] = attribute.lower
             columns[attribute.name] = Column(column.codes, values)
+        return Table(self.schema, columns, kind=self.kind)
+
+    def with_related_values(self, rng: np.random.Generator) -> Table:
+        """Return `with_values`, where relations between numbers go on inside their bins."""
+        drawn = self.with_values(rng)
+        free = {name for name, column in self._columns.items() if column.values is None}
+        columns = related(self.schema, drawn._columns, free, rng)
         return Table(self.schema, columns, kind=self.kind)
 
     def coded_as(self, schema: Schema) -> Table:

@@ -1,14 +1,11 @@
 """Values inside bins: relations go on inside them, and each bin keeps what it has."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Schema, Table
-from missdp.synth.inside import with_values
 
 SCHEMA = Schema(
     (
@@ -39,7 +36,7 @@ def coded(n, seed, strength):
 def test_each_bin_keeps_its_values_and_no_cell_changes_bins(seed, n, strength):
     _, table = coded(n, seed, strength)
     plain = table.with_values(np.random.default_rng(seed)).to_arrow()
-    linked = with_values(table, np.random.default_rng(seed)).to_arrow()
+    linked = table.with_related_values(np.random.default_rng(seed)).to_arrow()
     for name in SCHEMA.names:
         codes = table.codes(name)
         one, other = (t[name].to_pandas().to_numpy() for t in (plain, linked))
@@ -55,7 +52,7 @@ def test_each_bin_keeps_its_values_and_no_cell_changes_bins(seed, n, strength):
 def test_correlations_lose_less_and_none_is_made_up():
     for strength, most in ((0.95, 0.6), (0.7, 0.75), (0.0, None)):
         truth, table = coded(20_000, 1, strength)
-        ways = table.with_values, partial(with_values, table)
+        ways = table.with_values, table.with_related_values
         drawn = [way(np.random.default_rng(2)).to_native("pandas")[["x", "y", "z"]] for way in ways]
         exact = truth[["x", "y", "z"]].corr("spearman").to_numpy()
         plain, linked = (

@@ -8,14 +8,15 @@ its values, so that nothing but relations between numbers changes.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.schema import Numeric
-from missdp.table import Table
+from missdp.schema import AnyAttribute, Numeric
 from missdp.table.encode import Column
 
-__all__ = ["with_values"]
+__all__ = ["related"]
 
 Floats = NDArray[np.float64]
 
@@ -25,24 +26,37 @@ _MOST = 0.95  # correlation inside a bin
 _LEAST = 1e-9
 
 
-def with_values(table: Table, rng: np.random.Generator) -> Table:
-    """Return synthetic rows with a value inside the bin of each number that has none."""
-    drawn = table.with_values(rng)
-    numbers = [a for a in table.schema if isinstance(a, Numeric)]
-    if len(numbers) < 2 or len(table) < _FEWEST:
-        return drawn
-    columns = {a.name: drawn.column(a.name) for a in drawn.schema}
+def related(
+    attributes: Iterable[AnyAttribute],
+    columns: Mapping[str, Column],
+    free: Collection[str],
+    rng: np.random.Generator,
+) -> dict[str, Column]:
+    """Return columns in which the values of some attributes are in another order in each bin.
+
+    Parameters
+    ----------
+    attributes : iterable of attribute
+    columns : mapping of str to Column
+        Of synthetic rows; all numbers have values.
+    free : collection of str
+        Attributes whose values may be moved.
+    """
+    numbers = [a for a in attributes if isinstance(a, Numeric)]
+    found = dict(columns)
+    if len(numbers) < 2 or len(columns[numbers[0].name].codes) < _FEWEST:
+        return found
     ranks = np.stack([_ranks(columns[a.name], a.size) for a in numbers], axis=1)
-    gram = ranks.T @ ranks / len(table)
+    gram = ranks.T @ ranks / len(ranks)
     for i, a in enumerate(numbers):
-        if table.column(a.name).values is None:
+        if a.name in free:
             others = np.arange(len(numbers)) != i
             line = gram[np.ix_(others, others)] + _RIDGE * np.eye(len(numbers) - 1)
             slopes = np.linalg.solve(line, gram[others, i])
             told = float(slopes @ gram[others, i] / max(gram[i, i], _LEAST))
             values = _in_order(columns[a.name], ranks[:, i], ranks[:, others] @ slopes, told, rng)
-            columns[a.name] = Column(columns[a.name].codes, values)
-    return Table(drawn.schema, columns, kind=drawn.kind)
+            found[a.name] = Column(columns[a.name].codes, values)
+    return found
 
 
 def _ranks(column: Column, size: int) -> Floats:
