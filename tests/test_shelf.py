@@ -62,14 +62,6 @@ def test_places_are_read_and_written_as_in_memory(numbers, seed):
         assert (shelf.room(7, np.int16, filled=-2) == -2).all()
 
 
-def test_places_are_taken_stretch_by_stretch(small):
-    where = np.random.default_rng(0).permutation(100)
-    with shelf.on_disk(1):
-        found = list(shelf.portions(np.zeros(100, dtype=np.int64), where))
-    assert len(found) == 50  # of two numbers of eight bytes each
-    assert all(len(np.unique(where[part] // 2)) == 1 for part in found)
-
-
 def test_piles_are_what_was_put_on_them(small):
     parts = [np.arange(n, dtype=np.uint8) for n in (3, 0, 5)]
     for limit in (None, 1):

@@ -14,13 +14,7 @@ from missdp import MST, DPImputer
 from missdp.datasets import yrbss
 from missdp.evaluate import classifier_f1
 from missdp.inference.graphical import Recipe
-from missdp.pricing import (
-    MeanImputer,
-    PricedPipeline,
-    PrivateMean,
-    completed_rows,
-    model_imputer,
-)
+from missdp.pricing import MeanImputer, PricedPipeline, PrivateMean, completed_rows, model_imputer
 from missdp.threads import one_blas_thread
 
 TABLE = yrbss().table().take(np.arange(300))

@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Hashable, Mapping, Set
+from collections.abc import Callable, Hashable, Mapping, Set
 from dataclasses import fields
 from functools import cache, partial
 from importlib import import_module
@@ -330,20 +330,21 @@ def _number(name: str, value: object) -> float:
     return number
 
 
-def check_positive(name: str, value: object) -> float:
-    """Return ``value`` as a float; refuse what is not finite and above 0."""
-    number = _number(name, value)
-    if number <= 0:
-        raise ParameterError(f"{name} must be above 0, got {number}")
-    return number
+def _within(holds: Callable[[float], bool], expected: str) -> Callable[[str, object], float]:
+    def check(name: str, value: object) -> float:
+        number = _number(name, value)
+        if not holds(number):
+            raise ParameterError(f"{name} must be {expected}, got {number}")
+        return number
+
+    return check
 
 
-def check_nonnegative(name: str, value: object) -> float:
-    """Return ``value`` as a float; refuse what is not finite and at least 0."""
-    number = _number(name, value)
-    if number < 0:
-        raise ParameterError(f"{name} must be at least 0, got {number}")
-    return number
+# Each returns the value of a name as a float, and refuses what is not finite or not in the range.
+check_positive = _within(lambda number: number > 0, "above 0")
+check_nonnegative = _within(lambda number: number >= 0, "at least 0")
+check_fraction = _within(lambda number: 0 <= number <= 1, "in [0, 1]")
+check_delta = _within(lambda number: 0 <= number < 1, "in [0, 1)")
 
 
 def check_whole(name: str, value: object, *, least: int) -> int:
@@ -352,22 +353,6 @@ def check_whole(name: str, value: object, *, least: int) -> int:
     if isinstance(value, bool) or number != int(number) or number < least:
         raise ParameterError(f"{name} must be a whole number of at least {least}, got {number:g}")
     return int(number)
-
-
-def check_fraction(name: str, value: object) -> float:
-    """Return ``value`` as a float; refuse what is not in [0, 1]."""
-    number = _number(name, value)
-    if not 0 <= number <= 1:
-        raise ParameterError(f"{name} must be in [0, 1], got {number}")
-    return number
-
-
-def check_delta(name: str, value: object) -> float:
-    """Return ``value`` as a float; refuse what is not in [0, 1)."""
-    number = _number(name, value)
-    if not 0 <= number < 1:
-        raise ParameterError(f"{name} must be in [0, 1), got {number}")
-    return number
 
 
 # What a field of a record must be: ``rho: float = field(metadata=NONNEGATIVE)``.

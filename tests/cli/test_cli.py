@@ -1,6 +1,5 @@
 """The command line, run the way a person runs it."""
 
-import contextlib
 import json
 import os
 import re
@@ -118,16 +117,6 @@ def test_the_method_and_delta_are_said(folder, run):
     assert "method: aim, since delta is 0" in out
     assert "1-differentially private (pure)" in out
     assert run(*SYNTHESIZE, "--method", "privbayes", "--json")[0] == 0
-
-
-def test_a_parameter_of_the_method_can_be_set(folder, run):
-    own = ("--method", "aim", "--set", "rounds=2", "--set", "workload=1")
-    assert run(*SYNTHESIZE, *own)[0] == 0
-    assert missdp.load(folder / "out.model.json").rounds == 2
-    for bad, says in (("round=2", "no parameter 'round'"), ("rounds=x", "whole number")):
-        code, _, err = run(*SYNTHESIZE, "--method", "aim", "--set", bad)
-        assert code == 2
-        assert says in err
 
 
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
@@ -277,19 +266,6 @@ def test_whom_the_default_delta_is_for_is_said_before_any_table_is_read(
     monkeypatch.setattr(Door, "__init__", opened)
     assert run(*SYNTHESIZE, *stated)[0] == 130
     assert heard == [said]
-
-
-def test_sampling_shows_its_progress(folder, run, monkeypatch):
-    run(*SYNTHESIZE)
-    seen = []
-
-    @contextlib.contextmanager
-    def watched():
-        yield lambda stage, done: seen.append(stage)
-
-    monkeypatch.setattr("missdp.cli.models.progress_bar", watched)
-    assert run("sample", "out.model.json", "-o", "more.csv", "--rows", 1)[0] == 0
-    assert seen == ["reading the model", *["drawing and writing 1 row"] * 2]
 
 
 @pytest.mark.parametrize("command", ["synthesize", "query"])

@@ -78,8 +78,8 @@ def test_a_disk_that_fills_up_while_rows_are_sampled_leaves_what_was_there(folde
     assert run(*SYNTHESIZE)[0] == 0
     Path("more.parquet").write_text("old")
     before = sorted(os.listdir(folder))
-    more = ("sample", "out.model.json", "-o", "more.parquet", "--rows", 3_000_000)
-    done = process(*more, preexec_fn=limited(2**20))
+    more = ("sample", "out.model.json", "-o", "more.parquet", "--rows", 600_000)
+    done = process(*more, preexec_fn=limited(2**16))
     assert (done.returncode, done.stderr.count("\n")) == (5, 1)
     assert "File too large" in done.stderr
     assert Path("more.parquet").read_text() == "old"
@@ -89,10 +89,21 @@ def test_a_disk_that_fills_up_while_rows_are_sampled_leaves_what_was_there(folde
 # -- charged, and then something fails ---------------------------------------------------------
 
 
+LITTLE_ROOM = """
+import missdp.cli.release_files
+missdp.cli.release_files._ROOM = 2**16
+from missdp.cli.main import run
+run()
+"""
+
+
 @posix
 def test_a_disk_that_fills_up_later_leaves_the_model_and_says_how_to_go_on(folder):
-    command = (*SYNTHESIZE, "--rows", 2_000_000)
-    done = process(*command, preexec_fn=limited(9 * 2**20), stdout=subprocess.PIPE)
+    command = map(str, (*SYNTHESIZE, "--rows", 200_000))
+    done = subprocess.run(
+        [sys.executable, "-c", LITTLE_ROOM, *command], preexec_fn=limited(2**18),
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
     assert done.returncode == 8, done.stderr
     assert done.stdout == ""
     _, first, second, third = done.stderr.splitlines()

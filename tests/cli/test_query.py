@@ -21,18 +21,8 @@ from missdp.table.encode import Column, code_dtype
 
 COMMAND = import_module("missdp.cli.query")
 
-ASK = (
-    "query",
-    str(yrbss().path),
-    "--schema",
-    str(yrbss().schema_path),
-    "--impute",
-    "strength_training_7d",
-    "--match",
-    "age,gender,grade",
-    "--epsilon",
-    "2",
-)
+FIXED = "--impute strength_training_7d --match age,gender,grade --epsilon 2"
+ASK = ("query", str(yrbss().path), "--schema", str(yrbss().schema_path), *FIXED.split())
 MEAN = ("--mean", "strength_training_7d")
 
 

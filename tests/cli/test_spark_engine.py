@@ -23,19 +23,8 @@ def given(tmp_path):
 
 
 def run(folder, data, *more):
-    schema, output = folder / "schema.toml", folder / "out.csv"
-    fixed = [
-        "--schema",
-        str(schema),
-        "-o",
-        str(output),
-        "--epsilon",
-        "3",
-        "--seed",
-        "1",
-        "--overwrite",
-    ]
-    return main(["synthesize", data, *fixed, *more])
+    fixed = f"--schema {folder}/schema.toml -o {folder}/out.csv --epsilon 3 --seed 1 --overwrite"
+    return main(["synthesize", data, *fixed.split(), *more])
 
 
 def test_the_same_release_as_without_spark(spark, given, capfd):

@@ -216,18 +216,6 @@ def test_odd_tables_stream(folder, streamed, run, odd, kind):
     assert not filled.isna().any().any()
 
 
-def test_a_file_of_nothing_and_a_folder_that_looks_like_a_file(folder, streamed, run):
-    Path("empty.csv").touch()
-    Path("empty.parquet").touch()
-    Path("folder.csv").mkdir()
-    Path("folder.parquet").mkdir()
-    for name in ("empty.csv", "empty.parquet", "folder.csv", "folder.parquet"):
-        for command in (("schema", "check", "s.toml", name), ("schema", "draft", name, "-o", "d")):
-            code, _, err = run(*command)
-            assert code == 3
-            assert repr(name) in err
-
-
 def test_parts_of_a_table_are_read_if_asked_for(folder, run):
     Path("visits/2024").mkdir(parents=True)
     Path("visits/_old").mkdir()
@@ -288,8 +276,7 @@ def process(*arguments, **options):
 
 
 @posix
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_is_killed_while_it_writes_leaves_no_half_written_file(folder, number):
+def test_a_run_that_is_killed_while_it_writes_leaves_no_half_written_file(folder):
     with process(*SYNTHESIZE, "--rows", 20_000_000) as started:
         while not list(Path().glob("out-*.model.json")):  # what was paid for
             assert started.poll() is None
@@ -297,16 +284,14 @@ def test_a_run_that_is_killed_while_it_writes_leaves_no_half_written_file(folder
         while not any(size > 10**5 for size in sizes_of_drafts(started.pid)):
             assert started.poll() is None
             time.sleep(0.05)
-        started.send_signal(number)
+        started.send_signal(signal.SIGINT)
         _, err = started.communicate(timeout=60)
     assert not Path("out.csv").exists()
-    if number == signal.SIGINT or hasattr(os, "O_TMPFILE"):
-        assert not [*Path().glob(".missdp-*.tmp")]
+    assert not [*Path().glob(".missdp-*.tmp")]
     (kept,) = Path().glob("out-*.model.json")
     assert missdp.load(kept).guarantee_.epsilon == 1.0
-    if number == signal.SIGINT:
-        assert "charged (epsilon = 1" in err
-        assert f"missdp sample {kept}" in err
+    assert "charged (epsilon = 1" in err
+    assert f"missdp sample {kept}" in err
 
 
 def sizes_of_drafts(process):

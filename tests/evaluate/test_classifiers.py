@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, MissingDependencyError, ParameterError, SchemaError
-from missdp.evaluate import LEARNERS, MCAR, classifier_f1, holdout, progress_bar
+from missdp.evaluate import LEARNERS, MCAR, classifier_f1, holdout
 from missdp.evaluate.classifiers import _balanced_split, _features
 
 SCHEMA = Schema(
@@ -140,23 +140,6 @@ def test_holes_on_either_side_are_handled() -> None:
     assert found.mean > 0.8
     gone = MCAR(rate={"o": 0.999999}).apply(linked(50, 1), random_state=0)
     assert classifier_f1(TRUTH, gone, random_state=0, attributes=("o",), learners=FAST).mean == 0.0
-
-
-def test_progress_counts_fits() -> None:
-    steps: list[tuple[str, float]] = []
-    constant = Table.from_codes(
-        SCHEMA, {"c": [1] * 60, "o": [0, 1] * 30, "n": [0, 2] * 30, "noise": [0, 1] * 30}
-    )
-    classifier_f1(
-        constant,
-        constant,
-        random_state=0,
-        learners=FAST,
-        progress=lambda stage, done: steps.append((stage, done)),
-    )
-    assert steps == [("training classifiers", i / 12) for i in range(1, 13)]
-    with progress_bar("training") as progress:
-        classifier_f1(TRUTH, TRUTH, random_state=0, learners=("BernoulliNB",), progress=progress)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,7 @@ import pytest
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import SchemaError
-from missdp.evaluate import (
-    classifier_f1,
-    marginal_distance,
-    missing_fidelity,
-    missingness_by_kind,
-)
+from missdp.evaluate import classifier_f1, marginal_distance, missing_fidelity, missingness_by_kind
 from missdp.evaluate.classifiers import _features
 from missdp.schema import NotApplicable
 

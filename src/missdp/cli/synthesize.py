@@ -99,7 +99,7 @@ def synthesize(
         str | None,
         option(
             help=f"{', '.join(synthesizer_names())}; by default all-pairs, and aim "
-            "beyond 40 attributes or if --delta is 0.",
+            "beyond 40 attributes or if --delta is 0."
         ),
     ] = None,
     missing: Annotated[

@@ -41,12 +41,7 @@ from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.table import Table
 from missdp.threads import one_blas_thread
 
-__all__ = [
-    "LEARNERS",
-    "ClassifierF1",
-    "classifier_f1",
-    "holdout",
-]
+__all__ = ["LEARNERS", "ClassifierF1", "classifier_f1", "holdout"]
 
 
 _MAX_ONE_HOT = 64

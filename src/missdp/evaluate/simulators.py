@@ -91,8 +91,17 @@ class MissingMechanism(ABC):
 
         The same seed gives :meth:`apply` the same probabilities.
         """
-        _check_complete(table)
-        return _spared(table, self._probabilities(table, np.random.default_rng(random_state)))
+        return self._chances(table, np.random.default_rng(random_state))
+
+    def _chances(self, table: Table, rng: np.random.Generator) -> Probabilities:
+        """Return the probabilities of a complete table, 0 where there is nothing to lose."""
+        if table.incomplete_rows().any():
+            raise DataError(
+                "missing values are simulated on complete tables, and this one has holes already; "
+                "drop its incomplete rows or fill them first"
+            )
+        chances = self._probabilities(table, rng)
+        return {name: np.where(table.mask(name), 0.0, p) for name, p in chances.items()}
 
     def apply(self, table: Table, *, random_state: RandomState) -> Table:
         """Return the table with holes.
@@ -114,9 +123,8 @@ class MissingMechanism(ABC):
         DataError
             If the table already has holes.
         """
-        _check_complete(table)
         rng = np.random.default_rng(random_state)
-        chances = _spared(table, self._probabilities(table, rng))
+        chances = self._chances(table, rng)
         return with_holes(table, {name: self._draw(p, rng) for name, p in chances.items()})
 
     def apply_blocks(
@@ -340,7 +348,7 @@ class _Fitted(MissingMechanism):
         chances = {}
         for name in targets:
             scores = _random_scores(table, drivers, strength=self.strength, rng=rng)
-            here, linear = _has_value(table, name), _sum_scores(table, scores)
+            here, linear = ~table.mask(name), _sum_scores(table, scores)
             rate = _target_rate(int(here.sum()), self.rate, self.rates)
             chances[name] = np.zeros(len(table))
             chances[name][here] = _fitted_probability(linear[here], rate)
@@ -525,27 +533,9 @@ def _target_rate(n_rows: int, rate: float, rates: str) -> float:
 def _constant(table: Table, missing: Mapping[str, float], rates: str) -> Probabilities:
     """Return the same probability for every row."""
     return {
-        name: np.full(len(table), _target_rate(int(_has_value(table, name).sum()), rate, rates))
+        name: np.full(len(table), _target_rate(int((~table.mask(name)).sum()), rate, rates))
         for name, rate in missing.items()
     }
-
-
-def _has_value(table: Table, name: str) -> NDArray[np.bool_]:
-    """Return True where the attribute is applicable, of a table without holes."""
-    return ~table.mask(name)
-
-
-def _spared(table: Table, chances: Probabilities) -> Probabilities:
-    """Return the probabilities, 0 where there is nothing to lose."""
-    return {name: np.where(_has_value(table, name), p, 0.0) for name, p in chances.items()}
-
-
-def _check_complete(table: Table) -> None:
-    if table.incomplete_rows().any():
-        raise DataError(
-            "missing values are simulated on complete tables, and this one has holes already; "
-            "drop its incomplete rows or fill them first"
-        )
 
 
 def _positions(attribute: AnyAttribute) -> Floats:
