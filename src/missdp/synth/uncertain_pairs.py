@@ -44,7 +44,7 @@ class Varied:
     model : PairModel
         As it was fitted.
     selective, always, told, allowed, ordered
-        As for `fit_pairs`.
+        As for the fit.
     """
 
     release: PairRelease

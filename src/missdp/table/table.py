@@ -15,7 +15,6 @@ from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
 from missdp.schema.schema import check_schema
 from missdp.table.blocks import joined, read_columns
-from missdp.table.inside import related
 from missdp.table.encode import Column, Holes, check_holes, code_dtype, decode, encode
 from missdp.table.follow import follow_rules
 from missdp.table.frames import (
@@ -24,6 +23,7 @@ from missdp.table.frames import (
     frame_kind,
     native_from_arrow,
 )
+from missdp.table.inside import related
 from missdp.table.streams import stream_of
 
 if TYPE_CHECKING:
