@@ -50,7 +50,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Formula:
+class _Formula:
     """An outcome, and terms: attributes, each as a number or by levels."""
 
     outcome: str
@@ -110,7 +110,7 @@ def _checked(asked: Question) -> Question:
     return asked
 
 
-def parse_formula(text: str, schema: Schema) -> Formula:
+def parse_formula(text: str, schema: Schema) -> _Formula:
     """Return the outcome and the terms of ``outcome ~ name + C(name)``."""
     tokens = [(str(m.lastgroup), m[str(m.lastgroup)]) for m in _TERM.finditer(str(text).rstrip())]
     follows = [word for _, word in tokens[1:]] + [""]
@@ -136,4 +136,4 @@ def parse_formula(text: str, schema: Schema) -> Formula:
     by_levels = [
         after == ")" for after, sign in zip(shape[1:] + " ", shape, strict=True) if sign == "n"
     ]
-    return Formula(names[0], tuple(zip(names[1:], by_levels[1:], strict=True)))
+    return _Formula(names[0], tuple(zip(names[1:], by_levels[1:], strict=True)))
