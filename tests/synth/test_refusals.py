@@ -285,3 +285,14 @@ def test_a_model_fitted_within_a_budget_travels_without_it():
     assert again.guarantee_ == model.guarantee_
     again.set_params(budget=Budget(2.0, 1e-4)).fit(make_table())
     assert again.budget.events
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+@pytest.mark.parametrize("family", [AIM, PrivBayes])  # MST takes a round per attribute
+def test_two_hundred_columns(family):
+    options = {} if family is PrivBayes else {"delta": 1e-6}
+    options |= {"rounds": 2, "model_rows": 100} if family is AIM else {}
+    for missing in ("joint", "observed"):
+        model = family(epsilon=5.0, random_state=0, missing=missing, **options).fit(wide(200))
+        assert model.sample(4).shape == (4, 200)
