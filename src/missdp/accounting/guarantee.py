@@ -436,27 +436,22 @@ def _conditions(guarantee: Guarantee) -> list[str]:
     return lines
 
 
-def _weaknesses(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> tuple[str, ...]:
-    """Return what makes a guarantee next to worthless, in sentences; usually nothing.
+def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
+    """Warn of what makes a guarantee next to worthless; usually nothing does.
 
-    ``n`` is a *declared or released* number of rows, never the private one: whether there is a
-    sentence would tell.
+    ``n`` is a *declared or released* number of rows, never the private one: a warning would tell.
     """
-    found = []
     if epsilon > 10:
-        found.append(
-            f"epsilon = {_rounded_up(epsilon)} is above 10: someone who knows all "
-            "other rows may learn almost surely what a person answered; values of about 1 are usual"
+        warnings.warn(
+            f"epsilon = {_rounded_up(epsilon)} is above 10: someone who knows all other rows may "
+            "learn almost surely what a person answered; values of about 1 are usual",
+            WeakGuaranteeWarning,
+            stacklevel=3,
         )
     if n is not None and delta > 0 and delta * n >= 1:
-        found.append(
+        warnings.warn(
             f"delta = {_rounded_up(delta)} is at least 1/n (n = {n}): publishing each row in full "
-            "with this probability would keep the same promise; state a delta far below 1/n"
+            "with this probability would keep the same promise; state a delta far below 1/n",
+            WeakGuaranteeWarning,
+            stacklevel=3,
         )
-    return tuple(found)
-
-
-def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
-    """Warn of every one of the weaknesses."""
-    for sentence in _weaknesses(epsilon, delta, n=n):
-        warnings.warn(sentence, WeakGuaranteeWarning, stacklevel=3)
