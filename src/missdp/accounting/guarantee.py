@@ -98,7 +98,9 @@ class Guarantee(Record):
                 f"protects must be 'incomplete' or 'ground-truth', got {self.protects!r}"
             )
         object.__setattr__(self, "conditions", _tidy(self.conditions))
-        object.__setattr__(self, "events", _checked_events(self.events) or self._made_up())
+        events = (self.events,) if isinstance(self.events, Event) else tuple(self.events)
+        flatten(events)  # refuses what is none
+        object.__setattr__(self, "events", events or self._made_up())
         self._check_claim()
 
     def _made_up(self) -> tuple[Event, ...]:
@@ -357,12 +359,6 @@ def _tidy(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     if not all(isinstance(condition, Condition) for condition in kept):
         raise ParameterError("conditions must all be Condition objects")
     return tuple(sorted(set(kept), key=lambda c: (c.kind, json.dumps(c.to_dict(), sort_keys=True))))
-
-
-def _checked_events(events: Event | Iterable[Event]) -> tuple[Event, ...]:
-    kept = (events,) if isinstance(events, Event) else tuple(events)
-    flatten(kept)
-    return kept
 
 
 def _rounded_up(value: float, *, digits: int = 4) -> str:
