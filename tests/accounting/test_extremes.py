@@ -41,16 +41,8 @@ TINY = (5e-324, 1e-310, 1e-300, 1e-17)
 HUGE = (2.0**53, 1e17, 1e150, 1e300, 1.7e308, 10**18)
 NUMBERS = (0.0, *TINY, 0.3, 1 - 2.0**-53, 1.0, 1.5, *HUGE)
 ODD = (
-    math.inf,
-    -math.inf,
-    math.nan,
-    -1.0,
-    10**400,
-    Fraction(1, 3),
-    Fraction(1, 10**400),
-    "1",
-    None,
-)
+    math.inf, -math.inf, math.nan, -1.0, 10**400, Fraction(1, 3), Fraction(1, 10**400), "1", None,
+)  # fmt: skip
 # What is too large to be computed is infinite, and numpy says so.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 SECONDS = 5.0  # of computing; most take milliseconds, an endless loop would take all

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp import MST, Budget, Numeric, Ordinal, Schema, Table
-from missdp.accounting.guarantee import _weaknesses
+from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import MissDPWarning, WeakGuaranteeWarning
 from missdp.mechanisms import Noise
 from missdp.mechanisms.laws import Witness
@@ -31,8 +31,9 @@ def table(rows=60):
 
 @given(st.floats(0, 100), st.floats(0, 1), st.none() | st.integers(0, 10**9))
 def test_exactly_the_weak_ones(epsilon, delta, n):
-    found = _weaknesses(epsilon, delta, n=n)
-    assert len(found) == (epsilon > 10) + (n is not None and delta > 0 and delta * n >= 1)
+    weak = {"epsilon": epsilon > 10, "delta": n is not None and delta > 0 and delta * n >= 1}
+    found = heard(lambda: warn_if_weak(epsilon, delta, n=n))
+    assert found == [name for name, said in weak.items() if said]
 
 
 def heard(act):

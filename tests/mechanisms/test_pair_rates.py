@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, Cost, GaussianEvent, LaplaceEvent
 from missdp.errors import BudgetExceededError, CheckFailedError, DataError, ParameterError
-from missdp.mechanisms import Door
+from missdp.mechanisms import Door, Noise
 from missdp.mechanisms.laws import Witness
 from missdp.mechanisms.pair_rates import RateSteps
 from missdp.schema import Denial, NotApplicable, PairDenial
@@ -108,7 +108,7 @@ def test_it_is_charged_what_it_reads_and_gated_like_a_marginal(missing: str) -> 
         assert witness.event.sensitivity == 1056
         assert witness.event.sigma == witness.law.scale
         assert witness.law.scale == pytest.approx(1056 / 0.5)
-        door.marginal(denial.names, _loud())
+        door.marginal(denial.names, Noise("gaussian", 1000.0))
         gates = [event.gate for event in door._budget.events[-2:]]
         assert gates[0] == gates[1]
         rows = table
@@ -120,12 +120,6 @@ def test_it_is_charged_what_it_reads_and_gated_like_a_marginal(missing: str) -> 
         assert exact == [int(1024 * wanted + 1e-9), 256 * len(rows)]
         assert found.partners_std == pytest.approx(2 * 1056 / 1024)
         assert found.std == pytest.approx(2 * found.partners_std / found.rows)
-
-
-def _loud() -> Any:
-    from missdp.mechanisms import Noise
-
-    return Noise("gaussian", 1000.0)
 
 
 def test_holes_that_were_filled_and_levels_that_were_merged_are_not_looked_at() -> None:

@@ -217,6 +217,6 @@ def test_the_generator_of_a_strange_source_is_for_post_processing():
 
 @given(st.floats(0.0, 10.0), st.floats(0.01, 10.0), st.floats(0.01, 1e6), st.floats(1e-6, 10.0))
 def test_noise_at_a_released_scale_costs_no_more_than_the_rho_that_is_stated(own, donee, most, rho):
-    sigma = ScaledGaussian.costing(rho, own=own, donee=donee, most=most).sigma
+    sigma = ScaledGaussian.costing(rho, own=own, donee=donee, most=most).scale
     moves = Fraction(own) + Fraction(donee) * Fraction(most)
     assert moves**2 / (2 * Fraction(sigma) ** 2) <= Fraction(rho)

@@ -193,12 +193,12 @@ def one_at_first(codes):
 
 
 def test_the_sum_is_over_the_sample_with_the_noise_that_was_promised():
-    plan = Training(rate=0.3, steps=600, clip=1.0, noise_multiplier=2.0)
+    plan = Training(rate=0.3, steps=600, clip=1.0, noise_multiplier=6.0)
     door, _, _ = door_to(table(80))
     training = door.train(plan, one_at_first, ())
     sums = np.array([training.step()[0] for _ in range(600)])
-    mean, variance = 0.5 * 24, 0.25 * 80 * 0.3 * 0.7 + 4
-    assert training.noise_std == pytest.approx(2.0, rel=0.002)
+    mean, variance = 0.5 * 24, 0.25 * 80 * 0.3 * 0.7 + 36  # noise of .7 times the size: 22
+    assert training.noise_std == pytest.approx(6.0, rel=0.002)
     assert abs(sums.mean() - mean) < 4 * math.sqrt(variance / 600)
     assert sums.var() == pytest.approx(variance, rel=0.25)
 
@@ -262,48 +262,6 @@ def test_the_noise_a_cost_buys_is_what_it_costs_by_the_oracle(currency, rate, ep
 def canary(codes):
     """Every row there is has gradient 0, but one, which has the clip norm."""
     return ((codes["a"] == 2) & (codes["b"] == 1))[:, None] * np.array([0.6, 0.8])
-
-
-def audited_mu(plan, law_of=lambda law: law, runs=400, seed=0):
-    """A 95 % lower bound on mu, from the mean of the likelihood ratio with and without the row."""
-    base = {name: np.zeros(5, dtype=int) for name in "abc"}
-    more = {
-        name: np.append(codes, code)
-        for (name, codes), code in zip(base.items(), (2, 1, 0), strict=True)
-    }
-    behind = []
-    for codes in (base, more):
-        door, _, keeper = door_to(Table.from_codes(SCHEMA, codes))
-        door.train(plan, canary, ()).step()
-        behind.append(keeper.kept[0][2])
-    law = keeper.kept[0][1]
-    drawn, noise = law_of(law), SeededNoise(seed)
-    losses = [
-        [
-            sum(
-                law.log_ratio(drawn.draw(rows, noise), behind[1], behind[0])
-                for _ in range(plan.steps)
-            )
-            for _ in range(runs)
-        ]
-        for rows in behind
-    ]
-    # The losses are Gaussian, mu apart in standard deviations.
-    spread = math.sqrt((np.var(losses[0]) + np.var(losses[1])) / 2)
-    distance = (np.mean(losses[1]) - np.mean(losses[0])) / spread
-    return distance, distance - 1.645 * math.sqrt(2 / runs + distance**2 / (4 * runs))
-
-
-def test_an_attacker_gets_what_is_claimed_and_noise_that_is_too_small_is_found_out():
-    for steps, multiplier in ((1, 3.0), (9, 3.0)):
-        plan = Training(rate=1.0, steps=steps, clip=1.0, noise_multiplier=multiplier)
-        claimed = math.sqrt(steps) / multiplier
-        found, low = audited_mu(plan, runs=300)
-        assert low <= claimed
-        assert 0.8 * claimed <= found <= 1.25 * claimed
-    plan = Training(rate=1.0, steps=9, clip=1.0, noise_multiplier=2.0)
-    low = audited_mu(plan, lambda law: replace(law, sigma=0.7 * law.sigma))[1]
-    assert low > math.sqrt(9) / 2
 
 
 def test_the_likelihood_ratio_of_a_sample_averages_to_one_and_is_the_mixture():
@@ -642,7 +600,6 @@ class Closed(MemorySource):
 
 
 GOOD = {"plan": PLAN, "gradient": ones, "state": ()}
-LOUDEST = Training(rate=1.0, steps=1, clip=1.0, noise_multiplier=2.0**16)
 ZERO = (np.zeros(1),)  # at 0, batch_norm gives every row 0
 REFUSED = [
     *((ParameterError, "gradient", {"gradient": f}) for f in BROKEN),
@@ -658,7 +615,7 @@ REFUSED = [
     (ParameterError, "given", {"state": ([],)}),
     *((ParameterError, "rows_at_once", {"rows_at_once": n}) for n in (0, 2**10 + 1, 1.5, True)),
     (ParameterError, "not there: aa", {"observed": ("a", "aa")}),
-    (ParameterError, "parameters", {"gradient": wide, "plan": LOUDEST, "rows_at_once": 1}),
+    (ParameterError, "parameters", {"gradient": wide, "plan": LOUD, "rows_at_once": 1}),
     (BudgetExceededError, "budget", {"plan": replace(PLAN, steps=10**9)}),
 ]
 

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Numeric, Schema
-from missdp.errors import SchemaError
 from missdp.inference.dyadic import fit_histogram, folded, measured_levels
 from missdp.schema.grid import MOST_CODES, on_grid, pending, widest
 from missdp.synth.cuts import cut
@@ -136,22 +135,3 @@ def test_few_numbers_are_a_bin_each_and_declared_bins_stay():
     assert found["bins"] == schema["bins"]
     assert found["spikes"] == schema["spikes"]
     assert pending(schema, ())["open"] == schema["open"]
-
-
-@pytest.mark.parametrize(
-    ("facts", "reason"),
-    [
-        ({"step": 0}, "above 0"),
-        ({"step": float("nan")}, "above 0"),
-        ({"step": 1e-300}, "at least"),
-        ({"step": 0.3}, "whole multiple"),
-        ({"step": 0.5, "integer": True}, "whole number"),
-        ({"step": 0.5, "spikes": (0.2,)}, "on the step"),
-        ({"pieces": (0, 1), "shares": (0.5, 0.5)}, "one more"),
-        ({"bins": 2, "pieces": (0, 4, 10), "shares": (0.5, 0.5)}, "edges of all bins"),
-        ({"bins": 1, "pieces": (0, 4, 10), "shares": (0.5, -0.5)}, "at least 0"),
-    ],
-)
-def test_wrong_steps_and_pieces_are_refused(facts, reason):
-    with pytest.raises(SchemaError, match=reason):
-        Numeric(name="x", lower=0, upper=10, **facts)

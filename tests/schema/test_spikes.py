@@ -62,38 +62,17 @@ def test_codes_go_up_and_every_one_is_named(attribute):
         assert attribute.size == len(attribute.bin_edges) - 1
 
 
-@given(st.integers(-5, 30), st.integers(0, 4))
-def test_the_other_whole_numbers_of_a_bin_stay_equally_likely(lower, place):
+@given(st.integers(-5, 30), st.sets(st.integers(0, 4), max_size=2))
+def test_the_other_whole_numbers_of_a_bin_stay_equally_likely(lower, places):
+    spikes = {lower + place for place in places}
     attribute = Numeric(
-        name="x", lower=lower, upper=lower + 4, integer=True, bins=1, spikes=(lower + place,)
+        name="x", lower=lower, upper=lower + 4, integer=True, bins=1, spikes=tuple(spikes)
     )
     rest = int(np.flatnonzero(["[" in name for name in attribute.interval_names])[0])
-    drawn = attribute.decode(np.full(400, rest), (np.arange(400) + 0.5) / 400)
+    drawn = attribute.decode(np.full(600, rest), (np.arange(600) + 0.5) / 600)
     found, counts = np.unique(drawn, return_counts=True)
-    assert set(found) == set(range(lower, lower + 5)) - {lower + place}
-    assert (counts == 100).all()
-
-
-@pytest.mark.parametrize(
-    ("spikes", "integer", "says"),
-    [
-        ((101,), False, "inside"),
-        ((float("nan"),), False, "inside"),
-        ((1, 1.0), False, "distinct"),
-        ((0, -0.0), False, "distinct"),
-        ((1.5,), True, "whole"),
-        (("0",), False, "numbers"),
-        (("x",), True, "numbers"),
-        (({},), True, "numbers"),
-        (0, False, "list"),
-        ((True,), False, "numbers"),
-        (tuple(range(5000)), False, "inside"),
-        (tuple(x / 50 for x in range(5000)), False, "at most"),
-    ],
-)
-def test_bad_spikes_are_refused(spikes, integer, says):
-    with pytest.raises(SchemaError, match=says):
-        Numeric(name="x", lower=0, upper=100, integer=integer, spikes=spikes)
+    assert set(found) == set(range(lower, lower + 5)) - spikes
+    assert (counts == 600 // (5 - len(spikes))).all()
 
 
 @pytest.mark.parametrize("bounds", [(0, 5e-324), (1, 1 + 2**-52)])

@@ -70,11 +70,11 @@ def moves_too_far(a: Behind, b: Behind) -> bool:
     """Whether the exact numbers of neighbours differ by more than event and law say."""
     assert (a.event, a.law) == (b.event, b.law)
     change = np.abs(np.subtract(a.totals, b.totals)).astype(float)
+    if isinstance(a.law, ScaledGaussian):
+        return bool(np.linalg.norm(change) > a.law.own + a.law.donee * a.law.most + 1e-9)
     if isinstance(a.law, Noise):
         norm = 1 if a.law.kind == "laplace" else 2
         return bool(np.linalg.norm(change, norm) > a.event.sensitivity + 1e-9)
-    if isinstance(a.law, ScaledGaussian):
-        return bool(np.linalg.norm(change) > a.law.own + a.law.donee * a.law.most + 1e-9)
     bounds = sorted((a.exact.bound, b.exact.bound))
     assert isinstance(a.law, SmoothLaw)
     smooth = np.log(bounds[1] / bounds[0]) <= a.law.noise.beta + 2.0**-36

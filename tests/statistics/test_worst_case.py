@@ -88,9 +88,9 @@ def test_sums_of_values_of_either_sign(rows, data) -> None:
     surely, maybe, known = (np.array([r[i] for r in rows], dtype=bool) for i in range(3))
     maybe = surely | maybe
     share = np.array([r[3] / 4 for r in rows])
-    where = mock.Mock(decide=lambda rows: (surely, maybe))
-    with mock.patch("missdp.statistics.worst_case._portions", return_value=(share, known)):
-        exact_rows = _tally(None, where, None, (), PLACES).sum(axis=0).tolist()
+    parts = {"_decided": lambda *_: (surely, maybe), "_portions": lambda *_: (share, known)}
+    with mock.patch.multiple("missdp.statistics.worst_case", **parts):
+        exact_rows = _tally(None, None, None, (), PLACES).sum(axis=0).tolist()
     box = {name: (n, n) for name, n in zip(PLACES, exact_rows, strict=True)}
     low, high = _total_bounds(box, lower, upper)
     least = most = 0.0

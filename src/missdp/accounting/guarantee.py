@@ -98,7 +98,9 @@ class Guarantee(Record):
                 f"protects must be 'incomplete' or 'ground-truth', got {self.protects!r}"
             )
         object.__setattr__(self, "conditions", _tidy(self.conditions))
-        object.__setattr__(self, "events", _checked_events(self.events) or self._made_up())
+        events = (self.events,) if isinstance(self.events, Event) else tuple(self.events)
+        flatten(events)  # refuses what is none
+        object.__setattr__(self, "events", events or self._made_up())
         self._check_claim()
 
     def _made_up(self) -> tuple[Event, ...]:
@@ -359,12 +361,6 @@ def _tidy(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     return tuple(sorted(set(kept), key=lambda c: (c.kind, json.dumps(c.to_dict(), sort_keys=True))))
 
 
-def _checked_events(events: Event | Iterable[Event]) -> tuple[Event, ...]:
-    kept = (events,) if isinstance(events, Event) else tuple(events)
-    flatten(kept)
-    return kept
-
-
 def _rounded_up(value: float, *, digits: int = 4) -> str:
     """Return ``value`` with ``digits`` significant digits, rounded up: never a rosier number."""
     # 12 digits first, so that 0.1 + 0.2 reads 0.3; the error of 1e-12 is relative.
@@ -436,27 +432,22 @@ def _conditions(guarantee: Guarantee) -> list[str]:
     return lines
 
 
-def _weaknesses(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> tuple[str, ...]:
-    """Return what makes a guarantee next to worthless, in sentences; usually nothing.
+def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
+    """Warn of what makes a guarantee next to worthless; usually nothing does.
 
-    ``n`` is a *declared or released* number of rows, never the private one: whether there is a
-    sentence would tell.
+    ``n`` is a *declared or released* number of rows, never the private one: a warning would tell.
     """
-    found = []
     if epsilon > 10:
-        found.append(
-            f"epsilon = {_rounded_up(epsilon)} is above 10: someone who knows all "
-            "other rows may learn almost surely what a person answered; values of about 1 are usual"
+        warnings.warn(
+            f"epsilon = {_rounded_up(epsilon)} is above 10: someone who knows all other rows may "
+            "learn almost surely what a person answered; values of about 1 are usual",
+            WeakGuaranteeWarning,
+            stacklevel=3,
         )
     if n is not None and delta > 0 and delta * n >= 1:
-        found.append(
+        warnings.warn(
             f"delta = {_rounded_up(delta)} is at least 1/n (n = {n}): publishing each row in full "
-            "with this probability would keep the same promise; state a delta far below 1/n"
+            "with this probability would keep the same promise; state a delta far below 1/n",
+            WeakGuaranteeWarning,
+            stacklevel=3,
         )
-    return tuple(found)
-
-
-def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
-    """Warn of every one of the weaknesses."""
-    for sentence in _weaknesses(epsilon, delta, n=n):
-        warnings.warn(sentence, WeakGuaranteeWarning, stacklevel=3)

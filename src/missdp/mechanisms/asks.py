@@ -28,14 +28,7 @@ from missdp.accounting import (
 )
 from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms.laws import Law, Noise
-from missdp.mechanisms.noise import (
-    NoiseSource,
-    above,
-    add_noise,
-    distance,
-    gaussian_exceeds,
-    too_far,
-)
+from missdp.mechanisms.noise import above, distance, too_far
 from missdp.mechanisms.questions import Question
 from missdp.mechanisms.smooth import (
     ReleasedScale,
@@ -146,10 +139,9 @@ Radius: TypeAlias = Callable[[float], float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaledGaussian:
+class ScaledGaussian(Noise):
     """Discrete Gaussian noise at a scale that was released before."""
 
-    sigma: float
     own: float
     donee: float
     most: float
@@ -159,27 +151,14 @@ class ScaledGaussian:
         """Return the law that is rho-zCDP as long as the released bound holds."""
         # Room for rounding: here the event states rho, and not the scale.
         sigma = (own + donee * most) / math.sqrt(2 * rho) * (1 + 2.0**-48)
-        return cls(sigma=sigma, own=own, donee=donee, most=most)
-
-    def draw(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
-        """Return the numbers plus noise."""
-        return add_noise(exact, "gaussian", self.sigma, source)
+        return cls("gaussian", sigma, own=own, donee=donee, most=most)
 
     def exceeds(
         self, event: Event, exact: NDArray[np.int64], other: NDArray[np.int64]
     ) -> str | None:
         """Return why an event does not pay; it may fail where the released bound does."""
         moved, most = distance(exact, other, 2), self.own + self.donee * self.most
-        if above(moved, most):
-            return too_far(moved, most)
-        return gaussian_exceeds(event, moved, self.sigma)
-
-    def log_ratio(
-        self, answer: NDArray[np.int64], exact: NDArray[np.int64], other: NDArray[np.int64]
-    ) -> float:
-        """Return the log of the answer's probability given ``exact`` over that given ``other``."""
-        here, there = (np.asarray(answer - e, dtype=np.float64) for e in (exact, other))
-        return float((there**2 - here**2).sum() / (2 * self.sigma**2))
+        return too_far(moved, most) if above(moved, most) else super().exceeds(event, exact, other)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,11 +207,7 @@ class Choice:
         unit = float(question.unit)
         if isinstance(law, Noise):
             return (_laplace_radius if law.kind == "laplace" else _gaussian_radius)(law.scale, unit)
-        if isinstance(law, ScaledGaussian):
-            return _gaussian_radius(law.sigma, unit)
-        if self.scale is None or not isinstance(law, SmoothLaw):
-            return None
-        if law.noise.beta < self.scale.beta:
+        if self.scale is None or not isinstance(law, SmoothLaw) or law.noise.beta < self.scale.beta:
             return None
         return _scaled(law.noise, (law.own + law.donee * self.scale.donees) * unit)
 

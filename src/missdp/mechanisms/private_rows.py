@@ -65,27 +65,22 @@ class PrivateRows:
     def __repr__(self) -> str:
         return "Rows(private)"
 
-    @property
-    def cells(self) -> FilledRows:
-        """What questions read."""
-        return self._made
-
     def bound(self, *, own: float, donee: float, beta: float) -> float:
         """Return a smooth bound of how far one row moves a question."""
         failed = DataError("the bound of a question failed")
         with replacing(Exception, by=failed), no_warnings():
-            return float(self._made.profile.smooth_bound(own=own, donee=donee, beta=beta))
+            return float(self.cells.profile.smooth_bound(own=own, donee=donee, beta=beta))
 
     @cached_property
-    def _made(self) -> FilledRows:
+    def cells(self) -> FilledRows:
+        """What questions read."""
         how = self._preparation
         failed = DataError("the preparation of the rows failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
             rows = Rows(FilledRows(self._table, Prepared()), how.reads)
             made = how.function(rows, self._draws(how.draws), *how.given)
-            private = bool(how.shared)
-            if private and made.profile is None:
+            if how.shared and made.profile is None:
                 raise DataError("the preparation did not bound how many rows one row moves")
             return FilledRows(self._table, made)
 

@@ -44,15 +44,11 @@ class _LazyUniform:
         self.top = _bits(words, _STEP)
         self.precision = _STEP
 
-    def refine(self) -> None:
-        """Draw 64 more bits."""
-        self.top = (self.top << _STEP) | _bits(self._words, _STEP)
-        self.precision += _STEP
-
     def refine_to(self, precision: int) -> None:
         """Draw bits until at least ``precision`` are known."""
         while self.precision < precision:
-            self.refine()
+            self.top = (self.top << _STEP) | _bits(self._words, _STEP)
+            self.precision += _STEP
 
     def below(self, other: _LazyUniform) -> bool:
         """Decide whether this number is below ``other``, drawing as many bits as it takes."""

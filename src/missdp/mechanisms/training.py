@@ -101,15 +101,9 @@ class Training:
         def fits(multiplier: float) -> bool:
             return filter_cost(plan(multiplier).event(), cost) <= Fraction(repr(cost.amount))
 
-        low, high = _LEAST, _MOST
-        if not fits(high):
+        if not fits(_MOST):
             raise ParameterError("no noise is worth so little: use fewer steps or a larger budget")
-        if fits(low):
-            return plan(low)
-        while high > low * (1 + 1e-9):
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if fits(middle) else (middle, high)
-        return plan(high)
+        return plan(_LEAST if fits(_LEAST) else _least(fits, within=1e-9))
 
     @staticmethod
     def cost(epsilon: float, delta: float, *, rate: float, steps: int) -> Cost:
@@ -143,12 +137,8 @@ class Training:
             plan = Training(rate=rate, steps=steps, clip=1.0, noise_multiplier=multiplier)
             return capacity - rdp_curve(plan.event(), orders)
 
-        low, high = _LEAST, _MOST
-        while high > low * (1 + 1e-6):
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if room(middle).max() >= 0 else (middle, high)
-        best = float(orders[int(np.argmax(room(high)))])
-        return Cost.at_order(best, epsilon, delta)
+        least = _least(lambda multiplier: bool(room(multiplier).max() >= 0), within=1e-6)
+        return Cost.at_order(float(orders[int(np.argmax(room(least)))]), epsilon, delta)
 
     def event(self, *, gate: frozenset[str] | None = None, label: str = "") -> Event:
         """Return the fact that all steps of this plan are run."""
@@ -165,6 +155,15 @@ class Training:
         """Return the grid on which gradients of so many parameters are clipped and added up."""
         cells = int(_SIGMA / (self.noise_multiplier * (1 + SLACK)))
         return Grid(clip=self.clip, cells=cells, dimension=dimension)
+
+
+def _least(enough: Callable[[float], bool], *, within: float) -> float:
+    """Return the least noise multiplier that is enough, within a factor of 1 + ``within``."""
+    low, high = _LEAST, _MOST
+    while high > low * (1 + within):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 @dataclass(frozen=True)

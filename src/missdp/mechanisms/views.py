@@ -39,10 +39,8 @@ class Rows:
         """Yield where some rows are, and the view of them, for functions of each row by itself."""
         for where in blocks(len(self), PART_ROWS):
             whole = where.stop - where.start == len(self)
-            yield where, self if whole else self._part(where.start, where.stop)
-
-    def _part(self, start: int, stop: int) -> Rows:
-        return Rows(self._cells.part(start, stop), self._reads, self._asks)
+            cells = self._cells if whole else self._cells.part(where.start, where.stop)
+            yield where, Rows(cells, self._reads, self._asks)
 
     @property
     def schema(self) -> Schema:

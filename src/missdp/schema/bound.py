@@ -79,6 +79,11 @@ class Known:
         levels = inside.astype(np.float64)
         return cls(levels, levels, hole, absent)
 
+    def taken(self, places: NDArray[np.integer]) -> Known:
+        """Return what is known of some of the cells."""
+        parts = (self.least, self.greatest, self.hole, self.absent)
+        return Known(*(part[places] for part in parts))
+
     @classmethod
     def constant(cls, value: float, n: int) -> Known:
         """Return what is known of a number."""
@@ -304,6 +309,14 @@ class Derives:
 
 
 Bound: TypeAlias = Forbids | Routes | Derives
+
+
+def surely_broken(rule: Bound, known: Mapping[str, Known], names: tuple[str, ...]) -> Flags:
+    """Return which combinations of cells surely break a rule, an axis for each attribute."""
+    shape = [len(known[name].hole) for name in names]
+    places = np.indices(shape).reshape(len(shape), -1)
+    cells = {name: known[name].taken(at) for name, at in zip(names, places, strict=True)}
+    return rule.broken(cells, places.shape[1])[0].reshape(shape)
 
 
 def not_everywhere(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:

@@ -217,9 +217,9 @@ class Numeric(Attribute):
         return values if self.step is None else self._values(np.rint(self._units(values)))
 
     @cached_property
-    def _bins(self) -> Bins:
+    def _bins(self) -> _Bins:
         pieces = None if self.pieces is None else self._units(self.pieces)
-        return Bins(
+        return _Bins(
             self._units(self.bin_edges),
             spikes=self._units(self.spikes).tolist(),
             integer=self._whole,
@@ -287,7 +287,7 @@ def _as_float(value: Any) -> Any:
         return math.inf
 
 
-class Bins:
+class _Bins:
     """Intervals of numbers, and single numbers at which many rows pile up: what codes stand for.
 
     Codes go up with the middle of what they stand for. A bin whose whole numbers are all spikes
@@ -421,7 +421,7 @@ class Bins:
             first, others = self.firsts[where], self._others[where]
             low = first if self._integer else self._edges[where]
             return low, self._edges[where + 1], others, self._home, uniform, where
-        edges, first, others, ends, begin = self._divided
+        edges, first, others, home, ends, begin = self._divided
         total = ends[begin[where + 1]] - ends[begin[where]]
         aim = ends[begin[where]] + uniform * total
         aim = np.minimum(aim, np.nextafter(ends[begin[where + 1]], -np.inf))
@@ -430,13 +430,11 @@ class Bins:
         share = ends[piece + 1] - ends[piece]
         inside = np.clip((aim - ends[piece]) / np.where(share > 0, share, 1.0), 0.0, _BELOW_ONE)
         low = first[piece] if self._integer else edges[piece]
-        home = np.searchsorted(edges, self._spikes, side="right") - 1
-        home = np.minimum(home, len(edges) - 2)
         return low, edges[piece + 1], others[piece], home, inside, piece
 
     @cached_property
     def _divided(self) -> tuple[Any, ...]:
-        """Edges, first whole numbers, other numbers and cumulated shares of pieces; bins' first."""
+        """Edges, first whole and other numbers, spikes' places, cumulated shares; bins' first."""
         edges = np.asarray(self._pieces)
         first = np.ceil(edges)
         first[-1] = edges[-1] + 1
@@ -450,7 +448,7 @@ class Bins:
         shares = np.where(empty[bin_of], size, shares)  # nothing is known inside: evenly
         whole = np.add.reduceat(shares, begin[:-1])[bin_of]
         shares = shares / np.where(whole > 0, whole, 1.0)  # of each bin, so that no digit is lost
-        return edges, first, others, np.concatenate([[0.0], np.cumsum(shares)]), begin
+        return edges, first, others, home, np.concatenate([[0.0], np.cumsum(shares)]), begin
 
     def _beside_spikes(
         self, drawn: NDArray[np.float64], where: NDArray[np.int64]

@@ -18,7 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
-from missdp.schema.bound import Bound, Derives, Flags, Floats, Forbids, Known, Routes, compared
+from missdp.schema.bound import (
+    Bound,
+    Derives,
+    Flags,
+    Floats,
+    Forbids,
+    Known,
+    Routes,
+    compared,
+    surely_broken,
+)
 from missdp.schema.numeric import Numeric
 from missdp.schema.predicates import Compare, Join, Not, Predicate
 
@@ -37,7 +47,8 @@ def check_possible(schema: Schema, bound: Iterable[Bound]) -> None:
     """Refuse rules that order attributes in a circle, or leave a level no row."""
     rules = tuple(bound)
     _check_circles(rules)
-    pieces = {name: _pieces(schema[name], rules) for name in _names(rules)}
+    names = [name for rule in rules for name in rule.names]
+    pieces = {name: _pieces(schema[name], rules) for name in dict.fromkeys(names)}
     tables = _tables(rules, pieces)
     alive = {name: np.ones(len(pieces[name].sizes), dtype=bool) for name in pieces}
     _rule_out(tables, alive)
@@ -45,10 +56,6 @@ def check_possible(schema: Schema, bound: Iterable[Bound]) -> None:
         _rule_out_jointly({names: tables[names] for names in part}, alive)
     for name, left in alive.items():
         _check_alive(schema[name], pieces[name].codes[left[pieces[name].classes]], rules)
-
-
-def _names(rules: Iterable[Bound]) -> dict[str, None]:
-    return dict.fromkeys(name for rule in rules for name in rule.names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +89,7 @@ def _pieces(attribute: AnyAttribute, rules: tuple[Bound, ...]) -> _Pieces:
     _, first, classes, sizes = np.unique(
         np.array(told_apart), axis=1, return_index=True, return_inverse=True, return_counts=True
     )
-    one = Known(least[first], greatest[first], known.hole[first], absent[first])
-    return _Pieces(codes, classes.reshape(-1), sizes, one)
+    return _Pieces(codes, classes.reshape(-1), sizes, known.taken(first))
 
 
 def _cut(
@@ -166,22 +172,16 @@ def _tables(rules: tuple[Bound, ...], pieces: Mapping[str, _Pieces]) -> _Tables:
     found: _Tables = {}
     left = _MOST_IN_ALL
     order = {name: place for place, name in enumerate(pieces)}
+    known = {name: pieces[name].known for name in pieces}
     for rule in rules:
         names = tuple(sorted(rule.names, key=order.__getitem__))
         shape = [len(pieces[name].sizes) for name in names]
         if math.prod(shape) > min(left, _MOST_CELLS):
             continue
         left -= math.prod(shape)
-        places = np.indices(shape).reshape(len(shape), -1)
-        cells = {name: _taken(pieces[name].known, places[i]) for i, name in enumerate(names)}
-        table = rule.broken(cells, places.shape[1])[0].reshape(shape)
+        table = surely_broken(rule, known, names)
         found[names] = found[names] | table if names in found else table
     return found
-
-
-def _taken(known: Known, places: NDArray[np.int64]) -> Known:
-    least, greatest = known.least[places], known.greatest[places]
-    return Known(least, greatest, known.hole[places], known.absent[places])
 
 
 def _rule_out(tables: _Tables, alive: _Alive) -> None:

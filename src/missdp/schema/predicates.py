@@ -1,8 +1,8 @@
-"""Subpopulations: which rows belong to one, and which ones may once missing cells are known.
+"""Subpopulations: which rows belong to one.
 
-A predicate answers twice. `select` takes the table as it is: a missing cell satisfies no
-comparison. ``decide`` keeps to what holds for every value of the missing cells (three-valued
-logic): rows that surely belong, and rows that may.
+``select`` takes the table as it is: a missing cell satisfies no comparison.
+:func:`missdp.schema.bound.decided` keeps to what holds for every value of the missing cells
+(three-valued logic): rows that surely belong, and rows that may.
 
 Subpopulations are written in a small language: comparisons, ``in``, ``and``, ``or``, ``not``,
 parentheses. Nothing is ever evaluated as Python. Names are attributes of the schema (in backticks
@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 BoolArray = NDArray[np.bool_]
-Verdict = tuple[BoolArray, BoolArray]
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq, "==": operator.eq, "!=": operator.ne,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -59,20 +58,6 @@ class _RowView(Protocol):
         """Values of a numeric attribute; its lower bound where missing."""
 
 
-class Predicate(Protocol):
-    """Which rows belong to a subpopulation; a function of each row alone."""
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Attributes it reads."""
-
-    def select(self, rows: _RowView) -> BoolArray:
-        """Return True for the rows that belong, shape ``(n,)``."""
-
-    def decide(self, rows: _RowView) -> Verdict:
-        """Tell which rows belong whatever their missing cells hold, and which ones may."""
-
-
 @dataclass(frozen=True)
 class Compare:
     """One attribute compared with a constant; a missing cell satisfies no comparison."""
@@ -94,11 +79,6 @@ class Compare:
         known = codes < self.attribute.size
         return np.asarray(OPERATORS[self.sign](cells, self.value) & known)
 
-    def decide(self, rows: _RowView) -> Verdict:
-        """Return what the known cells decide; a missing one may satisfy any comparison."""
-        surely = self.select(rows)
-        return surely, surely | (rows.codes(self.attribute.name) >= self.attribute.missing_code)
-
 
 @dataclass(frozen=True)
 class Join:
@@ -117,17 +97,9 @@ class Join:
 
     def select(self, rows: _RowView) -> BoolArray:
         """Return True for the rows that belong."""
-        return self._joined([part.select(rows) for part in self.parts], len(rows))
-
-    def decide(self, rows: _RowView) -> Verdict:
-        """Join both answers of the parts; parts that share a cell make the second too generous."""
-        both = [part.decide(rows) for part in self.parts]
-        surely, maybe = [one for one, _ in both], [two for _, two in both]
-        return self._joined(surely, len(rows)), self._joined(maybe, len(rows))
-
-    def _joined(self, parts: Sequence[BoolArray], n: int) -> BoolArray:
         join = np.logical_and if self.all_of else np.logical_or
-        return np.asarray(reduce(join, parts, np.full(n, self.all_of)))
+        parts = [part.select(rows) for part in self.parts]
+        return np.asarray(reduce(join, parts, np.full(len(rows), self.all_of)))
 
 
 @dataclass(frozen=True)
@@ -145,11 +117,9 @@ class Not:
         """Return True for the rows that belong."""
         return ~self.part.select(rows)
 
-    def decide(self, rows: _RowView) -> Verdict:
-        """Exchange both answers."""
-        surely, maybe = self.part.decide(rows)
-        return ~maybe, ~surely
 
+Predicate: TypeAlias = Compare | Join | Not
+"""Which rows belong to a subpopulation; a function of each row alone."""
 
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "==", "!=": "!="}
 _TOKEN = re.compile(
@@ -290,15 +260,12 @@ class _Parser:
                 return first
             return Join((first, self._rest(attribute)), all_of=True)
         attribute = self._attribute()
-        negated = self._peek()[0] == "not"
+        if self._peek()[0] not in ("not", "in"):
+            return self._rest(attribute)
+        negated = self.expect("not", "in") == "not"
         if negated:
-            self._at += 1
             self.expect("in")
-            self._at -= 1
-        if self._peek()[0] == "in":
-            self._at += 1
-            return self._member(attribute, negated=negated)
-        return self._rest(attribute)
+        return self._member(attribute, negated=negated)
 
     def _rest(self, attribute: AnyAttribute) -> Predicate:
         sign = self.expect(*OPERATORS)

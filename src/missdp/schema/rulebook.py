@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
-from missdp.schema.bound import Bound, Derives, Forbids, Known, Routes
+from missdp.schema.bound import Bound, Derives, Forbids, Known, Routes, surely_broken
 from missdp.schema.denial import Denial
 from missdp.schema.possible import check_possible, in_order
 
@@ -96,24 +96,15 @@ class RuleBook:
     def impossible(self) -> ImpossibleCells:
         """Combinations of levels and bins that no row has, where their tables are not too large."""
         found: dict[tuple[str, ...], NDArray[np.bool_]] = {}
+        known = {a.name: Known.of(a, np.arange(a.missing_code), None) for a in self._schema}
         for rule in self.bound:
-            place = {name: i for i, name in enumerate(self._schema.names)}
-            names = tuple(sorted(rule.names, key=place.__getitem__))
-            shape = self._shape(names)
-            if math.prod(shape) > _MOST_CELLS:
+            names = tuple(name for name in known if name in rule.names)
+            if math.prod(len(known[name].hole) for name in names) > _MOST_CELLS:
                 continue
-            codes = np.indices(shape).reshape(len(shape), -1)
-            known = {
-                name: Known.of(self._schema[name], codes[i], None) for i, name in enumerate(names)
-            }
-            table = rule.broken(known, codes.shape[1])[0].reshape(shape)
+            table = surely_broken(rule, known, names)
             if table.any():
                 found[names] = found[names] | table if names in found else table
         return found
-
-    def _shape(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Sizes with "not applicable" as one more level."""
-        return tuple(self._schema[name].missing_code for name in names)
 
     def _in_order(self) -> tuple[str, ...]:
         """Order what follows after what it depends on, or refuse a circle."""

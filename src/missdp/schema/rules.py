@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -199,8 +199,9 @@ class Determined(Rule):
         if math.prod(map(len, levels)) > _MOST_ROWS:
             raise self._wrong(f"the map would need more than {_MOST_ROWS:,} rows")
         rows = self._rows(given, levels)
-        value = self._values(target)
-        values = [value(rows[row]) for row in product(*levels)]
+        known = () if isinstance(target, Numeric) else target.levels
+        codes = {level: code for code, level in enumerate(known)}
+        values = [self._value(target, codes, rows[row]) for row in product(*levels)]
         lookup = np.array(values, dtype=np.float64).reshape([len(found) for found in levels])
         first = tuple(a.lower if isinstance(a, Numeric) else 0.0 for a in given)
         return (Derives(self.text, target, self.by, lookup=lookup, first=first),)
@@ -238,29 +239,15 @@ class Determined(Rule):
             raise self._wrong(f"the map lacks a value for {list(lacking)}")
         return rows
 
-    def _values(self, target: AnyAttribute) -> Callable[[Any], float]:
-        """Return what reads a value of the map: a number, or the code of a level."""
-
-        def outside(value: Any) -> SchemaError:
-            return self._wrong(f"the map: {_not_in(target, value)}")
-
+    def _value(self, target: AnyAttribute, codes: Mapping[Any, int], value: Any) -> float:
+        """Read a value of the map: a number, or the code of a level."""
         if isinstance(target, Numeric):
-
-            def number(value: Any) -> float:
-                inside = is_number(value) and target.lower <= value <= target.upper
-                if not inside or (target.integer and not float(value).is_integer()):
-                    raise outside(value)
+            inside = is_number(value) and target.lower <= value <= target.upper
+            if inside and (not target.integer or float(value).is_integer()):
                 return float(value)
-
-            return number
-        kind, codes = type(target.levels[0]), {level: i for i, level in enumerate(target.levels)}
-
-        def code(value: Any) -> float:
-            if type(value) is not kind or value not in codes:
-                raise outside(value)
+        elif type(value) is type(target.levels[0]) and value in codes:
             return float(codes[value])
-
-        return code
+        raise self._wrong(f"the map: {_not_in(target, value)}")
 
 
 def _not_in(attribute: AnyAttribute, value: object) -> str:
@@ -273,24 +260,19 @@ def _several(names: Any) -> tuple[Any, ...]:
     return tuple(names) if isinstance(names, (list, tuple)) else (names,)
 
 
+_NAME = r"(?:`[^`]+`|[^\W\d]\w*)"
+_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _TERM = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<quoted>`[^`]+`)|(?P<name>[^\W\d]\w*)|(?P<sign><=|[-+*=<]))"
+    rf"\s*(?:(?P<minus>-)\s*)?(?:(?:(?P<times>{_NUMBER})\s*\*\s*)?(?P<name>{_NAME})"
+    rf"|(?P<number>{_NUMBER}))\s*(?P<sign>[-+=]|\Z)"
 )
+_ORDER = re.compile(rf"\s*{_NAME}(?:\s*<=?\s*{_NAME})+\s*")
 
 
-def _tokens(rule: Rule, text: Any) -> list[tuple[str, str]]:
+def _written(rule: Rule, text: Any) -> str:
     if not isinstance(text, str):
         raise rule._wrong("it is written as text")
-    found, at, text = [], 0, text.rstrip()
-    while at < len(text):
-        match = _TERM.match(text, at)
-        if match is None:
-            raise rule._wrong(f"cannot read {text[at:].strip()[:20]!r}")
-        kind = str(match.lastgroup)
-        found.append(("name" if kind == "quoted" else kind, match.group(kind).strip("`")))
-        at = match.end()
-    return found
+    return text
 
 
 def _hinting(rule: Rule, schema: Schema) -> AbstractContextManager[None]:
@@ -364,49 +346,29 @@ class Equation(Rule):
 
     def _sides(self) -> tuple[dict[str, float], float]:
         """Return the multiple of each attribute, all on the left, and the number on the right."""
-        tokens = iter([*_tokens(self, self.equation), ("sign", "")])
-        terms: dict[str, float] = {}
-        constant, side = 0.0, 1.0
-        end = "+"
-        while end:
-            if end == "=" and side < 0:
+        text, terms = _written(self, self.equation), dict[str, float]()
+        constant, side, sign, at = 0.0, 1.0, "+", 0
+        while sign:
+            found = _TERM.match(text, at)
+            if found is None or (found["minus"] and terms and sign != "="):
+                near = text[at:].strip()[:20] or "the end"
+                raise self._wrong(
+                    f"expected a number or an attribute, then +, - or =, found {near!r}"
+                )
+            if sign == "=" and side < 0:
                 raise self._wrong("it has more than one '='")
-            side = -1.0 if end == "=" else side
-            name, factor, after = self._term(tokens, first=end == "=" or not terms)
-            factor *= -1.0 if end == "-" else 1.0
-            if name is None:
-                constant -= side * factor
+            side = -1.0 if sign == "=" else side
+            factor = side * float(found["times"] or found["number"] or 1)
+            factor *= (-1.0 if sign == "-" else 1.0) * (-1.0 if found["minus"] else 1.0)
+            if found["name"]:
+                name = found["name"].strip("`")
+                terms[name] = terms.get(name, 0.0) + factor
             else:
-                terms[name] = terms.get(name, 0.0) + side * factor
-            end = after
+                constant -= factor
+            sign, at = found["sign"], found.end()
         if side > 0:
             raise self._wrong("it has no '='")
         return terms, constant
-
-    def _term(
-        self, tokens: Iterator[tuple[str, str]], *, first: bool
-    ) -> tuple[str | None, float, str]:
-        """Read a number, a name or a multiple of a name, and the sign after it."""
-        kind, word = next(tokens, ("sign", ""))
-        factor = 1.0
-        if first and word == "-":
-            factor, (kind, word) = -1.0, next(tokens, ("sign", ""))
-        name: str | None = None
-        if kind == "number":
-            factor *= float(word)
-            sign = next(tokens)[1]
-            if sign != "*":
-                return None, factor, self._sign(sign)
-            kind, word = next(tokens, ("sign", ""))
-        if kind == "name":
-            name = word
-            return name, factor, self._sign(next(tokens)[1])
-        raise self._wrong(f"expected a number or an attribute, found {word or 'the end'!r}")
-
-    def _sign(self, sign: str) -> str:
-        if sign not in ("+", "-", "=", ""):
-            raise self._wrong(f"expected +, - or =, found {sign!r}")
-        return sign
 
 
 @dataclass(frozen=True)
@@ -436,16 +398,10 @@ class Order(Rule):
     def bound(self, schema: Schema) -> tuple[Bound, ...]:
         """Return one bound rule for each two neighbours."""
         with _hinting(self, schema):
-            tokens = _tokens(self, self.order)
-            names, signs = tokens[::2], tokens[1::2]
-            in_turn = len(names) == len(signs) + 1 and len(names) > 1
-            if (
-                not in_turn
-                or any(k != "name" for k, _ in names)
-                or {s for _, s in signs} - {"<", "<="}
-            ):
+            if not _ORDER.fullmatch(_written(self, self.order)):
                 raise self._wrong("it needs names with < or <= between them")
-            found = [self._attribute(schema, name) for _, name in names]
+            words = re.findall(rf"{_NAME}|<=?", self.order)
+            found = [self._attribute(schema, name.strip("`")) for name in words[::2]]
         if len({attribute.name for attribute in found}) < len(found):
             raise self._wrong("it names an attribute twice")
         numbers = all(isinstance(attribute, Numeric) for attribute in found)
@@ -455,7 +411,7 @@ class Order(Rule):
         # What is forbidden: the opposite of each comparison.
         return tuple(
             Forbids(self.text, (one.name, two.name), ((one.name, _OPPOSITE[sign], two.name),))
-            for (one, two), (_, sign) in zip(pairwise(found), signs, strict=True)
+            for (one, two), sign in zip(pairwise(found), words[1::2], strict=True)
         )
 
 

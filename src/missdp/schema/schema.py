@@ -15,10 +15,7 @@ import tomli_w
 from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
-from missdp.schema.attributes import (
-    Categorical,
-    Ordinal,
-)
+from missdp.schema.attributes import Categorical, Ordinal
 from missdp.schema.denial import Denial
 from missdp.schema.numeric import Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
