@@ -17,6 +17,7 @@ _NEEDS = {
     "tests/baselines/test_adversarial": "torch",
     "src/missdp/table/databases.py": "sqlalchemy",
 }
+collect_ignore = ["tests/engines/warm_daemon.py"]  # no test: Spark starts it, which is an extra
 _LIMIT, _SLOW_LIMIT = 600.0, 2400.0  # seconds of one test; of one that is marked slow
 
 
