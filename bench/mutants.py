@@ -74,6 +74,8 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/mechanisms/test_selection.py"),
     ("mechanisms", "products charged at half their sensitivity", "GaussianEvent(sensitivity=bound, sigma=noise.scale", "GaussianEvent(sensitivity=bound / 2, sigma=noise.scale",
      "tests/mechanisms/test_products.py"),
+    ("mechanisms", "squares of numbers are released twice as large as they are clipped", "for part in (blocks, self._further)", "for part in (blocks, {n: 2 * t for n, t in self._further.items()})",
+     "tests/mechanisms/test_products.py tests/synth/test_coordinates.py"),
     ("mechanisms", "gradients are not clipped", "scale = self.radius / np.maximum(self.clip / np.where(largest > 0, largest, 1.0), norm)", "scale = self.radius * np.where(largest > 0, largest, 1.0) / self.clip",
      "tests/mechanisms/test_training.py"),
     ("mechanisms", "every row is in the sample", "exact.sum(np.flatnonzero(source.coins(self.rate, len(exact))))", "exact.total",
@@ -121,6 +123,8 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/sources/test_filling.py"),
     ("engines", "a task goes on where another stopped", "counter = copy.copy(self.counter)  # without counts", "counter = self.counter",
      "tests/engines/test_tasks.py"),
+    ("sources", "squares of numbers left out of the length of a row's vector", "self.alone**2 * (total + rest)", "self.alone**2 * total",
+     "tests/mechanisms/test_products.py tests/synth/test_coordinates.py"),
     ("sources", "clip of a row's vector omitted", "np.floor(np.minimum(factor, self.most))", "np.floor(np.minimum(np.inf * factor, self.most))",
      "tests/mechanisms/test_products.py"),
     # accounting: what noise costs

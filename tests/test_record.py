@@ -50,6 +50,7 @@ from missdp.pricing.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed, unsealed
 from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
 from missdp.statistics import Estimate, Histogram
+from missdp.synth.coordinates import Coordinate
 from missdp.synth.learn_pairs import Crude, PairRelease
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
@@ -188,6 +189,7 @@ HEADS = Heads(
 CRUDE = Crude((LEVELS,), (TABLE[0],), Total(9.0, 1.0), 0.5)
 PLAN = RowProducts({"a": TABLE, "b": TABLE}, clip=2.0)
 SUMS = Products({"a": TABLE}, {"a": TABLE[0]}, {("a", "b"): TABLE}, std=1.0, single_std=0.5)
+NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], 0.5, 2.0)
 SINGLE = [
     EVENT,
     FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.5)]),
@@ -213,6 +215,8 @@ SINGLE = [
     PLAN,
     SUMS,
     PairRelease(CRUDE, SUMS, PLAN),
+    NUMBER,
+    PairRelease(CRUDE, SUMS, dataclasses.replace(PLAN, further={"a": TABLE}), (NUMBER, None)),
     Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",)),
     PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, 12.0),
     ClassTable((LEVELS, LEVELS), np.ones(2) / 2, (TABLE, TABLE), TABLE, {1: 0}, 12.0),

@@ -63,7 +63,12 @@ def plans(draw, complete=False):
         for name, k, w in zip(SCHEMA.names, codes, widths, strict=True)
     }
     clip = draw(st.sampled_from([0.01, 0.5, 3.0, 1000.0]))
-    return RowProducts(blocks, clip=clip, alone=draw(st.sampled_from([0.01, 1.0, 16.0])))
+    further = {
+        name: rng.uniform(-scale, scale, (k, draw(st.integers(0, 2))))
+        for name, k in zip(SCHEMA.names, codes, strict=True)
+        if draw(st.booleans())
+    }
+    return RowProducts(blocks, clip, draw(st.sampled_from([0.01, 1.0, 16.0])), further)
 
 
 row = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3))
@@ -73,6 +78,8 @@ def vector(plan, codes):
     """The row's vector as it is defined, by hand."""
     blocks = [plan.blocks[n][c] for n, c in zip(SCHEMA.names, codes, strict=True)]
     parts = [plan.alone * block for block in blocks]
+    places = zip(SCHEMA.names, codes, strict=True)
+    parts += [plan.alone * plan.further[n][c] for n, c in places if n in plan.further]
     parts += [np.outer(blocks[i], blocks[j]).ravel() for i in range(3) for j in range(i + 1, 3)]
     return np.concatenate(parts)
 
@@ -88,6 +95,19 @@ def test_one_row_moves_the_sums_by_no_more_than_was_charged_for(plan, rows, more
     assert one.law.scale**2 - 4 >= bound**2 / COST.amount
     assert type(one.event) is GaussianEvent
     assert one.event.sigma == one.law.scale
+
+
+HOLED = st.tuples(st.just(3), st.integers(0, 2), st.integers(0, 3))
+
+
+@settings(deadline=None)
+@given(plans(), st.lists(row, max_size=4), HOLED, st.integers(0, 2))
+def test_a_row_with_missing_cells_moves_no_more_than_it_is_charged_for(plan, rows, more, level):
+    one, _ = behind(rows, plan)
+    for moved in (more, (level, *more[1:])):  # missing, and observed
+        two, _ = behind([*rows, moved], plan)
+        bound = int(two.event.sensitivity)
+        assert sum(int(x) ** 2 for x in two.exact - one.exact) <= bound * bound
 
 
 @settings(deadline=None)
@@ -122,6 +142,32 @@ def test_the_clip_is_used_up():
     assert 0.99 < norm / witness.event.sensitivity <= 1
 
 
+def test_numbers_that_enter_no_product_are_part_of_the_length():
+    """Left out of it, they would come on top of a vector that has used up its clip."""
+    blocks = {n: np.full((k, 2), 0.3) for n, k in CODES.items()}
+    further = {"a": np.full((4, 1), 1.9), "c": np.full((4, 2), -2.1)}
+    for codes in ((0, 0, 0), (3, 2, 0)):  # observed, and missing
+        plan = RowProducts(blocks, clip=2.0, further=further)
+        witness, _ = behind([codes], plan)
+        norm = np.linalg.norm(witness.exact.astype(float))
+        assert 0.99 < norm / witness.event.sensitivity <= 1
+        _, free = behind([codes], RowProducts(blocks, clip=30.0, further=further))
+        assert free.further_blocks["a"] == pytest.approx(further["a"], abs=1e-3)
+        assert [len(free.further[n]) for n in "ac"] == [1, 2]
+
+
+def test_sums_of_numbers_that_enter_no_product_are_told():
+    blocks = {n: np.eye(k) for n, k in CODES.items()}
+    further = {"b": np.array([[1.0], [-3.0], [0.5]])}
+    budget = Budget.from_cost(Cost(currency="gdp", amount=1e6), delta=1e-6)
+    noise = SeededNoise(0)
+    door = Door(MemorySource(table_of(ROWS)), strategy_named("joint"), budget=budget, noise=noise)
+    found = door.products(RowProducts(blocks, clip=9.0, further=further), door.left)
+    wanted = sum(further["b"][b, 0] for _, b, _ in ROWS)
+    assert found.further["b"] == pytest.approx([wanted], abs=6 * found.single_std)
+    assert found.single["b"] == pytest.approx([3, 6, 6], abs=6 * found.single_std)
+
+
 def products_of(rows, plan, missing="joint"):
     return behind(rows, plan, missing=missing)[0].exact
 
@@ -152,7 +198,7 @@ def test_streamed_rows_give_the_same_sums(tmp_path):
     blocks = {
         n: rng.normal(size=(k + (k < 4), 2)) for n, k in zip(SCHEMA.names, SIZES, strict=True)
     }
-    plan = RowProducts(blocks, clip=2.5)
+    plan = RowProducts(blocks, clip=2.5, further={"a": blocks["a"], "c": 2 * blocks["c"]})
     found = []
     for source in (MemorySource(table), DuckDBSource(path, SCHEMA)):
         witness, door = door_to(source)
@@ -170,12 +216,12 @@ def test_levels_that_are_merged_share_a_block():
     }
     groups = {"a": np.array([1, 0, 1]), "b": np.array([0, 1]), "c": np.array([0, 0, 1, 1])}
     witness, door = door_to(MemorySource(table_of(ROWS)))
-    door.merged(groups).products(RowProducts(merged, clip=2.0), COST)
+    door.merged(groups).products(RowProducts(merged, clip=2.0, further=merged), COST)
     spread = {
         n: merged[n][np.append(g, np.arange(g.max() + 1, len(merged[n])))]
         for n, g in groups.items()
     }
-    assert (witness.exact == products_of(ROWS, RowProducts(spread, clip=2.0))).all()
+    assert (witness.exact == products_of(ROWS, RowProducts(spread, 2.0, further=spread))).all()
 
 
 def test_filled_rows_have_no_holes_left():
@@ -245,6 +291,9 @@ def test_what_cannot_be_afforded_or_drawn_is_refused_before_anything_is_charged(
         lambda: RowProducts({"a": np.array([[5.0]])}, clip=1.0),
         lambda: RowProducts({"a": np.array([[np.nan]])}, clip=1.0),
         lambda: RowProducts({"a": np.zeros(3)}, clip=1.0),
+        lambda: RowProducts(blocks, clip=1.0, further={"a": np.full((4, 1), 4.5)}),
+        lambda: door.products(RowProducts(blocks, 2.0, further={"a": np.eye(3)}), COST),
+        lambda: door.products(RowProducts(blocks, 2.0, further={"z": np.eye(4)}), COST),
         lambda: RowProducts({}, clip=0.0),
         lambda: RowProducts({}, clip=np.inf),
         lambda: RowProducts({}, clip=1.0, alone=0.0),

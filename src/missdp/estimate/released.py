@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.inference.clipping import clipped_away, clipped_share
 from missdp.inference.completion import PairTables, complete
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
@@ -189,9 +188,8 @@ class _AllPairsSource(_Source):
         self._taken: Any = None
         self._left: dict[Any, float] = {}
         if self._whole.plan is not None:
-            plan, blocks = self._whole.plan, self._whole.blocks
-            self._taken = clipped_away(self._seen, blocks, clip=plan.clip, alone=plan.alone)
-            self._left = clipped_share(self._seen, blocks, clip=plan.clip, alone=plan.alone)[1]
+            self._taken = self._whole.taken(self._seen)
+            self._left = self._whole.left(self._seen)[1]
         self._about([*range(len(self.levels))])
 
     def about(self, wanted: Sequence[Clique]) -> Self:

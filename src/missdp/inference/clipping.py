@@ -1,7 +1,8 @@
 """What clipping takes from sums over rows, as a model's rows tell it, and where to clip.
 
-The vector of a row holds a block for each attribute and the products of every two blocks (see
-``_row_norms``). All of it is multiplied by one factor, so that its L2 norm is at most ``clip``.
+The vector of a row holds a block for each attribute, perhaps further numbers, and the products of
+every two blocks (see ``_row_norms``). All of it is multiplied by one factor, so that its L2 norm is
+at most ``clip``.
 Rows with many rare levels have long vectors: clipping under-weights them, and what is released is
 
     Σ_i w_i x_i + noise,      w_i = min(1, clip / ‖x_i‖),
@@ -16,7 +17,7 @@ Everything here is released values and public facts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -36,7 +37,12 @@ _SHORTEST = 1e-3
 
 
 def clip_norm(
-    margins: Sequence[Floats], blocks: Sequence[Floats], signal: float, *, alone: float
+    margins: Sequence[Floats],
+    blocks: Sequence[Floats],
+    signal: float,
+    *,
+    alone: float,
+    further: Mapping[int, Floats] | None = None,
 ) -> float:
     """Return the norm to which rows' vectors are clipped, by a public rule.
 
@@ -49,19 +55,27 @@ def clip_norm(
     and BR2000, from 1,000 to 300,000 rows and epsilon from 0.1 to 10, quantiles 0.2 off cost less
     than a twentieth.
     """
-    norms = _row_norms(independent_rows(margins, _POINTS), blocks, alone=alone)
+    norms = _row_norms(independent_rows(margins, _POINTS), blocks, alone=alone, further=further)
     share = 0.5 + _PER_DECADE * np.log10(max(signal, 1.0) / _HALF)
     found = float(np.quantile(norms, np.clip(share, _LEAST, _MOST)))
     return max(found, _SHORTEST)
 
 
-def _row_norms(rows: Codes, blocks: Sequence[Floats], *, alone: float) -> Floats:
+def _row_norms(
+    rows: Codes,
+    blocks: Sequence[Floats],
+    *,
+    alone: float,
+    further: Mapping[int, Floats] | None = None,
+) -> Floats:
     """Return the L2 norm of each row's vector before it is clipped."""
     squares = np.zeros((len(blocks), len(rows)))
     for a, block in enumerate(blocks):
         squares[a] = np.square(block).sum(axis=1)[rows[:, a]]
     total = squares.sum(axis=0)
     pairs = (np.square(total) - np.square(squares).sum(axis=0)) / 2
+    for a, table in (further or {}).items():  # which enters no product
+        total = total + np.square(table).sum(axis=1)[rows[:, a]]
     norms: Floats = np.sqrt(np.maximum(alone**2 * total + pairs, 0.0))
     return norms
 
@@ -72,9 +86,13 @@ def clipped_away(
     *,
     clip: float,
     alone: float,
+    further: Mapping[int, Floats] | None = None,
 ) -> tuple[list[Floats], dict[Pair, Floats]]:
-    """Return what clipping takes from the mean of the blocks, and of their products."""
-    norms = _row_norms(rows, blocks, alone=alone)
+    """Return what clipping takes from the mean of the blocks, and of their products.
+
+    After the blocks come the ``further`` numbers of some attributes, which enter no product.
+    """
+    norms = _row_norms(rows, blocks, alone=alone, further=further)
     lost = 1 - clip / np.maximum(norms, clip)
     lost *= 1 / max(1, len(rows))
     touched = np.flatnonzero(lost > 0)
@@ -93,18 +111,24 @@ def clipped_away(
         for a in range(len(blocks))
         for b in range(a + 1, len(blocks))
     }
-    return [single[span] for span in spans], pairs
+    rest = [table[rows[touched, a]].T @ lost[touched] for a, table in (further or {}).items()]
+    return [*(single[span] for span in spans), *rest], pairs
 
 
 def clipped_share(
-    rows: Codes, blocks: Sequence[Floats], *, clip: float, alone: float
+    rows: Codes,
+    blocks: Sequence[Floats],
+    *,
+    clip: float,
+    alone: float,
+    further: Mapping[int, Floats] | None = None,
 ) -> tuple[Floats, dict[Pair, float]]:
     """Return what part of the size of each block, and of each product, is left after clipping.
 
     A first guess, from rows that need not be those of a good model: what is released, divided by
     it, has about the right size.
     """
-    norms = _row_norms(rows, blocks, alone=alone)
+    norms = _row_norms(rows, blocks, alone=alone, further=further)
     kept = clip / np.maximum(norms, clip)
     sizes = [np.square(b).sum(axis=1)[rows[:, a]] for a, b in enumerate(blocks)]
     squares = np.stack(sizes, axis=1)

@@ -108,6 +108,7 @@ class Door(Handle):
         self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
         self._totals: list[Total] = []  # of the marginals released so far, shared by all handles
         self._scores: dict[Score, Remembered] = {}
+        self._finer: Door | None = None
 
     # Public facts
 
@@ -176,6 +177,13 @@ class Door(Handle):
         delta = 0.0 if cost.currency == "pure" else self._budget.delta
         part = Budget.from_cost(cost, delta=delta, adjacency=self._budget.adjacency)
         return self._with(_budget=self._budget.reserve(part, label=label))
+
+    @property
+    def finer(self) -> Door | None:
+        """A door to the same rows in finer codes, if there are any; it spends from the same."""
+        if self._finer is None:
+            return None
+        return self._finer._with(_budget=self._budget, _admit=self._admit)
 
     def admitting(self, admit: Callable[[Event], None] | None) -> Door:
         """Return a door that first shows every event to ``admit``, which raises to refuse it."""
@@ -274,7 +282,13 @@ class Door(Handle):
         flat = np.asarray(self._release(event, noise, exact))
         return np.split(flat, np.cumsum([1 << level for level in levels])[:-1]), noise
 
-    def recut(self, source: MarginalSource, cells: Mapping[str, NDArray[np.int64]]) -> Door:
+    def recut(
+        self,
+        source: MarginalSource,
+        cells: Mapping[str, NDArray[np.int64]],
+        *,
+        finer: MarginalSource | None = None,
+    ) -> Door:
         """Return a door to the same rows, coded in another way.
 
         Parameters
@@ -283,15 +297,18 @@ class Door(Handle):
             The same rows.
         cells : mapping of str to ndarray of int64
             By attribute whose codes differ, what each code of a level is called there.
+        finer : MarginalSource, optional
+            The same rows once more, in the codes that ``finer`` of the new door is to have.
         """
-        found = Door(
-            source,
-            self._strategy,
-            budget=self._budget,
-            noise=self._noise,
-            declared_rows=self._declared_rows,
-        )
-        found._admit = self._admit
+
+        def opened(source: MarginalSource) -> Door:
+            facts = {"noise": self._noise, "declared_rows": self._declared_rows}
+            door = Door(source, self._strategy, budget=self._budget, **facts)  # type: ignore[arg-type]
+            door._admit = self._admit
+            return door
+
+        found = opened(source)
+        found._finer = None if finer is None else opened(finer)
         if isinstance(found._counts, ExactCounts):
             found._counts.take_over(self._counts, cells)
         return found
@@ -554,7 +571,7 @@ class Door(Handle):
                 return fill()
 
         counts = ExactCounts(opened, schema, self._strategy)
-        return self._with(_schema=schema, _counts=counts, _scores={})
+        return self._with(_schema=schema, _counts=counts, _scores={}, _finer=None)
 
     def merged(self, groups: Mapping[str, NDArray[np.int64]]) -> Door:
         """Return a door to the rows with levels merged into groups, on released grounds.
@@ -574,7 +591,7 @@ class Door(Handle):
                 raise ParameterError("groups must number the groups of the declared levels from 0")
             sizes.append(int(group.max()) + 1 + size - attribute.size)
         merged = MergedCounts(self._counts, groups)
-        return self._with(_sizes=tuple(sizes), _counts=merged, _scores={})
+        return self._with(_sizes=tuple(sizes), _counts=merged, _scores={}, _finer=None)
 
     def _charge(self, *events: Event) -> None:
         if self._admit is not None:

@@ -3,13 +3,28 @@
 A row's vector is clipped as a whole by one factor, which depends on its own codes only. Blocks
 and factors are multiples of a grid's step, so vectors are whole numbers in steps of the grid, their
 norms are known exactly, and the noise is discrete.
+
+Each attribute ``a`` has, for each of its codes, a block ``x_a`` of numbers and perhaps further
+numbers ``y_a`` that enter no product: the square of a number, say. All are whole numbers of steps.
+The vector of a row consists of ``α x_a`` and ``α y_a`` for every ``a``, and of the outer product of
+``x_a`` and ``x_b`` for every ``a < b``. With ``s_a = ‖x_a‖²`` and ``r_a = ‖y_a‖²`` its squared
+length is, since an outer product is as long as the product of the lengths,
+
+    α² Σ_a (s_a + r_a) + Σ_{a<b} s_a s_b = α² (S + R) + (S² − Q) / 2,
+
+where ``S = Σ s_a``, ``Q = Σ s_a²`` and ``R = Σ r_a``: a function of one number per code of an
+attribute, known exactly, whatever the blocks hold. Missing is a code like any other, with a block
+of its own. A row's vector is multiplied by the largest whole number of steps, at most 1, that keeps
+it no longer than the clip norm. So one row more or less moves the sum by at most the clip norm in
+L2, whatever its codes and whichever of its cells are missing; no length of a block is assumed. All
+sums together are one Gaussian release of that sensitivity.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
@@ -44,6 +59,9 @@ class RowProducts(Record):
         L2 norm to which the vector of each row is clipped; from 2**-10 to 2**20.
     alone : float, default 1.0
         Factor of the blocks themselves, beside their products, in that vector; in (0, 16].
+    further : mapping of str to array of float, shape (codes, width), optional
+        For some attributes, numbers that stand in that vector beside the block, with the same
+        factor, and in no product; between -4 and 4.
 
     Examples
     --------
@@ -60,20 +78,25 @@ class RowProducts(Record):
     blocks: Mapping[str, NDArray[np.float64]]
     clip: float
     alone: float = 1.0
+    further: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 2.0**-10 <= self.clip <= 2.0**20:
             raise ParameterError(f"clip must be from 2**-10 to 2**20, got {self.clip}")
         if not 0 < self.alone <= 16:
             raise ParameterError(f"alone must be above 0 and at most 16, got {self.alone}")
-        held = {str(name): read_only(np.array(t, float)) for name, t in self.blocks.items()}
-        for name, block in held.items():
-            if block.ndim != 2 or not (np.abs(block) <= 4).all():
-                raise ParameterError(f"the block of {name} must be a table of numbers from -4 to 4")
-        object.__setattr__(self, "blocks", MappingProxyType(held))  # nobody changes it from now on
+        for part in ("blocks", "further"):
+            tables = getattr(self, part)
+            held = {str(name): read_only(np.array(t, float)) for name, t in tables.items()}
+            for name, block in held.items():
+                if block.ndim != 2 or not (np.abs(block) <= 4).all():
+                    raise ParameterError(
+                        f"the block of {name} must be a table of numbers from -4 to 4"
+                    )
+            object.__setattr__(self, part, MappingProxyType(held))  # nobody changes it from now on
 
-    def __reduce__(self) -> tuple[type[RowProducts], tuple[dict[str, Any], float, float]]:
-        return RowProducts, (dict(self.blocks), self.clip, self.alone)
+    def __reduce__(self) -> tuple[type[RowProducts], tuple[Any, ...]]:
+        return RowProducts, (dict(self.blocks), self.clip, self.alone, dict(self.further))
 
     def on_grid(self, codes: Mapping[str, int], cost: Cost) -> _ProductSums:
         """Return what is summed up, in whole numbers, and its noise.
@@ -86,10 +109,14 @@ class RowProducts(Record):
         """
         if cost.currency == "pure":
             raise ParameterError("the noise of products is Gaussian, which is never pure DP")
-        if {name: len(block) for name, block in self.blocks.items()} != dict(codes):
+        known = {name: len(block) for name, block in self.blocks.items()}
+        if known != dict(codes) or not known.items() >= {
+            (name, len(table)) for name, table in self.further.items()
+        }:
             raise ParameterError("blocks must have a row for each code of each attribute")
         widths = [np.shape(self.blocks[name])[1] for name in codes]
         numbers = sum(widths) + sum(a * b for a, b in combinations(widths, 2))
+        numbers += sum(table.shape[1] for table in self.further.values())
         if numbers > self.most:
             raise ParameterError(
                 f"all pairs of attributes have {numbers:,} cells, more than the {self.most:,} "
@@ -120,7 +147,11 @@ class _ProductSums:
     @property
     def fits(self) -> bool:
         """Whether all that is computed fits into 64 bits, and the noise can be drawn; public."""
-        longest = sum(int((block * block).sum(axis=1).max()) for block in self._blocks.values())
+        longest = sum(
+            int(lengths.max())
+            for part in (self._blocks, self._further)
+            for lengths in _squares(part).values()
+        )
         unit = Noise.worth(self.cost).scale * self.plan.clip
         return longest <= _LONGEST and unit * 2.0 ** (3 * self.bits) <= _LARGEST
 
@@ -137,8 +168,13 @@ class _ProductSums:
     @cached_property
     def weight(self) -> RowWeight:
         """The factor of a row's vector, in steps of the grid."""
-        squares = {name: (block * block).sum(axis=1) for name, block in self._blocks.items()}
-        return RowWeight(squares, alone=self._alone, bound=self.bound, most=1 << self.bits)
+        return RowWeight(
+            _squares(self._blocks),
+            alone=self._alone,
+            bound=self.bound,
+            most=1 << self.bits,
+            further=_squares(self._further),
+        )
 
     def exact(self, counts: Mapping[Clique, NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return the sums, given the sums of the weights of the rows in every cell; private."""
@@ -152,7 +188,8 @@ class _ProductSums:
         one = np.ones((1, 1), dtype=np.int64)
         parts = [
             _sums(self._alone * one, table(name)[np.newaxis], block)
-            for name, block in blocks.items()
+            for part in (blocks, self._further)
+            for name, block in part.items()
         ]
         for a, b in combinations(blocks, 2):
             parts.append(_sums(blocks[a], table(a, b), blocks[b]))
@@ -164,15 +201,20 @@ class _ProductSums:
         whole, factor = np.asarray(cells, dtype=np.float64) / unit, self._alone / 2.0**self.bits
         width = {name: block.shape[1] for name, block in self._blocks.items()}
         sizes = [width[name] for name in self.names]
+        sizes += [block.shape[1] for block in self._further.values()]
         sizes += [width[a] * width[b] for a, b in combinations(self.names, 2)]
         pieces = iter(np.split(whole, np.cumsum(sizes)[:-1]))
         single = {name: next(pieces) / factor for name in self.names}
+        further = {name: next(pieces) / factor for name in self._further}
         pairs = {
             (a, b): next(pieces).reshape(width[a], width[b]) for a, b in combinations(self.names, 2)
         }
         std = self.noise.scale / unit
-        blocks = {name: block / 2.0**self.bits for name, block in self._blocks.items()}
-        return Products(blocks, single, pairs, std=std, single_std=std / factor)
+        blocks, others = (
+            {name: block / 2.0**self.bits for name, block in part.items()}
+            for part in (self._blocks, self._further)
+        )
+        return Products(blocks, single, pairs, std, std / factor, others, further)
 
     @property
     def _alone(self) -> int:
@@ -181,13 +223,19 @@ class _ProductSums:
     @cached_property
     def _blocks(self) -> dict[str, NDArray[np.int64]]:
         """For each attribute the block of each code, in steps of the grid."""
-        step = 1 << self.bits
-        return {
-            name: np.rint(np.asarray(self.plan.blocks[name], dtype=np.float64) * step).astype(
-                np.int64
-            )
-            for name in self.names
-        }
+        return {name: self._on_grid(self.plan.blocks[name]) for name in self.names}
+
+    @cached_property
+    def _further(self) -> dict[str, NDArray[np.int64]]:
+        """The same of the numbers that enter no product."""
+        return {name: self._on_grid(table) for name, table in self.plan.further.items()}
+
+    def _on_grid(self, table: NDArray[np.float64]) -> NDArray[np.int64]:
+        return np.rint(np.asarray(table, dtype=np.float64) * (1 << self.bits)).astype(np.int64)
+
+
+def _squares(blocks: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
+    return {name: (block * block).sum(axis=1) for name, block in blocks.items()}
 
 
 def _sums(
@@ -225,7 +273,9 @@ class Products(Record):
     std : float
         Standard deviation of the noise of each number of ``pairs``.
     single_std : float
-        That of each number of ``single``.
+        That of each number of ``single`` and ``further``.
+    further_blocks, further : mapping of str to array of float
+        The further numbers of the plan, rounded to the grid, and their sums.
     """
 
     blocks: Mapping[str, NDArray[np.float64]]
@@ -233,3 +283,5 @@ class Products(Record):
     pairs: Mapping[tuple[str, str], NDArray[np.float64]]
     std: float
     single_std: float
+    further_blocks: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    further: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)

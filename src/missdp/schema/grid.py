@@ -70,6 +70,11 @@ def is_pending(attribute: Attribute) -> TypeGuard[Numeric]:
     return isinstance(attribute, Numeric) and attribute.cuts_from == _PENDING
 
 
+def takes_every_number(attribute: Attribute) -> bool:
+    """Whether each number of an attribute is a bin, since it has few and its bins were open."""
+    return isinstance(attribute, Numeric) and attribute.cuts_from == _FEW
+
+
 def widest(schema: Schema) -> Schema:
     """Return the schema of a fit as it was before bins were found: only what was public then."""
     return _with(schema, {a.name: _marked(_uncut(a)) for a in schema if is_pending(a)})

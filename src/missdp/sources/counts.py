@@ -17,7 +17,7 @@ import copy
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -41,11 +41,13 @@ Reads: TypeAlias = Literal["counts", "weights", "rows"]
 class RowWeight:
     """The factor by which a row's vector of products is clipped: a whole number for each row.
 
-    A row has a block of numbers for each attribute, of squared length ``squares[name][code]``. Its
-    vector is made of the blocks, each times ``alone``, and of the products of every two blocks, so
-    its squared length is ``alone^2 S + (S^2 - Q) / 2`` with S the sum of the squared lengths, and
-    Q the sum of their squares. The weight is the largest whole number up to ``most`` by which that
-    vector can be multiplied without becoming longer than ``bound``.
+    A row has a block of numbers for each attribute, of squared length ``squares[name][code]``, and
+    further numbers that enter no product, of squared length ``further[name][code]``. Its vector is
+    made of the blocks and the further numbers, each times ``alone``, and of the products of every
+    two blocks, so its squared length is ``alone^2 (S + R) + (S^2 - Q) / 2`` with S the sum of the
+    squared lengths of blocks, Q the sum of their squares, and R the sum of the squared lengths of
+    the further numbers. The weight is the largest whole number up to ``most`` by which that vector
+    can be multiplied without becoming longer than ``bound``.
 
     Parameters
     ----------
@@ -57,6 +59,8 @@ class RowWeight:
         At least 1.
     most : int
         At least 1, below 2**32.
+    further : mapping of str to array of int64
+        By attribute of ``squares`` that has further numbers.
 
     Examples
     --------
@@ -70,6 +74,7 @@ class RowWeight:
     alone: int
     bound: int
     most: int
+    further: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,18 +89,22 @@ class RowWeight:
             block = lengths[codes[name]]
             total += block
             squared += block * block
+        rest = np.zeros(size, dtype=np.int64)
+        for name, lengths in self.further.items():
+            rest += lengths[codes[name]]
         length = np.sqrt(
-            (self.alone**2 * total + (total * total - squared) // 2).astype(np.float64)
+            (self.alone**2 * (total + rest) + (total * total - squared) // 2).astype(np.float64)
         )
         # Rounding of the conversion, the root and the quotient together is far below 2**-50.
         with np.errstate(divide="ignore"):
             factor = self.bound * (1 - 2.0**-50) / length
-        return np.floor(np.minimum(factor, self.most)).astype(np.int64)
+        return np.asarray(np.floor(np.minimum(factor, self.most)), dtype=np.int64)
 
     def recoded(self, codes: Mapping[str, NDArray[np.int64]]) -> RowWeight:
         """Return the weight of rows with other codes, of which ``codes`` tells those known here."""
         squares = {name: lengths[codes[name]] for name, lengths in self.squares.items()}
-        return RowWeight(squares, self.alone, self.bound, self.most)
+        further = {name: lengths[codes[name]] for name, lengths in self.further.items()}
+        return RowWeight(squares, self.alone, self.bound, self.most, further)
 
 
 @runtime_checkable

@@ -22,6 +22,7 @@ from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Train
 from missdp.schema import Numeric, Ordinal, Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.caps import Caps, costs_less, fixed_caps, imputation_caps, one_gate_caps
+from missdp.synth.coordinates import coordinates
 from missdp.synth.cuts import cuts_share, each_cost
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_pairs import (
@@ -326,6 +327,11 @@ class AllPairs(PairsSynthesizer):
         )
         self._report("done", 1.0)
         return self._counted(door, crude, total)
+
+    def _all_pairs(self, door: Door, crude: Crude) -> PairRelease:
+        self._report("measuring all pairs", 0.1)
+        numbers = coordinates(self.schema_, door.schema.names, crude.levels, crude.margins)
+        return release_pairs(door, crude, clip=self.clip, numbers=numbers)
 
     def _ordered(self, crude: Crude) -> list[bool]:
         """Whether the levels of each attribute have an order, and none are merged."""

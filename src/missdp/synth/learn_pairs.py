@@ -25,6 +25,7 @@ from missdp.inference.pair_model import PairModel, targets
 from missdp.inference.smooth import Smoothing
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.record import Record
+from missdp.synth.coordinates import WEIGHT, Coordinate, NumberMoments
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 
 Floats = NDArray[np.float64]
@@ -128,27 +129,50 @@ def blocks(crude: Crude) -> list[Floats]:
 
 
 def _plan_products(
-    names: Sequence[str], crude: Crude, cost: Cost, *, clip: float | Literal["auto"] = "auto"
+    names: Sequence[str],
+    crude: Crude,
+    cost: Cost,
+    *,
+    clip: float | Literal["auto"] = "auto",
+    numbers: Sequence[Coordinate | None] = (),
 ) -> RowProducts:
     """Return the blocks of rows, and where their vectors are clipped; from released values."""
-    parts = blocks(crude)
+    parts, margins, further = blocks(crude), list(crude.margins), {}
+    for a, number in enumerate(numbers):
+        if number is not None:
+            parts[a], margins[a] = number.lifted(parts[a]), number.margin(margins[a])
+            further[a] = number.squares(len(parts[a]))
     squared = {"zcdp": 2.0, "renyi": 2 / float(cost.order or 2)}  # times what it costs
     signal = crude.rows * math.sqrt(cost.amount * squared.get(cost.currency, 1.0))
     alone = _ALONE * min(max(1.0, math.sqrt(_MARGINS_FIRST / signal)), _MOST_ALONE)
     if clip == "auto":
-        clip = clip_norm(crude.margins, parts, signal, alone=alone)
-    return RowProducts(dict(zip(names, parts, strict=True)), clip=clip, alone=alone)
+        clip = clip_norm(margins, parts, signal, alone=alone, further=further)
+    named = dict(zip(names, parts, strict=True))
+    return RowProducts(named, clip, alone, {names[a]: table for a, table in further.items()})
 
 
 def release_pairs(
-    door: Door, crude: Crude, *, clip: float | Literal["auto"] = "auto"
+    door: Door,
+    crude: Crude,
+    *,
+    clip: float | Literal["auto"] = "auto",
+    numbers: Sequence[Coordinate | None] = (),
 ) -> PairRelease:
-    """Release all pairs at once, with all that is left of a door's budget."""
-    names = door.schema.names
+    """Release all pairs at once, with all that is left of a door's budget.
+
+    With the ``numbers`` of some attributes, if there is a door to finer codes.
+    """
+    names, groups, finer = door.schema.names, crude.groups(door.schema.names), door.finer
     if len(names) == 1:
         return PairRelease(crude, None, None)
-    plan = _plan_products(names, crude, door.left, clip=clip)
-    return PairRelease(crude, door.merged(crude.groups(names)).products(plan, door.left), plan)
+    told = [number is not None for number in numbers]
+    if finer is None or not any(told):
+        plan = _plan_products(names, crude, door.left, clip=clip)
+        return PairRelease(crude, door.merged(groups).products(plan, door.left), plan)
+    plan = _plan_products(names, crude, door.left, clip=clip, numbers=numbers)
+    groups |= {n.name: np.arange(n.size) for n, one in zip(finer.schema, told, strict=True) if one}
+    released = finer.merged(groups).products(plan, door.left)
+    return PairRelease(crude, released, plan, tuple(numbers))
 
 
 def impossible_pairs(
@@ -203,23 +227,33 @@ class PairRelease(Record):
     products : Products or None
         None if there is one attribute only.
     plan : RowProducts or None
+    numbers : tuple of Coordinate or None
+        Of each attribute, the number that its block ends with, if it has one; empty if none has.
     """
 
     crude: Crude
     products: Products | None
     plan: RowProducts | None
+    numbers: tuple[Coordinate | None, ...] = ()
 
     @property
     def blocks(self) -> list[Floats]:
-        """What each code of each attribute stands for, one row per code."""
-        return [] if self.products is None else list(self.products.blocks.values())
+        """What each level of each attribute stands for, numbers aside; one row per level."""
+        found = [] if self.products is None else list(self.products.blocks.values())
+        for a, number in self.numbered.items():
+            found[a] = number.lowered(found[a])
+        return found
+
+    @property
+    def numbered(self) -> dict[int, Coordinate]:
+        """The attributes that have a number."""
+        return {a: number for a, number in enumerate(self.numbers) if number is not None}
 
     def guessed(self) -> PairTables:
         """Return tables from which clipping has been undone as if attributes were independent."""
         if self.plan is None or self.products is None:
             return self.tables(None)
-        rows = independent_rows(self.crude.margins, _POINTS)
-        left, both = clipped_share(rows, self.blocks, clip=self.plan.clip, alone=self.plan.alone)
+        left, both = self.left(independent_rows(self.crude.margins, _POINTS))
         single = [
             s / self.crude.rows * (1 / k - 1) for s, k in zip(self._single, left, strict=True)
         ]
@@ -228,10 +262,33 @@ class PairRelease(Record):
 
     def corrected(self, rows: Codes) -> PairTables:
         """Return tables with what clipping takes from a model's rows, holes included, put back."""
-        if self.plan is None:
-            return self.tables(None)
-        plan = self.plan
-        return self.tables(clipped_away(rows, self.blocks, clip=plan.clip, alone=plan.alone))
+        return self.tables(self.taken(rows))
+
+    def taken(self, rows: Codes) -> tuple[list[Floats], dict[Pair, Floats]] | None:
+        """Return what clipping takes from the means of blocks and products over a model's rows.
+
+        Numbers included: they come last in blocks, and their squares after all blocks.
+        """
+        return None if self.plan is None else clipped_away(**self._clipping(rows))
+
+    def left(self, rows: Codes) -> tuple[Floats, dict[Pair, float]]:
+        """Return what part of the size of blocks and products clipping leaves."""
+        return clipped_share(**self._clipping(rows))
+
+    def _clipping(self, rows: Codes) -> dict[str, Any]:
+        assert self.plan is not None
+        assert self.products is not None
+        names, rng = list(self.products.blocks), np.random.default_rng(0)  # public: any points do
+        rows = rows.copy()
+        for a, number in self.numbered.items():
+            rows[:, a] = number.spread(rows[:, a], rng)
+        return {
+            "rows": rows,
+            "blocks": list(self.products.blocks.values()),
+            "clip": self.plan.clip,
+            "alone": self.plan.alone,
+            "further": {names.index(n): t for n, t in self.products.further_blocks.items()},
+        }
 
     def tables(
         self,
@@ -251,9 +308,15 @@ class PairRelease(Record):
         back = [_back(block, size) for block, size in zip(blocks, sizes, strict=True)]
         stds = crude.std / rows, released.single_std / rows
         margins = [
-            _refined(m, single / rows + lost, b, block, stds, size)
+            _refined(m, (single / rows + lost)[: block.shape[1]], b, block, stds, size)
             for m, single, lost, b, block, size in zip(
-                crude.margins, self._single, taken[0], back, blocks, sizes, strict=True
+                crude.margins,
+                self._single,
+                taken[0][: len(blocks)],
+                back,
+                blocks,
+                sizes,
+                strict=True,
             )
         ]
         means = [block.T @ margin for block, margin in zip(blocks, margins, strict=True)]
@@ -264,11 +327,44 @@ class PairRelease(Record):
         ]
         tables, variances = {}, {}
         for (a, b), found in self._pairs.items():
-            excess = found / rows + taken[1][a, b] - np.outer(means[a], means[b])
+            whole = (found / rows + taken[1][a, b])[: len(means[a]), : len(means[b])]
+            excess = whole - np.outer(means[a], means[b])
             tables[a, b] = back[a] @ excess @ back[b].T + np.outer(margins[a], margins[b])
             noise = released.std / rows * (factors[a, b] if factors else 1.0)
             variances[a, b] = noise**2 * np.outer(spread[a], spread[b])
         return PairTables(sizes, tuple(margins), tables, variances, rows)
+
+    def moments(
+        self, taken: tuple[Sequence[Floats], Mapping[Pair, Floats]] | None
+    ) -> NumberMoments | None:
+        """Return what was released of numbers, or None if nothing was; see `taken`."""
+        crude, products = self.crude, self.products
+        if products is None or taken is None or not self.numbered:
+            return None
+        n, sizes = crude.rows, [level.n_groups for level in crude.levels]
+        margins, blocks = self.tables(taken).margins, self.blocks
+        std, alone = products.std / (n * WEIGHT), products.single_std / n
+        means, squares = {}, {}
+        for place, (a, number) in enumerate(self.numbered.items()):
+            raw = self._single[a][-1] / n + taken[0][a][-1]
+            means[a] = float(raw / WEIGHT), alone / WEIGHT
+            name, seen = list(products.blocks)[a], float(margins[a][: sizes[a]].sum())
+            square = products.further[name][0] / n + taken[0][len(blocks) + place][0]
+            squares[a] = float(square / number.square + seen), alone / number.square
+        by_level, both = {}, {}
+        for (a, b), found in self._pairs.items():
+            whole = found / n + taken[1][a, b]
+            if a in means and b in means:
+                both[a, b] = float(whole[-1, -1] / WEIGHT**2), std / WEIGHT
+            for one, other, sums in ((a, b, whole), (b, a, whole.T)):
+                if one in means:
+                    back, mean = _back(blocks[other], sizes[other]), means[one][0]
+                    excess = sums[-1, : back.shape[1]] / WEIGHT - mean * (
+                        blocks[other].T @ margins[other]
+                    )
+                    spread = std * np.sqrt(np.square(back).sum(axis=1))
+                    by_level[one, other] = back @ excess + mean * margins[other], spread
+        return NumberMoments(means, squares, by_level, both)
 
     def about(self, wanted: Sequence[int]) -> PairRelease:
         """Return what was released about some attributes, in the order of the table."""
@@ -278,6 +374,7 @@ class PairRelease(Record):
             levels=tuple(crude.levels[a] for a in wanted),
             margins=tuple(crude.margins[a] for a in wanted),
         )
+        numbers = tuple(self.numbers[a] for a in wanted) if self.numbers else ()
         if products is None:
             return replace(self, crude=few)
         names = [name for a, name in enumerate(products.blocks) if a in wanted]
@@ -286,8 +383,10 @@ class PairRelease(Record):
             blocks={name: products.blocks[name] for name in names},
             single={name: products.single[name] for name in names},
             pairs={pair: products.pairs[pair] for pair in combinations(names, 2)},
+            further_blocks={n: t for n, t in products.further_blocks.items() if n in names},
+            further={n: t for n, t in products.further.items() if n in names},
         )
-        return replace(self, crude=few, products=fewer)
+        return replace(self, crude=few, products=fewer, numbers=numbers)
 
     def redrawn(self, rng: np.random.Generator) -> PairRelease:
         """Return the released statistics, moved by another draw of the noise that they have."""
@@ -306,6 +405,7 @@ class PairRelease(Record):
                 products,
                 single=again(products.single, products.single_std),
                 pairs=again(products.pairs, products.std),
+                further=again(products.further, products.single_std),
             ),
         )
 

@@ -44,6 +44,7 @@ from missdp.sources import MarginalSource, Reads, is_source, open_source, readab
 from missdp.sources.counts import recodable
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps
+from missdp.synth.coordinates import finely
 from missdp.synth.cuts import release_cuts
 from missdp.synth.noisy_counts import warn_if_hardly_complete, whole_rows
 from missdp.synth.sampling import KindShares, release_kinds
@@ -240,7 +241,9 @@ def _door(fresh: Synthesizer, source: MarginalSource, grid: Schema, **facts: Any
         for a, old in zip(fresh.schema_, grid, strict=True)
         if isinstance(a, Numeric) and isinstance(old, Numeric) and a != old
     }
-    return door.recut(source.coded_as(fresh.schema_), cells)  # type: ignore[attr-defined]
+    fine = finely(fresh.schema_)
+    finer = None if fine is fresh.schema_ else source.coded_as(fine)  # type: ignore[attr-defined]
+    return door.recut(source.coded_as(fresh.schema_), cells, finer=finer)  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, kw_only=True)

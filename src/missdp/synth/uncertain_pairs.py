@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.clipping import clipped_away, clipped_share
 from missdp.inference.completion import Completed, PairTables, complete
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
@@ -92,9 +91,7 @@ def _clipping(release: PairRelease, seen: Codes) -> tuple[Any, Mapping[Pair, flo
     """Return what clipping takes from such rows, and the share of each product that is left."""
     if release.plan is None:
         return None, {}
-    plan, blocks = release.plan, release.blocks
-    taken = clipped_away(seen, blocks, clip=plan.clip, alone=plan.alone)
-    return taken, clipped_share(seen, blocks, clip=plan.clip, alone=plan.alone)[1]
+    return release.taken(seen), release.left(seen)[1]
 
 
 def _noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -> PairTables:

@@ -1,0 +1,227 @@
+"""Numbers beside their bins: finer codes, what one row moves, and what is told of numbers."""
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import AllPairs, Categorical, Numeric, Schema
+from missdp.accounting import Budget, Cost
+from missdp.errors import BudgetExceededError
+from missdp.inference.dyadic import Histogram
+from missdp.mechanisms import Door, Noise, SeededNoise, Witness
+from missdp.schema.grid import on_grid, pending
+from missdp.sources import open_source, strategy_named
+from missdp.synth.coordinates import WEIGHT, coordinates, finely
+from missdp.synth.cuts import cut
+from missdp.synth.learn_pairs import _plan_products, crude_margins, release_pairs
+
+OPEN = Schema(
+    (
+        Numeric(name="pay", lower=0, upper=1e6, step=0.01, nullable=True),
+        Numeric(name="age", lower=0, upper=110, integer=True, nullable=True),
+        Numeric(name="kids", lower=0, upper=9, integer=True),
+        Categorical(name="sex", levels=("f", "m"), nullable=True),
+    )
+)
+GRID = on_grid(pending(OPEN, OPEN.names))
+
+
+def found_cuts():
+    """Cuts as a fit may find them: half of the pay is nothing, the rest has a long tail."""
+    marked = pending(OPEN, OPEN.names)
+    pay, age = (marked[name] for name in ("pay", "age"))
+    size = GRID["pay"].size
+    places = np.r_[0, 1, np.linspace(0.4, 0.8, 40) * size, size].astype(int)
+    mass = np.r_[0.5, 0.0, np.full(39, 0.5 / 39), 0.0]
+    cuts = {
+        "pay": cut(pay, GRID["pay"], Histogram(places, mass, 1e4)),
+        "age": cut(age, GRID["age"], Histogram(np.arange(112), np.full(111, 1 / 111), 1e4)),
+    }
+    return Schema(tuple(cuts.get(a.name, a) for a in marked))
+
+
+CUT = found_cuts()
+FINE = finely(CUT)
+
+
+def people(n, seed=0, holes=0.2):
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 90, n)
+    pay = np.where(rng.random(n) < 0.5, 0, rng.lognormal(5 + age / 40, 1, n)).clip(0, 1e6).round(2)
+    frame = pd.DataFrame(
+        {"pay": pay, "age": age.astype(float), "kids": rng.poisson(1, n).clip(0, 9)}
+    )
+    frame["sex"] = np.where(rng.random(n) < age / 100, "f", "m")
+    for name in ("pay", "age", "sex"):
+        frame[name] = frame[name].where(rng.random(n) >= holes)
+    return frame
+
+
+class Exact(Witness):
+    """Keeps what is behind the last answer, and what was charged for it."""
+
+    def answer(self, event, law, exact):
+        self.event, self.exact = event, exact()
+        return law.draw(self.exact, self)
+
+
+def door_to(data, noise, amount=1e6):
+    source = open_source(data, OPEN)
+    budget = Budget.from_cost(Cost(currency="gdp", amount=amount), delta=1e-6)
+    door = Door(source.coded_as(GRID), strategy_named("joint"), budget=budget, noise=noise)
+    cells = {n: CUT[n].encode_values(GRID[n].reach[0]) for n in ("pay", "age")}
+    return door.recut(source.coded_as(CUT), cells, finer=source.coded_as(FINE))
+
+
+def crude_of(door, amount=1e5):
+    return crude_margins(door, Noise.worth(Cost(currency="gdp", amount=amount)), {})
+
+
+CRUDE = crude_of(door_to(people(3000), SeededNoise(0)))
+NUMBERS = coordinates(CUT, OPEN.names, CRUDE.levels, CRUDE.margins)
+
+
+def test_finer_codes_lie_inside_bins_and_are_few():
+    for a, fine in zip(CUT, FINE, strict=True):
+        if a.name in ("pay", "age"):
+            assert {*a.edges} <= {*fine.edges} <= {*GRID[a.name].edges}
+            assert a.size < fine.size <= 41
+            assert fine.spikes == a.spikes
+        else:
+            assert fine is a
+    assert finely(OPEN) is OPEN  # where nothing is cut, nothing is finer
+    assert [n is not None for n in NUMBERS] == [True, True, True, False]
+
+
+@given(st.integers(0, 2), st.integers(0, 2**32))
+def test_a_number_lifts_blocks_to_finer_codes_and_back(at, seed):
+    number, rng = NUMBERS[at], np.random.default_rng(seed)
+    size = OPEN[OPEN.names[at]].nullable + CUT[OPEN.names[at]].size
+    block = rng.normal(size=(size, 3))
+    lifted = number.lifted(block)
+    assert (number.lowered(lifted) == block).all()
+    assert np.abs(lifted[:, -1]).max() <= 4
+    assert np.abs(number.squares(len(lifted))).max() <= 4
+    codes = rng.integers(0, size, 500)
+    fine = number.spread(codes, rng)
+    assert (lifted[fine, :-1] == block[codes]).all()
+    missing = np.arange(len(number.groups), len(lifted))
+    assert not lifted[missing, -1].any()
+    assert not number.squares(len(lifted))[missing].any()
+
+
+def row_of(missing):
+    maybe = (lambda cells: st.none()) if missing else (lambda cells: cells)
+    pay = st.sampled_from([0.0, 0.01, 55.5, 4_000.0, 30_000.0, 1e6])
+    return st.tuples(
+        maybe(pay), st.sampled_from([0.0, 18.0, 55.0, 110.0]), st.integers(0, 9),
+        st.sampled_from(["f", "m", None]),
+    )  # fmt: skip
+
+
+def behind(rows, clip):
+    witness = Exact(0)
+    frame = pd.DataFrame(rows, columns=list(OPEN.names))
+    frame["pay"], frame["age"] = frame["pay"].astype(float), frame["age"].astype(float)
+    door = door_to(frame, witness)
+    release_pairs(door, CRUDE, clip=clip, numbers=NUMBERS)
+    return witness
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.booleans().flatmap(row_of), min_size=1, max_size=3),
+    st.booleans().flatmap(row_of),
+    st.sampled_from([0.5, 6.0, 40.0]),
+)
+def test_one_row_moves_the_release_by_no_more_than_is_charged_for(rows, more, clip):
+    """Numbers and their squares included; half of the rows have no pay."""
+    one, two = behind(rows, clip), behind([*rows, more], clip)
+    moved = [int(x) for x in two.exact - one.exact]
+    bound = int(two.event.sensitivity)
+    assert sum(x * x for x in moved) <= bound * bound
+    assert one.event == two.event
+    assert not one.event.gate
+
+
+def test_a_row_with_a_large_number_uses_up_the_clip():
+    """And so the test above has power."""
+    plain = behind([(None, 55.0, 1, "f")], 8.0)
+    far = behind([(None, 55.0, 1, "f"), (1e6, 110.0, 9, "m")], 8.0)
+    length = np.linalg.norm((far.exact - plain.exact).astype(float))
+    assert 0.99 < length / far.event.sensitivity <= 1
+
+
+def test_rows_that_stream_give_the_same_sums(tmp_path):
+    frame = people(400)
+    found = []
+    path = tmp_path / "rows.parquet"
+    frame.to_parquet(path)
+    for data in (frame, path, duckdb.from_df(frame)):
+        witness = Exact(0)
+        release_pairs(door_to(data, witness), CRUDE, clip=5.0, numbers=NUMBERS)
+        found.append(witness.exact)
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
+
+
+def test_a_finer_door_spends_what_the_door_itself_does():
+    door = door_to(people(50), SeededNoise(0), amount=1.0)
+    plan = _plan_products(OPEN.names, CRUDE, door.left, clip=5.0, numbers=NUMBERS)
+    part = door.reserve(Cost(currency="gdp", amount=0.5), label="half")
+    groups = CRUDE.groups(OPEN.names)
+    groups |= {a.name: np.arange(a.size) for a in FINE if a.name != "sex"}
+    part.finer.merged(groups).products(plan, part.left)
+    assert part.left.amount < 1e-9
+    assert door.left.amount == pytest.approx(0.5)
+    with pytest.raises(BudgetExceededError):
+        door.finer.merged(groups).products(plan, Cost(currency="gdp", amount=0.6))
+    assert door.merged(CRUDE.groups(OPEN.names)).finer is None
+
+
+@pytest.mark.parametrize("clip", [60.0, 6.0])
+def test_what_is_told_of_numbers_is_right_and_its_noise_too(clip):
+    frame = people(4000, seed=1)
+    door = door_to(frame, SeededNoise(1), amount=4.0)
+    release = release_pairs(door, CRUDE, clip=clip, numbers=NUMBERS)
+    release = type(release)(
+        crude_of(door_to(frame, SeededNoise(2))), *list(vars(release).values())[1:]
+    )
+    table = open_source(frame, OPEN).table
+    coarse = np.stack([table.coded_as(CUT).codes(n) for n in OPEN.names], axis=1).astype(int)
+    taken = release.taken(coarse)  # of the rows themselves: but for what lies inside bins, exact
+    told, z, far = release.moments(taken), {}, {}
+    for a, number in release.numbered.items():
+        codes = table.coded_as(FINE).codes(OPEN.names[a])
+        column = release.products.blocks[OPEN.names[a]][:, -1] / WEIGHT
+        z[a] = column[codes]
+        far[a] = np.append(np.square(np.clip(number._standard, -number.far, number.far)), [0.0] * 2)
+        far[a] = far[a][codes].mean()
+    slack = 0.002 if clip > 50 else 0.03
+    for a, (mean, std) in told.means.items():
+        assert mean == pytest.approx(z[a].mean(), abs=4 * std + slack)
+        assert told.squares[a][0] == pytest.approx(far[a], abs=4 * told.squares[a][1] + 5 * slack)
+    for (a, b), (both, std) in told.both.items():
+        assert both == pytest.approx((z[a] * z[b]).mean(), abs=4 * std + 2 * slack)
+    for (a, c), (shares, std) in told.by_level.items():
+        wanted = np.bincount(coarse[:, c], z[a], len(shares)) / len(coarse)
+        assert (np.abs(shares - wanted) < 4 * std + slack).all()
+    assert {*told.means} == {0, 1, 2}
+    assert told.by_level.keys() == {(a, c) for a in range(3) for c in range(4) if a != c}
+
+
+def test_numbers_are_released_only_where_bins_are_found():
+    frame = people(500, holes=0.1)
+    facts = {"epsilon": 2.0, "delta": 1e-6, "random_state": 0}
+    model = AllPairs(**facts).fit(frame, schema=OPEN)
+    assert model.pairs_.numbered.keys() == {0, 1, 2}
+    for other in (
+        AllPairs(**facts, cuts="equal").fit(frame, schema=OPEN),
+        AllPairs(**facts).fit(frame, schema=OPEN.with_cuts(model)),
+        AllPairs(**facts, missing="impute-first").fit(frame, schema=OPEN),
+    ):
+        assert not other.pairs_.numbers
+        assert not other.pairs_.products.further
