@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.heads import Pair
+from missdp.inference.numbers import Numbers
 
 Floats = NDArray[np.float64]
 
@@ -32,8 +33,12 @@ _DECAYS = np.array([0.15, 0.3, 0.5, 0.7])
 _STEPS = 40
 _LEAST_START = 0.1  # of the noise
 _NEVER = 1e-12
+_SECOND = 2.0  # degree of ranks, where numbers come first
+_APART = 0.03  # of a number, what its bins do not tell, below which bins tell nothing more
 _LEAST_SHARE = 1e-9
-_TOLD = 0.05  # of the posterior variance: whoever fits a model to means is not to shrink them again
+_TOLD = (
+    0.005  # of the posterior variance: whoever fits a model to means is not to shrink them again
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,26 +48,63 @@ class _Basis:
     margin: Floats
     functions: Floats  # one column each
     degrees: Floats  # of smoothness; infinite beyond polynomials
+    back: Floats  # what takes coefficients back to cells
 
     @classmethod
-    def of(cls, margin: Floats, noise: Floats, *, ordered: bool) -> _Basis:
+    def of(
+        cls,
+        margin: Floats,
+        noise: Floats,
+        *,
+        ordered: bool,
+        number: tuple[Floats, float] | None = None,
+    ) -> _Basis:
         margin = np.maximum(margin, _LEAST_SHARE)
         margin = margin / margin.sum()
         root, size = np.sqrt(margin), len(margin)
         rank = 2 * np.cumsum(margin) - margin - 1
         degree = min(_DEGREES, size - 1) if ordered else 0
         powers = np.polynomial.legendre.legvander(rank, degree) * root[:, None]
+        known = np.arange(1.0, degree + 1)
+        if number is not None:  # first of all, before the rank itself
+            powers = np.insert(powers, 1, number[0] * root, axis=1)[:, :size]
+            known = np.insert(known, 0, 1.0)[: size - 1]
+            known[1:2] = _SECOND
+        degree = len(known)
         whole = np.linalg.qr(powers, mode="complete")[0][:, 1:] / root[:, None]
         rest = whole[:, degree:]  # in directions in which noise is independent
         whole[:, degree:] = rest @ np.linalg.eigh(rest.T @ (noise[:, None] * rest))[1]
         beyond = np.inf if ordered else 1.0
-        degrees = np.append(np.arange(1.0, degree + 1), np.full(size - 1 - degree, beyond))
-        return cls(margin, whole, degrees)
+        degrees = np.append(known, np.full(size - 1 - degree, beyond))
+        found = cls(margin, whole, degrees, margin[:, None] * whole)
+        return found if number is None else found._beside(*number)
 
-    @property
-    def back(self) -> Floats:
-        """What takes coefficients back to cells."""
-        return np.asarray(self.margin[:, None] * self.functions)
+    def _beside(self, mean: Floats, spread: float) -> _Basis:
+        """Return a basis that starts with a number itself, and what its bins say of it.
+
+        The first function of the basis is the mean of the number in each bin, ``e``. Let ``z`` be
+        the number, of variance 1, and ``r`` its correlation with ``e``. Then ``z`` comes first, and
+        in the place of ``e`` the part of it that is orthogonal to ``z``, ``(e - r z) / s``, with
+        ``s² = 1 - r²``: what bins tell beyond a straight line through the number.
+        """
+        share = float(self.margin @ np.square(mean - self.margin @ mean)) / max(spread, _NEVER)
+        r = min(1.0, np.sqrt(share)) * (
+            1 if self.functions[:, 0] @ (self.margin * mean) > 0 else -1
+        )
+        s = np.sqrt(1 - r * r)
+        size, count = self.functions.shape
+        functions = np.zeros((size + 1, count + 1))
+        functions[:-1, 2:], functions[-1, 0] = self.functions[:, 1:], 1 / np.sqrt(spread)
+        back = np.column_stack([r * self.back[:, 0], s * self.back])
+        if s > _APART:
+            functions[:-1, 1], functions[-1, 1] = (
+                self.functions[:, 0] / s,
+                -r / s * functions[-1, 0],
+            )
+        kept = np.arange(count + 1) != (1 if s <= _APART else -1)
+        degrees = np.insert(self.degrees, 1, 1.0)
+        back[:, 2:] = self.back[:, 1:]
+        return _Basis(self.margin, functions[:, kept], degrees[kept], back[:, kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +143,7 @@ class Smoothing:
     pairs: Mapping[Pair, Floats]
     variances: Mapping[Pair, Floats]
     kept: Mapping[Pair, _Kept]
+    numbers: Numbers | None = None
 
     @classmethod
     def of(
@@ -111,27 +154,35 @@ class Smoothing:
         ordered: Sequence[bool],
         *,
         flat: bool = True,
+        numbers: Numbers | None = None,
     ) -> Smoothing:
         """Find how much to keep; of pairs without order only if ``flat``.
 
-        ``ordered`` tells the attributes whose levels have an order.
+        ``ordered`` tells the attributes whose levels have an order, and ``numbers`` what is known
+        of some of them as numbers.
         """
+        known = {} if numbers is None else numbers.levels
         chosen = [
             (a, b)
             for a, b in pairs
             if min(len(margins[a]), len(margins[b])) > 1
-            and (flat or any(ordered[c] and len(margins[c]) > 2 for c in (a, b)))
+            and (flat or any((ordered[c] and len(margins[c]) > 2) or c in known for c in (a, b)))
         ]
         bases: dict[int, _Basis] = {}
         for pair in chosen:
             for axis, a in enumerate(pair):
                 if a not in bases:
                     noise = variances[pair].mean(axis=1 - axis)
-                    bases[a] = _Basis.of(margins[a], noise, ordered=ordered[a])
+                    told = (known[a], numbers.spread[a]) if numbers and a in known else None
+                    bases[a] = _Basis.of(margins[a], noise, ordered=ordered[a], number=told)
         found, fits = {}, np.zeros(len(_DECAYS))
         for a, b in chosen:
             one, other = bases[a].functions, bases[b].functions
-            values, noise = one.T @ pairs[a, b] @ other, (one**2).T @ variances[a, b] @ other**2
+            values, noise = pairs[a, b], variances[a, b]
+            if numbers is not None:
+                values = numbers.under((a, b), values, noise=False)
+                noise = numbers.under((a, b), noise, noise=True)
+            values, noise = one.T @ values @ other, (one**2).T @ noise @ other**2
             apart = bases[a].degrees[:, None] + bases[b].degrees - 2
             prior, fit = _prior(np.square(values), noise, _DECAYS[:, None, None] ** apart)
             found[a, b], fits = (noise, prior), fits + fit
@@ -140,7 +191,7 @@ class Smoothing:
             (a, b): _Kept(bases[a], bases[b], prior[decay] / (prior[decay] + noise), noise)
             for (a, b), (noise, prior) in found.items()
         }
-        return cls(pairs, variances, kept)
+        return cls(pairs, variances, kept, numbers)
 
     @property
     def told(self) -> dict[Pair, Floats]:
@@ -149,8 +200,15 @@ class Smoothing:
 
     def means(self) -> dict[Pair, Floats]:
         """Return the posterior mean of each pair's dependence."""
-        smooth = {pair: kept.of(self.pairs[pair], kept.kept) for pair, kept in self.kept.items()}
+        smooth = {
+            pair: kept.of(self.under(pair, self.pairs[pair]), kept.kept)
+            for pair, kept in self.kept.items()
+        }
         return {**self.pairs, **smooth}
+
+    def under(self, pair: Pair, table: Floats) -> Floats:
+        """Return the table of a pair with what is known of numbers under it."""
+        return table if self.numbers is None else self.numbers.under(pair, table, noise=False)
 
     def drawn(self, noise: Mapping[Pair, Floats]) -> dict[Pair, Floats]:
         """Return a draw of the posterior, given a draw of the noise of each pair.

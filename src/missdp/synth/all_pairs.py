@@ -22,7 +22,7 @@ from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Train
 from missdp.schema import Numeric, Ordinal, Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.caps import Caps, costs_less, fixed_caps, imputation_caps, one_gate_caps
-from missdp.synth.coordinates import coordinates
+from missdp.synth.coordinates import coordinates, with_shares
 from missdp.synth.cuts import cuts_share, each_cost
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_pairs import (
@@ -325,6 +325,9 @@ class AllPairs(PairsSynthesizer):
             rng=door.generator(),
             ordered=self._ordered(crude),
         )
+        self.pairs_ = self.pairs_.settled(self.model_, door.generator())
+        numbers = dict(zip(door.schema.names, self.pairs_.numbers, strict=False))
+        self._settle(with_shares(self.schema_, numbers))
         self._report("done", 1.0)
         return self._counted(door, crude, total)
 

@@ -17,7 +17,6 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.heads import Pair
 from missdp.inference.model import Levels
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Numeric, Schema
@@ -32,11 +31,15 @@ WEIGHT = 0.5
 _MOST_CODES = 40  # finer codes of an attribute; more, if it has more bins
 _MOST_CELLS = 40_000_000  # of all pairs of finer codes, and missing; else no number is released
 _FEWEST = 3  # codes: of two, a number says nothing more
-_CLIP = 8.0  # of z, so that no block is longer than one may be
-_SQUARE = 0.15  # factor of its square, at most
-_HIGHEST = 2.0  # of the square times its factor
+_CLIP = 4.0  # of z
+_QUANTILE = 0.02  # of numbers at either end, that are taken for the next one
+_LINE, _SQUARE = 0.5, 0.15  # factors of the number as it is, and of its square, at most
+_HIGHEST = 2.0, 3.0  # of these times their factors
 _FAR = (3.0, 16.0)  # where squares are clipped, in standard deviations
-_BEYOND = 2.0  # of the furthest number that was found, or of the range where rows were found
+_BEYOND = 3.0  # times the furthest number that was found
+_TAIL, _TAIL_CODES = 4.0, 5  # how many times as far out finer codes go, and how many of them
+_DECAY = 3.0  # of what is beyond, as a power of how far out it is
+_HIDDEN = 0.2  # share of the last bin that may be beyond without having been found
 _FLOOR = 3e-5  # mass for which an interval is taken at least
 _POINTS = 2048  # by which values are spread over a bin
 
@@ -53,35 +56,40 @@ class Coordinate(Record):
         The number that each stands for.
     shares : ndarray, shape (codes,)
         Share of each in its bin.
-    centre, scale : float
-        Mean and standard deviation of the number, as far as they were released before.
+    low, high, centre, scale : float
+        ``z`` is the number, clipped at ``low`` and ``high``, less ``centre``, over ``scale``:
+        quantiles, mean and standard deviation as far as they were released before.
+    deviation, far : float
+        Standard deviation of the number as it is, and at how many of them it is clipped where it
+        stands alone, with its square.
     """
 
     groups: Codes
     values: Floats
     shares: Floats
+    low: float
+    high: float
     centre: float
     scale: float
+    deviation: float
+    far: float
 
     @property
-    def far(self) -> float:
-        """Where squares are clipped."""
-        found = np.abs(self._standard[self.shares > 0]).max(initial=0.0)
-        return float(np.clip(_BEYOND * found, *_FAR))
-
-    @property
-    def square(self) -> float:
-        """Factor of the square."""
-        return min(_SQUARE, _HIGHEST / self.far**2)
+    def factors(self) -> tuple[float, float]:
+        """Factors of the number where it stands alone, and of its square."""
+        return min(_LINE, _HIGHEST[0] / self.far), min(_SQUARE, _HIGHEST[1] / self.far**2)
 
     @property
     def z(self) -> Floats:
         """The number of each code, standardised and clipped."""
-        return np.clip(self._standard, -_CLIP, _CLIP)
+        inner = np.clip(self.values, self.low, self.high)
+        return np.clip((inner - self.centre) / self.scale, -_CLIP, _CLIP)
 
     @property
-    def _standard(self) -> Floats:
-        return (self.values - self.centre) / self.scale
+    def powers(self) -> Floats:
+        """The number of each code as it is, in standard deviations, and its square; two rows."""
+        found = np.clip((self.values - self.centre) / self.deviation, -self.far, self.far)
+        return np.stack([found, np.square(found)])
 
     def lifted(self, block: Floats) -> Floats:
         """Return the block of each finer code, z included, given the blocks of bins.
@@ -98,11 +106,48 @@ class Coordinate(Record):
         first = np.unique(self.groups, return_index=True)[1]
         return block[np.append(first, np.arange(len(self.groups), len(block))), :-1]
 
-    def squares(self, codes: int) -> Floats:
-        """Return the further number of each of so many codes: the square, less its mean."""
-        found = np.minimum(np.square(self._standard), self.far**2) - 1
-        column = np.append(self.square * found, np.zeros(codes - len(found)))
-        return column[:, None]
+    def further(self, codes: int) -> Floats:
+        """Return the further numbers of so many codes: `powers`, the square less about its mean."""
+        found = (self.powers.T - [0.0, 1.0]) * self.factors
+        return np.concatenate([found, np.zeros((codes - len(found), 2))])
+
+    @property
+    def levels(self) -> tuple[Floats, Floats]:
+        """Mean and variance of ``z`` in each bin."""
+        mean = np.bincount(self.groups, self.shares * self.z)
+        square = np.bincount(self.groups, self.shares * np.square(self.z))
+        return mean, np.maximum(square - np.square(mean), 0.0)
+
+    def with_tails(self, margin: Floats, powers: Floats, stds: Floats) -> Coordinate:
+        """Return the number with as much beyond its outermost codes as its moments tell.
+
+        There few rows hide from the noise of a tree, and make most of a standard deviation. What is
+        beyond falls off as a power of the distance; how much there is at either end, as a share of
+        the last bin, is what explains the released moments best, and little by itself.
+        """
+        known = np.flatnonzero(self.shares > 0)
+        order = self.values - self.centre
+        ends = (
+            (np.flatnonzero(order < order[known].min()), order[known].argmin()),
+            (
+                np.flatnonzero(order > order[known].max()),
+                order[known].argmax(),
+            ),
+        )
+        law = margin[self.groups] * self.shares
+        sums = self.powers
+        lacking = (powers - sums @ law) / stds
+        moved = np.zeros((2, len(law)))
+        for side, (codes, last) in enumerate(ends):
+            bin_of = self.groups[known[last]]
+            codes = codes[self.groups[codes] == bin_of]
+            if codes.size:
+                out = np.abs(order[codes]) ** -_DECAY
+                moved[side, codes] = out / out.sum()
+                moved[side] -= np.where(self.groups == bin_of, self.shares, 0.0)
+        change = (moved * margin[self.groups]) @ (sums / stds[:, None]).T
+        more = _at_least_none(change.T, lacking)
+        return replace(self, shares=np.maximum(self.shares + more @ moved, 0.0))
 
     def margin(self, margin: Floats) -> Floats:
         """Return the margin of finer codes, given that of bins."""
@@ -125,27 +170,13 @@ class Coordinate(Record):
         return np.where(codes < size, drawn, codes - size + len(order))
 
 
-@dataclass(frozen=True, eq=False)
-class NumberMoments:
-    """What was released of standardised numbers, unshrunk: means over all rows, clipping undone.
+def _at_least_none(change: Floats, lacking: Floats) -> Floats:
+    """Return how much there is at either end: least squares with a prior, nowhere below 0."""
+    from scipy.optimize import nnls
 
-    A cell without a value has a ``z`` of 0. Each comes with the standard deviation of its noise.
-
-    Parameters
-    ----------
-    means, squares : mapping of int to (float, float)
-        Of ``z`` and of its square, clipped at ``Coordinate.far``, by attribute.
-    by_level : mapping of (int, int) to (ndarray, ndarray)
-        Of ``z`` of one attribute where another one has each of its levels, or is missing: shares of
-        all rows times conditional means.
-    both : mapping of (int, int) to (float, float)
-        Of products of the ``z`` of two attributes, the earlier one first.
-    """
-
-    means: Mapping[int, tuple[float, float]]
-    squares: Mapping[int, tuple[float, float]]
-    by_level: Mapping[Pair, tuple[Floats, Floats]]
-    both: Mapping[Pair, tuple[float, float]]
+    prior = np.eye(2) / _HIDDEN
+    found, _ = nnls(np.concatenate([change, prior]), np.append(lacking, np.zeros(2)))
+    return np.minimum(found, 0.5)
 
 
 def finely(schema: Schema) -> Schema:
@@ -169,27 +200,24 @@ def finely(schema: Schema) -> Schema:
 
 
 def _finer(a: Numeric, grid: Numeric) -> Numeric:
-    """Halve, again and again, the interval in which numbers differ most."""
+    """Halve, again and again, the interval in which numbers differ most; and go on beyond them."""
     pieces, shares = np.asarray(a.pieces), np.asarray(a.shares)
     shares = shares / shares.sum() if shares.any() else np.full(len(shares), 1 / len(shares))
     below = np.append(0.0, np.cumsum(shares))
     known = np.flatnonzero(shares > _FLOOR)
-    low, high = pieces[known[0]], pieces[known[-1] + 1]
-    reach = low - (_BEYOND - 1) * (high - low), high + (_BEYOND - 1) * (high - low)
+    low, high = float(pieces[known[0]]), float(pieces[known[-1] + 1])
     steps = np.asarray(grid.edges)
     waiting: list[tuple[float, float, float, float]] = []
 
     def add(start: float, stop: float) -> None:
         """Note an interval that can be halved."""
-        ends = np.clip([start, stop], *reach)
-        mass = max(_FLOOR, float(np.diff(np.interp([start, stop], pieces, below))[0]))
-        inner = steps[(steps > start) & (steps < stop)]
-        if inner.size and ends[1] > ends[0]:
-            inside = inner[(inner > ends[0]) & (inner < ends[1])]
-            middle = float((inside if inside.size else inner)[max(1, inside.size) // 2])
-            heappush(waiting, (-mass * float(ends[1] - ends[0]) ** 2, start, middle, stop))
+        mass = float(np.diff(np.interp([start, stop], pieces, below))[0])
+        inner = steps[(steps > max(start, low)) & (steps < min(stop, high))]
+        if inner.size and mass > 0:
+            width = min(stop, high) - max(start, low)
+            heappush(waiting, (-mass * width**2, start, float(inner[len(inner) // 2]), stop))
 
-    edges = a.bin_edges.tolist()
+    edges = sorted({*a.bin_edges.tolist(), *_tails(low, high, steps)})
     for ends in pairwise(edges):
         add(*ends)
     while waiting and len(edges) + len(a.spikes) <= _MOST_CODES:
@@ -198,6 +226,19 @@ def _finer(a: Numeric, grid: Numeric) -> Numeric:
         add(start, middle)
         add(middle, stop)
     return replace(a, edges=tuple(sorted(edges)), pieces=None, shares=None)
+
+
+def _tails(low: float, high: float, steps: Floats) -> set[float]:
+    """Return edges beyond the range in which rows were found, each some times further out."""
+    middle, times = (low + high) / 2, _TAIL ** (np.arange(_TAIL_CODES + 1) / _TAIL_CODES)
+    wanted = middle + (high - middle) * np.concatenate([-times, times])
+    inner = wanted[(wanted > steps[0]) & (wanted < steps[-1])]
+    found = (
+        steps[np.clip(np.searchsorted(steps, inner), 1, len(steps) - 2)]
+        if steps[2:].size
+        else inner
+    )
+    return {*found.tolist()}
 
 
 def coordinates(
@@ -241,9 +282,52 @@ def _coordinate(
     shares = number / _POINTS * level.shares[bins]
     law = margin[level.groups[bins]] * shares
     law = law / law.sum() if law.any() else shares / shares.sum()
-    centre = float(law @ values)
-    scale = float(np.sqrt(law @ np.square(values - centre))) or a.upper - a.lower
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(law[order])
+    low, high = (
+        float(values[order[min(np.searchsorted(below, share), len(order) - 1)]])
+        for share in (_QUANTILE, 1 - _QUANTILE)
+    )
+    inner = np.clip(values, low, high)
+    centre = float(law @ inner)
+    scale, spread = (
+        float(np.sqrt(law @ np.square(x - centre))) or a.upper - a.lower for x in (inner, values)
+    )
     if a.not_applicable is not None:
         bins, shares = np.append(bins, a.size), np.append(shares, level.shares[a.size])
         values = np.append(values, centre)
-    return Coordinate(level.groups[bins], values, shares, centre, scale)
+    away = np.abs(values - centre) / spread
+    far = float(np.clip(min(_BEYOND * away[shares > 0].max(), away.max()), *_FAR))
+    return Coordinate(level.groups[bins], values, shares, low, high, centre, scale, spread, far)
+
+
+def with_shares(schema: Schema, numbers: Mapping[str, Coordinate | None]) -> Schema:
+    """Return a schema whose numbers are drawn inside bins by the shares of their finer codes."""
+    fine, found = finely(schema), {}
+    for name, number in numbers.items():
+        a, codes = schema[name], fine[name]
+        if number is None or codes is a:
+            continue
+        if isinstance(a, Numeric) and isinstance(codes, Numeric):
+            found[name] = _reshared(a, codes, number)
+    return Schema(tuple(found.get(a.name, a) for a in schema), schema.rules)
+
+
+def _reshared(a: Numeric, fine: Numeric, number: Coordinate) -> Numeric:
+    """Return a number with shares of its pieces that add up to those of its finer codes."""
+    below = np.append(0.0, np.cumsum(np.asarray(a.shares)))
+    pieces = np.union1d(np.asarray(a.pieces), fine.bin_edges)
+    old, width = np.diff(np.interp(pieces, np.asarray(a.pieces), below)), np.diff(pieces)
+    inside = pieces[:-1] + np.multiply.outer([0.2, 0.5, 0.8], width)
+    spike = np.isin(a.on_step(inside), a.spikes)
+    codes = fine.encode_values(np.take_along_axis(inside, spike.argmin(axis=0)[None], 0)[0])
+
+    def shared(parts: Floats, of: Codes) -> tuple[Floats, Floats]:
+        """Return the sum that each part belongs to, and its share of it."""
+        total = np.bincount(of, parts)[of]
+        return total, np.divide(parts, total, out=np.zeros(len(parts)), where=total > 0)
+
+    kept, part = shared(old, codes)
+    part = np.where(kept > 0, part, shared(width, codes)[1])
+    shares = shared(old, number.groups[codes])[0] * number.shares[codes] * part
+    return replace(a, pieces=tuple(pieces.tolist()), shares=tuple(shares.tolist()))

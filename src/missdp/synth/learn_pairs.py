@@ -21,11 +21,12 @@ from missdp.inference.completion import Completed, PairTables, complete, rows_en
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
 from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
+from missdp.inference.numbers import NumberMoments, Numbers, complete_numbers
 from missdp.inference.pair_model import PairModel, targets
 from missdp.inference.smooth import Smoothing
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.record import Record
-from missdp.synth.coordinates import WEIGHT, Coordinate, NumberMoments
+from missdp.synth.coordinates import WEIGHT, Coordinate
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 
 Floats = NDArray[np.float64]
@@ -141,7 +142,7 @@ def _plan_products(
     for a, number in enumerate(numbers):
         if number is not None:
             parts[a], margins[a] = number.lifted(parts[a]), number.margin(margins[a])
-            further[a] = number.squares(len(parts[a]))
+            further[a] = number.further(len(parts[a]))
     squared = {"zcdp": 2.0, "renyi": 2 / float(cost.order or 2)}  # times what it costs
     signal = crude.rows * math.sqrt(cost.amount * squared.get(cost.currency, 1.0))
     alone = _ALONE * min(max(1.0, math.sqrt(_MARGINS_FIRST / signal)), _MOST_ALONE)
@@ -344,13 +345,14 @@ class PairRelease(Record):
         n, sizes = crude.rows, [level.n_groups for level in crude.levels]
         margins, blocks = self.tables(taken).margins, self.blocks
         std, alone = products.std / (n * WEIGHT), products.single_std / n
-        means, squares = {}, {}
+        means, powers = {}, {}
         for place, (a, number) in enumerate(self.numbered.items()):
             raw = self._single[a][-1] / n + taken[0][a][-1]
             means[a] = float(raw / WEIGHT), alone / WEIGHT
             name, seen = list(products.blocks)[a], float(margins[a][: sizes[a]].sum())
-            square = products.further[name][0] / n + taken[0][len(blocks) + place][0]
-            squares[a] = float(square / number.square + seen), alone / number.square
+            factors = np.array(number.factors)
+            found = (products.further[name] / n + taken[0][len(blocks) + place]) / factors
+            powers[a] = found + np.array([0.0, seen]), alone / factors
         by_level, both = {}, {}
         for (a, b), found in self._pairs.items():
             whole = found / n + taken[1][a, b]
@@ -364,7 +366,28 @@ class PairRelease(Record):
                     )
                     spread = std * np.sqrt(np.square(back).sum(axis=1))
                     by_level[one, other] = back @ excess + mean * margins[other], spread
-        return NumberMoments(means, squares, by_level, both)
+        return NumberMoments(means, powers, by_level, both)
+
+    def settled(self, model: PairModel, rng: np.random.Generator) -> PairRelease:
+        """Return `with_tails` for the rows of a model; clipping takes most of what is far out."""
+        found = self
+        if self.numbered:
+            rows = model.law.sample(_ROWS, rng)
+            sizes = [level.n_groups for level in self.crude.levels]
+            seen = np.where(model.masks.draw(rows, rng), sizes, rows)
+            for _ in range(_TURNS):
+                found = self.with_tails(found.taken(seen))
+        return found
+
+    def with_tails(self, taken: Any) -> PairRelease:
+        """Return the release with as much beyond the outermost bins as moments of numbers tell."""
+        moments = self.moments(taken)
+        if moments is None:
+            return self
+        margins, found = self.tables(taken).margins, list(self.numbers)
+        for a, number in self.numbered.items():
+            found[a] = number.with_tails(margins[a], *moments.powers[a])
+        return replace(self, numbers=tuple(found))
 
     def about(self, wanted: Sequence[int]) -> PairRelease:
         """Return what was released about some attributes, in the order of the table."""
@@ -457,7 +480,7 @@ def fit_pairs(
     If told which attributes are ``ordered``, dependence is leaned on what is smooth in them.
     """
     sizes = np.array([level.n_groups for level in release.crude.levels])
-    last = 1 if release.products is None else _MOST_TURNS
+    plain, last = release, 1 if release.products is None else _MOST_TURNS
     tables, n = release.guessed(), rows_enough(_ROWS, known=release.crude.rows)
     rounds = _ROUNDS if selective else 0
     known = _smoothed(complete(tables, rng=rng, always=always, told=told, rounds=rounds), ordered)
@@ -467,7 +490,9 @@ def fit_pairs(
         law = fit_heads(*parts, rng=rng, allowed=allowed, order=order)
         rows = law.sample(n, rng)
         holes, before = known.masks.draw(rows, rng), tables
-        tables = release.corrected(np.where(holes, sizes, rows))
+        taken = release.taken(np.where(holes, sizes, rows))
+        release = plain.with_tails(taken)
+        tables = release.tables(taken)
         known = complete(
             tables,
             rng=rng,
@@ -477,7 +502,7 @@ def fit_pairs(
             rounds=int(selective),
             start=known.masks if selective else None,
         )
-        known = _smoothed(known, ordered)
+        known = _smoothed(known, ordered, _numbers(release, taken, known, rows, holes))
         last_move, moved = moved, _moved(before, tables)
         if turn >= _TURNS and (moved <= _STILL or moved > _NEARER * last_move):
             break
@@ -485,11 +510,26 @@ def fit_pairs(
     return PairModel(release.crude.levels, law, wanted, known.masks, number)
 
 
-def _smoothed(known: Completed, ordered: Sequence[bool] | None) -> Completed:
+def _smoothed(
+    known: Completed, ordered: Sequence[bool] | None, numbers: Numbers | None = None
+) -> Completed:
     if ordered is None:
         return known
-    found = Smoothing.of(known.margins, known.pairs, known.variances, ordered, flat=False)
+    found = Smoothing.of(
+        known.margins, known.pairs, known.variances, ordered, flat=False, numbers=numbers
+    )
     return replace(known, pairs=found.means(), variances=found.told)
+
+
+def _numbers(
+    release: PairRelease, taken: Any, known: Completed, rows: Codes, holes: NDArray[np.bool_]
+) -> Numbers | None:
+    moments = release.moments(taken)
+    if moments is None:
+        return None
+    levels = {a: number.levels for a, number in release.numbered.items()}
+    mean, inside = ({a: found[k] for a, found in levels.items()} for k in (0, 1))
+    return complete_numbers(moments, mean, inside, known.margins, rows, holes, known.masks)
 
 
 def _moved(before: PairTables, after: PairTables) -> float:
