@@ -189,7 +189,7 @@ HEADS = Heads(
 CRUDE = Crude((LEVELS,), (TABLE[0],), Total(9.0, 1.0), 0.5)
 PLAN = RowProducts({"a": TABLE, "b": TABLE}, clip=2.0)
 SUMS = Products({"a": TABLE}, {"a": TABLE[0]}, {("a", "b"): TABLE}, std=1.0, single_std=0.5)
-NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], 0.5, 2.0)
+NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
 SINGLE = [
     EVENT,
     FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.5)]),

@@ -1,5 +1,7 @@
 """Numbers beside their bins: finer codes, what one row moves, and what is told of numbers."""
 
+from dataclasses import replace
+
 import duckdb
 import numpy as np
 import pandas as pd
@@ -14,7 +16,7 @@ from missdp.inference.dyadic import Histogram
 from missdp.mechanisms import Door, Noise, SeededNoise, Witness
 from missdp.schema.grid import on_grid, pending
 from missdp.sources import open_source, strategy_named
-from missdp.synth.coordinates import WEIGHT, coordinates, finely
+from missdp.synth.coordinates import WEIGHT, coordinates, finely, with_shares
 from missdp.synth.cuts import cut
 from missdp.synth.learn_pairs import _plan_products, crude_margins, release_pairs
 
@@ -104,13 +106,13 @@ def test_a_number_lifts_blocks_to_finer_codes_and_back(at, seed):
     lifted = number.lifted(block)
     assert (number.lowered(lifted) == block).all()
     assert np.abs(lifted[:, -1]).max() <= 4
-    assert np.abs(number.squares(len(lifted))).max() <= 4
+    assert np.abs(number.further(len(lifted))).max() <= 4
     codes = rng.integers(0, size, 500)
     fine = number.spread(codes, rng)
     assert (lifted[fine, :-1] == block[codes]).all()
     missing = np.arange(len(number.groups), len(lifted))
     assert not lifted[missing, -1].any()
-    assert not number.squares(len(lifted))[missing].any()
+    assert not number.further(len(lifted))[missing].any()
 
 
 def row_of(missing):
@@ -193,17 +195,18 @@ def test_what_is_told_of_numbers_is_right_and_its_noise_too(clip):
     table = open_source(frame, OPEN).table
     coarse = np.stack([table.coded_as(CUT).codes(n) for n in OPEN.names], axis=1).astype(int)
     taken = release.taken(coarse)  # of the rows themselves: but for what lies inside bins, exact
-    told, z, far = release.moments(taken), {}, {}
+    told, z, powers = release.moments(taken), {}, {}
     for a, number in release.numbered.items():
         codes = table.coded_as(FINE).codes(OPEN.names[a])
         column = release.products.blocks[OPEN.names[a]][:, -1] / WEIGHT
         z[a] = column[codes]
-        far[a] = np.append(np.square(np.clip(number._standard, -number.far, number.far)), [0.0] * 2)
-        far[a] = far[a][codes].mean()
+        beyond = np.zeros((2, len(column) - len(number.groups)))
+        powers[a] = np.concatenate([number.powers, beyond], axis=1)[:, codes].mean(axis=1)
     slack = 0.002 if clip > 50 else 0.03
     for a, (mean, std) in told.means.items():
         assert mean == pytest.approx(z[a].mean(), abs=4 * std + slack)
-        assert told.squares[a][0] == pytest.approx(far[a], abs=4 * told.squares[a][1] + 5 * slack)
+        found, stds = told.powers[a]
+        assert (np.abs(found - powers[a]) < 4 * stds + [2 * slack, 5 * slack]).all()
     for (a, b), (both, std) in told.both.items():
         assert both == pytest.approx((z[a] * z[b]).mean(), abs=4 * std + 2 * slack)
     for (a, c), (shares, std) in told.by_level.items():
@@ -211,6 +214,57 @@ def test_what_is_told_of_numbers_is_right_and_its_noise_too(clip):
         assert (np.abs(shares - wanted) < 4 * std + slack).all()
     assert {*told.means} == {0, 1, 2}
     assert told.by_level.keys() == {(a, c) for a in range(3) for c in range(4) if a != c}
+
+
+def test_what_is_beyond_the_bins_is_found_by_its_square():
+    rng = np.random.default_rng(0)
+    pay = np.where(rng.random(20_000) < 0.5, 0, rng.lognormal(5, 1, 20_000))
+    pay = np.where(rng.random(20_000) < 0.004, rng.uniform(3e3, 9e3, 20_000), pay).round(2)
+    frame = pd.DataFrame({"pay": pay, "sex": rng.choice(["f", "m"], 20_000)})
+    schema = Schema((OPEN["pay"], OPEN["sex"]))
+    ratios = []
+    for seed in range(3):
+        model = AllPairs(epsilon=0.5, delta=1e-6, random_state=seed).fit(frame, schema=schema)
+        ratios.append(model.sample(20_000)["pay"].std() / pay.std())
+        edges = model.schema_["pay"].bin_edges
+        assert {*edges} <= {*model.schema_["pay"].pieces}
+    assert 0.7 < np.mean(ratios) < 1.4, ratios
+
+
+@given(st.integers(0, 1), st.floats(0.0, 0.3), st.floats(0.0, 0.3), st.integers(0, 100))
+def test_tails_are_what_explains_the_moments(at, below, above, seed):
+    number = NUMBERS[at]
+    margin = np.append(
+        np.random.default_rng(seed).dirichlet(np.ones(CUT[OPEN.names[at]].size)), 0.0
+    )
+    plain = number.with_tails(margin, number.powers @ number.margin(margin)[:-1], np.full(2, 1e-3))
+    assert plain.shares == pytest.approx(number.shares, abs=1e-9)  # what is explained stays
+    lacking = np.array([above - below, above + below])
+    found = number.with_tails(
+        margin, plain.powers @ number.margin(margin)[:-1] + lacking, np.ones(2)
+    )
+    assert np.bincount(found.groups, found.shares) == pytest.approx(1.0)
+    assert (found.shares >= 0).all()
+
+
+def test_values_inside_bins_have_the_shares_of_finer_codes():
+    moved = dict.fromkeys(OPEN.names)
+    for a in (0, 1):
+        number = NUMBERS[a]
+        shares = np.random.default_rng(a).random(len(number.shares)) + 0.05
+        shares /= np.bincount(number.groups, shares)[number.groups]
+        moved[OPEN.names[a]] = replace(number, shares=shares)
+    schema = with_shares(CUT, moved)
+    places = (np.arange(40_000) + 0.5) / 40_000
+    for name in ("pay", "age"):
+        fine = FINE[name]
+        assert schema[name].edges == CUT[name].edges
+        for code in range(CUT[name].size):
+            drawn = fine.encode_values(schema[name].decode(np.full(40_000, code), places))
+            share = np.bincount(drawn, minlength=fine.size) / 40_000
+            wanted = np.where(moved[name].groups == code, moved[name].shares, 0.0)
+            assert share == pytest.approx(wanted, abs=1e-3)
+    assert with_shares(CUT, dict.fromkeys(OPEN.names)) == CUT
 
 
 def test_numbers_are_released_only_where_bins_are_found():

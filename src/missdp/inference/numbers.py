@@ -23,6 +23,7 @@ from missdp.inference.model import Codes
 Floats = NDArray[np.float64]
 
 _LEAST_CHANCE = 0.02
+_LEAST_SPREAD = 1e-6  # variance, below which a number is a constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +128,8 @@ def complete_numbers(
         share = max(_LEAST_CHANCE, 1 - float(holes[:, pair].any(axis=1).mean()))
         return (1 - seen / max(_LEAST_CHANCE, float(seen.mean()))) / len(rows), share
 
-    by_level, both = {}, {}
+    by_level: dict[Pair, tuple[Floats, Floats]] = {}
+    both: dict[Pair, tuple[float, float]] = {}
     for (a, c), (found, std) in moments.by_level.items():
         lacking, share = chance((a, c))
         size = len(margins[c])
@@ -138,6 +140,7 @@ def complete_numbers(
         by_level[a, c] = whole, np.square(std[:size] / share)
     for (a, b), (product, noise) in moments.both.items():
         lacking, share = chance((a, b))
-        whole = product / share + (float(lacking @ (z[a] * z[b])) if holed else 0.0)
-        both[a, b] = whole - middle[a] * middle[b], (noise / share) ** 2
-    return Numbers(levels, spread, by_level, both)
+        told = product / share + (float(lacking @ (z[a] * z[b])) if holed else 0.0)
+        both[a, b] = told - middle[a] * middle[b], (noise / share) ** 2
+    vary = {a: mean for a, mean in levels.items() if spread[a] > _LEAST_SPREAD}
+    return Numbers(vary, spread, by_level, both)

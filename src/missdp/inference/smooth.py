@@ -36,9 +36,8 @@ _NEVER = 1e-12
 _SECOND = 2.0  # degree of ranks, where numbers come first
 _APART = 0.03  # of a number, what its bins do not tell, below which bins tell nothing more
 _LEAST_SHARE = 1e-9
-_TOLD = (
-    0.005  # of the posterior variance: whoever fits a model to means is not to shrink them again
-)
+# Of the posterior variance: whoever fits a model to means is not to shrink them again.
+_TOLD = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,23 +87,17 @@ class _Basis:
         ``s² = 1 - r²``: what bins tell beyond a straight line through the number.
         """
         share = float(self.margin @ np.square(mean - self.margin @ mean)) / max(spread, _NEVER)
-        r = min(1.0, np.sqrt(share)) * (
-            1 if self.functions[:, 0] @ (self.margin * mean) > 0 else -1
-        )
-        s = np.sqrt(1 - r * r)
-        size, count = self.functions.shape
-        functions = np.zeros((size + 1, count + 1))
-        functions[:-1, 2:], functions[-1, 0] = self.functions[:, 1:], 1 / np.sqrt(spread)
-        back = np.column_stack([r * self.back[:, 0], s * self.back])
-        if s > _APART:
-            functions[:-1, 1], functions[-1, 1] = (
-                self.functions[:, 0] / s,
-                -r / s * functions[-1, 0],
-            )
-        kept = np.arange(count + 1) != (1 if s <= _APART else -1)
+        e, rest = self.functions[:, :1], self.functions[:, 1:]
+        r = np.sqrt(min(1.0, share)) * np.sign(e[:, 0] @ (self.margin * mean))
+        s = max(np.sqrt(1 - r * r), _NEVER)
+        functions = np.zeros((len(e) + 1, 2 + rest.shape[1]))
+        functions[:-1, 1:] = np.hstack([e / s, rest])
+        functions[-1, :2] = np.array([1.0, -r / s]) / np.sqrt(spread)
+        back = np.hstack([r * self.back[:, :1], s * self.back[:, :1], self.back[:, 1:]])
+        told = np.ones(functions.shape[1], dtype=bool)
+        told[1] = s > _APART
         degrees = np.insert(self.degrees, 1, 1.0)
-        back[:, 2:] = self.back[:, 1:]
-        return _Basis(self.margin, functions[:, kept], degrees[kept], back[:, kept])
+        return _Basis(self.margin, functions[:, told], degrees[told], back[:, told])
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,12 +33,12 @@ _MOST_CELLS = 40_000_000  # of all pairs of finer codes, and missing; else no nu
 _FEWEST = 3  # codes: of two, a number says nothing more
 _CLIP = 4.0  # of z
 _QUANTILE = 0.02  # of numbers at either end, that are taken for the next one
-_LINE, _SQUARE = 0.5, 0.15  # factors of the number as it is, and of its square, at most
+_LINE, _SQUARE = 0.2, 0.1  # factors of the number as it is, and of its square, at most
 _HIGHEST = 2.0, 3.0  # of these times their factors
 _FAR = (3.0, 16.0)  # where squares are clipped, in standard deviations
-_BEYOND = 3.0  # times the furthest number that was found
-_TAIL, _TAIL_CODES = 4.0, 5  # how many times as far out finer codes go, and how many of them
-_DECAY = 3.0  # of what is beyond, as a power of how far out it is
+_BEYOND = 4.0  # times the furthest number that was found
+_TAIL, _TAIL_CODES = 10.0, 7  # how many times as far out finer codes go, and how many of them
+_DECAY = 1.7  # of what is beyond, as a power of how far out it is
 _HIDDEN = 0.2  # share of the last bin that may be beyond without having been found
 _FLOOR = 3e-5  # mass for which an interval is taken at least
 _POINTS = 2048  # by which values are spread over a bin
@@ -116,7 +116,7 @@ class Coordinate(Record):
         """Mean and variance of ``z`` in each bin."""
         mean = np.bincount(self.groups, self.shares * self.z)
         square = np.bincount(self.groups, self.shares * np.square(self.z))
-        return mean, np.maximum(square - np.square(mean), 0.0)
+        return np.asarray(mean, float), np.asarray(np.maximum(square - np.square(mean), 0.0))
 
     def with_tails(self, margin: Floats, powers: Floats, stds: Floats) -> Coordinate:
         """Return the number with as much beyond its outermost codes as its moments tell.
@@ -125,28 +125,19 @@ class Coordinate(Record):
         beyond falls off as a power of the distance; how much there is at either end, as a share of
         the last bin, is what explains the released moments best, and little by itself.
         """
-        known = np.flatnonzero(self.shares > 0)
-        order = self.values - self.centre
-        ends = (
-            (np.flatnonzero(order < order[known].min()), order[known].argmin()),
-            (
-                np.flatnonzero(order > order[known].max()),
-                order[known].argmax(),
-            ),
-        )
+        away, found = self.values - self.centre, self.shares > 0
         law = margin[self.groups] * self.shares
-        sums = self.powers
-        lacking = (powers - sums @ law) / stds
         moved = np.zeros((2, len(law)))
-        for side, (codes, last) in enumerate(ends):
-            bin_of = self.groups[known[last]]
-            codes = codes[self.groups[codes] == bin_of]
-            if codes.size:
-                out = np.abs(order[codes]) ** -_DECAY
-                moved[side, codes] = out / out.sum()
-                moved[side] -= np.where(self.groups == bin_of, self.shares, 0.0)
-        change = (moved * margin[self.groups]) @ (sums / stds[:, None]).T
-        more = _at_least_none(change.T, lacking)
+        for side, sign in enumerate((-1, 1)):
+            last = np.where(found, sign * away, -np.inf).argmax()
+            out = sign * away / max(sign * away[last], _FLOOR * self.scale)
+            own = self.groups == self.groups[last]
+            beyond = own & (out > 1) & (out < _TAIL)
+            if beyond.any() and sign * away[last] > 0:
+                moved[side, beyond] = out[beyond] ** -_DECAY / (out[beyond] ** -_DECAY).sum()
+                moved[side] -= np.where(own, self.shares, 0.0)
+        change = (self.powers / stds[:, None]) @ (moved * margin[self.groups]).T
+        more = _at_least_none(change, (powers - self.powers @ law) / stds)
         return replace(self, shares=np.maximum(self.shares + more @ moved, 0.0))
 
     def margin(self, margin: Floats) -> Floats:
@@ -156,18 +147,14 @@ class Coordinate(Record):
 
     def spread(self, codes: Codes, rng: np.random.Generator) -> Codes:
         """Draw a finer code for each bin; what follows the bins stays behind them."""
-        size = int(self.groups.max()) + 1
-        starts = np.append(0, np.cumsum(self.shares[np.argsort(self.groups, kind="stable")]))
-        order = np.argsort(self.groups, kind="stable")
-        begin = np.searchsorted(self.groups[order], np.arange(size))
+        size, order = int(self.groups.max()) + 1, np.argsort(self.groups, kind="stable")
+        begin = np.searchsorted(self.groups[order], np.arange(size + 1))
+        below = np.append(0.0, np.cumsum(self.shares[order]))
         inside = np.minimum(codes, size - 1)
-        aim = starts[begin[inside]] + rng.random(len(codes)) * (
-            starts[np.append(begin, len(order))[inside + 1]] - starts[begin[inside]]
-        )
-        place = np.searchsorted(starts, aim, side="right") - 1
-        last = np.append(begin, len(order))[inside + 1] - 1
-        drawn = order[np.clip(place, begin[inside], last)]
-        return np.where(codes < size, drawn, codes - size + len(order))
+        first, last = begin[inside], begin[inside + 1]
+        aim = below[first] + rng.random(len(codes)) * (below[last] - below[first])
+        place = np.clip(np.searchsorted(below, aim, side="right") - 1, first, last - 1)
+        return np.where(codes < size, order[place], codes - size + len(order))
 
 
 def _at_least_none(change: Floats, lacking: Floats) -> Floats:
@@ -176,7 +163,7 @@ def _at_least_none(change: Floats, lacking: Floats) -> Floats:
 
     prior = np.eye(2) / _HIDDEN
     found, _ = nnls(np.concatenate([change, prior]), np.append(lacking, np.zeros(2)))
-    return np.minimum(found, 0.5)
+    return np.asarray(np.minimum(found, 0.5))
 
 
 def finely(schema: Schema) -> Schema:
@@ -283,11 +270,8 @@ def _coordinate(
     law = margin[level.groups[bins]] * shares
     law = law / law.sum() if law.any() else shares / shares.sum()
     order = np.argsort(values, kind="stable")
-    below = np.cumsum(law[order])
-    low, high = (
-        float(values[order[min(np.searchsorted(below, share), len(order) - 1)]])
-        for share in (_QUANTILE, 1 - _QUANTILE)
-    )
+    place = np.searchsorted(np.cumsum(law[order]), [_QUANTILE, 1 - _QUANTILE])
+    low, high = values[order[np.minimum(place, len(order) - 1)]].tolist()
     inner = np.clip(values, low, high)
     centre = float(law @ inner)
     scale, spread = (
@@ -324,7 +308,7 @@ def _reshared(a: Numeric, fine: Numeric, number: Coordinate) -> Numeric:
 
     def shared(parts: Floats, of: Codes) -> tuple[Floats, Floats]:
         """Return the sum that each part belongs to, and its share of it."""
-        total = np.bincount(of, parts)[of]
+        total = np.asarray(np.bincount(of, parts), float)[of]
         return total, np.divide(parts, total, out=np.zeros(len(parts)), where=total > 0)
 
     kept, part = shared(old, codes)

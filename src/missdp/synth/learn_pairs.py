@@ -32,6 +32,7 @@ from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 Floats = NDArray[np.float64]
 
 _ALONE = 1.6  # factor of single blocks beside their products
+_ALONE_NUMBERED = 1.2  # where there are numbers, which make vectors longer
 _MARGINS_FIRST = 1000.0  # rows over noise, in norms, below which that factor grows
 _MOST_ALONE = 8.0  # times so much
 _MANY = 64  # levels; of longer lists, those that noise alone may lift so high are merged
@@ -145,7 +146,9 @@ def _plan_products(
             further[a] = number.further(len(parts[a]))
     squared = {"zcdp": 2.0, "renyi": 2 / float(cost.order or 2)}  # times what it costs
     signal = crude.rows * math.sqrt(cost.amount * squared.get(cost.currency, 1.0))
-    alone = _ALONE * min(max(1.0, math.sqrt(_MARGINS_FIRST / signal)), _MOST_ALONE)
+    alone = (_ALONE_NUMBERED if further else _ALONE) * min(
+        max(1.0, math.sqrt(_MARGINS_FIRST / signal)), _MOST_ALONE
+    )
     if clip == "auto":
         clip = clip_norm(margins, parts, signal, alone=alone, further=further)
     named = dict(zip(names, parts, strict=True))
