@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.estimate.formula import Question, parse_formula, parse_question
-from missdp.estimate.released import Tables, numbers, reach, released_by
+from missdp.estimate.inside import Beyond, numbers, reach
+from missdp.estimate.released import Tables, released_by
 from missdp.record import Record
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
@@ -28,6 +29,7 @@ Found = tuple[Floats, Floats]  # values, and the share of rows that each is abou
 
 _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
 _DOUBT = 0.35  # of what is corrected for values that are missing selectively
+_WILD = 5.0  # times the median distance from the middle: further out draws are cut off
 _LEAST = 1e-9
 
 
@@ -180,9 +182,12 @@ class _Column:
         self.size = self.attribute.size
         self.skipped = modelled[name].size > self.size
         self.by_levels = False
+        self.home = np.arange(self.size)  # of rows that may be hidden far out, their bin
         self.points: Floats | None = None
         if isinstance(self.attribute, Numeric):
-            self.points = numbers(self.attribute)
+            beyond = Beyond.of(model, self.attribute)
+            self.points = np.concatenate([numbers(self.attribute), beyond.points])
+            self.home = np.append(self.home, beyond.home)
             self.labels = self.attribute.interval_names
         else:
             levels = self.attribute.levels
@@ -213,26 +218,39 @@ class _Column:
         means of bins. That gives the means of values and ends of the range their due; the mean
         over all codes stays as it is.
         """
-        means = self.mean(tables)
-        inside = tables.inside.get(self.at)
+        means, inside = self.mean(tables), tables.inside.get(self.at)
         if inside is None or self.points is None:
             return means
-        knots = np.flatnonzero(np.ptp(self.points[:, :-2], axis=1) > 0)
-        order = knots[np.argsort(means[knots])]
-        share = np.maximum(tables.of(self.at)[: self.size], _LEAST)
-        found = means.copy()
-        for code in knots:
-            off = inside[code] * (self.points[code] - means[code])
-            for one in order if len(order) > 1 else ():
-                hat = np.interp(self.points[code], means[order], (order == one).astype(float))
-                found[one] += tables.lean * share[code] / share[one] * float(off @ hat)
-        return found
+        bins = np.flatnonzero(np.ptp(self.points[: self.size], axis=1) > 0)
+        order = bins[np.argsort(means[bins])]
+        if len(order) < 2:
+            return means
+        share = np.maximum(tables.of(self.at)[order], _LEAST)[:, None]
+        points, knots = self.points[order], means[order]
+        off = tables.lean * share * inside[order] * (points - knots[:, None])
+        after = np.clip(np.searchsorted(knots, points), 1, len(knots) - 1)
+        gap = np.maximum(knots[after] - knots[after - 1], _LEAST)
+        part = np.clip((points - knots[after - 1]) / gap, 0.0, 1.0)
+        moved = np.bincount(after.ravel(), (off * part).ravel(), len(order))
+        moved += np.bincount(after.ravel() - 1, (off * (1 - part)).ravel(), len(order))
+        means[order] += moved / share[:, 0]
+        return means
 
 
 def _cells(tables: Tables, first: _Column, others: Sequence[_Column]) -> Floats:
     """Return shares by the codes of an attribute, one column for each group."""
     table = tables.of(first.at, *(other.at for other in others))
-    return table[tuple(slice(c.size) for c in (first, *others))].reshape(first.size, -1)
+    for axis, other in enumerate(others, start=1):
+        moved = np.moveaxis(table, axis, 0)[: len(other.home)]
+        whole = np.zeros((other.size, *moved.shape[1:]))
+        np.add.at(whole, other.home, moved)
+        table = np.moveaxis(whole, 0, axis)
+    return table[: len(first.home)].reshape(len(first.home), -1)
+
+
+def _joint(tables: Tables, one: _Column, other: _Column) -> Floats:
+    """Return shares by the codes of two attributes, those of hidden rows included."""
+    return tables.of(one.at, other.at)[: len(one.home), : len(other.home)]
 
 
 def _ratio(top: Floats, cells: Floats) -> Found:
@@ -249,14 +267,14 @@ def _mean(tables: Tables, asked: Question, first: _Column, others: list[_Column]
 
 def _belongs(tables: Tables, asked: Question, first: _Column) -> Floats:
     """Return the share of the rows with each code that satisfy a condition."""
-    where, size = asked.where, first.size
+    where = asked.where
     assert where is not None
     if not isinstance(first.attribute, Numeric):
-        rows: Any = SimpleNamespace(codes=lambda _: np.arange(size), values=lambda _: None)
+        rows: Any = SimpleNamespace(codes=lambda _: first.home, values=lambda _: None)
         return np.asarray(where.select(rows), dtype=np.float64)
 
     def select(values: Floats) -> Floats:
-        codes = np.repeat(np.arange(size), values.shape[1])
+        codes = np.repeat(first.home, values.shape[1])
         rows: Any = SimpleNamespace(codes=lambda _: codes, values=lambda _: values.ravel())
         return np.asarray(where.select(rows), dtype=np.float64).reshape(values.shape)
 
@@ -305,11 +323,11 @@ def _moments(tables: Tables, columns: Sequence[_Column]) -> tuple[Floats, Floats
     """Return means and mean products of the features of columns, and the share of rows."""
     parts = [column.features(tables) for column in columns]
     if len(columns) == 2:  # of the rows in which both are applicable
-        cells = _cells(tables, columns[0], columns[1:])
+        cells = _joint(tables, *columns)
         share = float(cells.sum())
         laws = [cells.sum(axis=1) / share, cells.sum(axis=0) / share]
     else:
-        share, laws = 1.0, [tables.of(column.at) for column in columns]
+        share, laws = 1.0, [tables.of(c.at)[: len(c.home)] for c in columns]
     means = [law @ part for law, part in zip(laws, parts, strict=True)]
     blocks = [
         [
@@ -338,7 +356,7 @@ def _products(
         if one.by_levels:
             return np.diag(law[1:])
         return np.array([[law @ one.mean(tables, np.square)]])
-    return np.asarray(left.T @ (_cells(tables, one, [other]) / share) @ right)
+    return np.asarray(left.T @ (_joint(tables, one, other) / share) @ right)
 
 
 def _least_squares(tables: Tables, columns: list[_Column]) -> Found:
@@ -396,8 +414,10 @@ def _estimated(
 
 def _width(draws: Sequence[Floats]) -> Floats:
     """Return standard deviations, which a few wild draws do not move."""
-    low, high = np.quantile(draws, [0.05, 0.95], axis=0)
-    return np.asarray((high - low) / (2 * NormalDist().inv_cdf(0.95)))
+    off = np.asarray(draws) - np.median(draws, axis=0)
+    half, nearly = np.quantile(np.abs(off), [0.5, 0.95], axis=0)
+    most = np.maximum(_WILD * half, nearly)
+    return np.asarray(np.clip(off, -most, most).std(axis=0))
 
 
 def _small(labels: Sequence[str], share: Floats, unsure: Floats) -> Iterator[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee
 from missdp.accounting.gates import DataChosenGates
@@ -119,6 +120,7 @@ class Synthesizer(Estimator, abc.ABC):
     release_: str | None = field(init=False)  # the id of the release whose file holds the model
     _fitted_with: dict[str, Any] = field(init=False)
     _kind_shares: KindShares = field(init=False)
+    _beyond: dict[str, NDArray[np.float64]] = field(init=False)
     _kept: Caps | None = field(init=False)
     _learned: tuple[str, ...] = field(init=False)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost
 from missdp.inference.dyadic import (
     Histogram,
+    beyond,
     depth_of,
     fit_histogram,
     measured_levels,
@@ -56,8 +57,13 @@ def without_cuts(whole: Cost, schema: Schema | None) -> Cost:
     return replace(whole, amount=whole.amount * (1 - share))
 
 
-def release_cuts(door: Door, grid: Schema, schema: Schema) -> Schema:
-    """Return a schema whose numeric attributes are cut where the rows are.
+def release_cuts(
+    door: Door, grid: Schema, schema: Schema
+) -> tuple[Schema, dict[str, NDArray[np.float64]]]:
+    """Return a schema whose numeric attributes are cut where the rows are, and what noise hides.
+
+    By attribute: intervals in which no rows stood out from noise, beyond those in which some did.
+    Each has its least and greatest number, its noisy count, and the standard deviation of that.
 
     Parameters
     ----------
@@ -69,37 +75,60 @@ def release_cuts(door: Door, grid: Schema, schema: Schema) -> Schema:
     wanted = [a for a in _pending(schema) if a.name in door.schema]
     door.expect((name,) for name in door.schema.names)
     costs = {a.name: door.share(CUTS_SHARE / len(wanted)) for a in wanted}
-    found = {}
+    found, hidden = {}, {}
     for a in wanted:
         cells = grid[a.name]
         assert isinstance(cells, Numeric)
-        found[a.name] = cut(a, cells, _histogram(door, a.name, cells.size, costs[a.name]))
-    return Schema(tuple(found.get(a.name, a) for a in schema), schema.rules)
+        told, outside = _histogram(door, a.name, cells.size, costs[a.name])
+        found[a.name] = cut(a, cells, told)
+        least, greatest = cells.reach
+        first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
+        hidden[a.name] = np.column_stack([least[first], greatest[last], outside[:, 2:]])
+    return Schema(tuple(found.get(a.name, a) for a in schema), schema.rules), hidden
 
 
-def _histogram(door: Door, name: str, size: int, cost: Cost) -> Histogram:
+def _histogram(
+    door: Door, name: str, size: int, cost: Cost
+) -> tuple[Histogram, NDArray[np.float64]]:
     """Return how an attribute is distributed: where rows are at all, then a tree over that range.
 
-    So bounds may be far too generous: what they add is not looked at twice.
+    So bounds may be far too generous: what they add is not looked at twice. What was counted
+    outside of where rows stood out is returned as well, as by `beyond`.
     """
     every, share = (3, 0.2) if cost.currency == "pure" else (2, 0.1)
-    within = (0, size)
+    within, outside = (0, size), np.zeros((0, 4))
     if depth_of(size) > _LOOK + 2:
         (counts,), noise = door.tree(
             name, replace(cost, amount=cost.amount * share), levels=[_LOOK]
         )
         within = occupied(counts, std=noise.std, size=size)
+        outside = _unseen(counts, noise.std, within, size)
         cost = replace(cost, amount=cost.amount * (1 - share))
     inside = within[1] - within[0]
     levels = measured_levels(inside, every=every)
     tree, noise = door.tree(name, cost, levels=levels, within=within)
     told = fit_histogram(tree, std=noise.std, size=inside, levels=levels)
+    some = np.flatnonzero(told.mass > 0)
+    kept = (int(told.starts[some[0]]), int(told.starts[some[-1] + 1]))
+    near = beyond(tree, std=noise.std, size=inside, levels=levels, kept=kept)
+    near[:, :2] += within[0]
     starts, mass = told.starts + within[0], told.mass
     if within[0]:
         starts, mass = np.append(0, starts), np.append(0.0, mass)
     if within[1] < size:
         starts, mass = np.append(starts, size), np.append(mass, 0.0)
-    return Histogram(starts, mass, told.rows)
+    return Histogram(starts, mass, told.rows), np.concatenate([near, outside])
+
+
+def _unseen(
+    counts: NDArray[np.int64], std: float, within: tuple[int, int], size: int
+) -> NDArray[np.float64]:
+    """Return what a first look counted outside of an interval of cells, as by `beyond`."""
+    width = (1 << depth_of(size)) // len(counts)
+    first = np.arange(len(counts)) * width
+    after = np.minimum(first + width, size)
+    found = np.column_stack([first, after, counts, np.full(len(counts), std)])
+    return found[(first < size) & ((after <= within[0]) | (first >= within[1]))]
 
 
 def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:

@@ -66,7 +66,7 @@ class Varied:
         known = self._completed(tables, rows, rng)
         smoothing = Smoothing.of(known.margins, known.pairs, known.variances, self.ordered)
         while True:
-            noisy = _noisier(tables, release.redrawn(rng).tables(taken), left)
+            noisy = noisier(tables, release.redrawn(rng).tables(taken), left)
             noise = self._completed(noisy, rows, rng)
             other = self._completed(_of_other_rows(noisy, seen, rng), rows, rng)
             pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()})
@@ -97,7 +97,7 @@ def _clipping(release: PairRelease, seen: Codes) -> tuple[Any, Mapping[Pair, flo
     return taken, clipped_share(seen, blocks, clip=plan.clip, alone=plan.alone)[1]
 
 
-def _noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -> PairTables:
+def noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -> PairTables:
     """Return tables with other noise: what is clipped grows with sums, and noise grows with it.
 
     Attributes of which nothing is missing, as far as was released, stay so.
