@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -36,6 +35,7 @@ from missdp.cli.options import (
 from missdp.cli.side_files import check_no_table, check_together
 from missdp.cli.synthesize import check_rows, counted, write_rows
 from missdp.errors import DataError, ParameterError
+from missdp.estimate.formula import is_formula
 from missdp.files import check_outputs, check_writable, reserved
 from missdp.progress import progress_bar
 from missdp.schema import Schema
@@ -103,8 +103,8 @@ def estimate(
     """
     check_together(model)
     released = load(model)
-    formula = "~" in re.sub("`[^`]*`|\"[^\"]*\"|'[^']*'", "", question)
-    found = (released.regress if formula else released.estimate)(question, confidence=confidence)
+    answer = released.regress if is_formula(question) else released.estimate
+    found = answer(question, confidence=confidence)
     document = {**found.to_dict(), "guarantee": released.guarantee_.to_dict()}
     emit(document, f"{found}\n\n{released.guarantee_.in_words()}", as_json=as_json)
 

@@ -110,6 +110,17 @@ def _checked(asked: Question) -> Question:
     return asked
 
 
+def is_formula(text: str) -> bool:
+    """Whether a text is a formula rather than a question: it has a tilde outside of quotes.
+
+    Examples
+    --------
+    >>> is_formula("wage ~ age"), is_formula("share(home == '~')")
+    (True, False)
+    """
+    return "~" in re.sub("`[^`]*`|\"[^\"]*\"|'[^']*'", "", str(text))
+
+
 def parse_formula(text: str, schema: Schema) -> _Formula:
     """Return the outcome and the terms of ``outcome ~ name + C(name)``."""
     tokens = [(str(m.lastgroup), m[str(m.lastgroup)]) for m in _TERM.finditer(str(text).rstrip())]

@@ -229,4 +229,4 @@ def _without(weights: Floats, share: float, *, above: bool) -> Floats:
         np.clip(left, 0.0, outward) if share > 0 else outward + (np.arange(len(left)) == 0) * -share
     )
     kept = kept / max(kept.sum(), _LEAST_WEIGHT)
-    return kept[::-1] if above else kept
+    return np.asarray(kept[::-1] if above else kept)

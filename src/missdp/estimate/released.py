@@ -65,6 +65,17 @@ class Tables:
         clique = tuple(sorted(attributes))
         return self.cells[clique].transpose([clique.index(a) for a in attributes])
 
+    def parted(self, at: int, chances: Mapping[Clique, Floats]) -> Tables:
+        """Return the same with rows in which an attribute is missing apart: see `Released`."""
+        cells = dict(self.cells)
+        for clique, chance in chances.items():
+            axis, codes = clique.index(at), len(chance)
+            table = np.moveaxis(cells[clique], axis, 0)
+            gone = table[:codes] * chance
+            parts = [table[:codes] - gone, gone, table[codes:]]
+            cells[clique] = np.moveaxis(np.concatenate(parts), 0, axis)
+        return replace(self, cells=cells)
+
 
 @dataclass(frozen=True, eq=False)
 class Released:
@@ -80,6 +91,38 @@ class Released:
     complete: tuple[Tables, ...]
     n_rows: float
     flags: tuple[str, ...]
+    source: _Source
+    inside: Mapping[int, Inside]
+
+    def missing(self, clique: Clique, at: int) -> Floats:
+        """Return how often an attribute is missing in rows of each cell, as the model has it."""
+        source, axis = self.source, clique.index(at)
+        shape = tuple(source.levels[v].n_groups for v in clique)
+        gone = source.holes[:, at].astype(float)
+        number = _counted(source.rows, clique, shape, np.ones(len(gone)))
+        found = _counted(source.rows, clique, shape, gone) + _PRIOR_ROWS * gone.mean()
+        found = found / (number + _PRIOR_ROWS)
+        for place, v in enumerate(clique):
+            found = found.take(source.levels[v].groups, axis=place)
+        for place, v in enumerate(clique):
+            if v in self.inside:
+                size, home = len(self.inside[v].shares), self.inside[v].beyond.home
+                codes = [*range(size), *home, *range(size, found.shape[place])]
+                found = found.take(codes, axis=place)
+        return np.moveaxis(found, axis, 0)
+
+    def parted(self, at: int, codes: int) -> Released:
+        """Return the same with rows in which an attribute is missing apart from the others.
+
+        They have codes of their own, after the first ``codes`` of it.
+        """
+        chances = {c: self.missing(c, at)[:codes] for c in self.point.cells if at in c}
+        names = ("point", "observed"), ("noise", "sampled", "complete")
+        one: Any = {name: getattr(self, name).parted(at, chances) for name in names[0]}
+        many: Any = {
+            name: tuple(t.parted(at, chances) for t in getattr(self, name)) for name in names[1]
+        }
+        return replace(self, **one, **many)
 
 
 _KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
@@ -398,7 +441,7 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
     even = {at: one.even for at, one in inside.items()}
     whole, plain = tables(exact, even), tables(source.observed(), even)
     sets = tuple(noise), tuple(sampled), tuple(complete_)
-    return Released(whole, plain, *sets, source.n_rows, source.flags)
+    return Released(whole, plain, *sets, source.n_rows, source.flags, source, inside)
 
 
 def _declared(levels: Sequence[Levels], clique: Clique, table: Floats) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -382,6 +382,41 @@ class Synthesizer(Estimator, abc.ABC):
             If the formula is none, or this family or file has nothing to answer it by.
         """
         return import_module("missdp.estimate").regress(self, formula, confidence=confidence)
+
+    def sensitivity(
+        self,
+        question: str,
+        *,
+        attribute: str,
+        shifts: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
+        by: Any = (),
+        confidence: float = 0.95,
+    ) -> Any:
+        """Tell how an estimate moves if values are missing because of what they are.
+
+        Parameters
+        ----------
+        question, by, confidence
+            As for `estimate`, or a formula as for `regress`.
+        attribute : str
+            One of the numbers that it is about, some of whose values are missing.
+        shifts : sequence of float
+            Standard deviations of it that are added to every missing value. At 0 values are missing
+            at random.
+
+        Returns
+        -------
+        Sensitivity
+            See :class:`missdp.estimate.Sensitivity`.
+
+        Raises
+        ------
+        ParameterError
+            If there is nothing to shift, or nothing to answer the question by.
+        """
+        return import_module("missdp.estimate").sensitivity(
+            self, question, attribute=attribute, shifts=shifts, by=by, confidence=confidence
+        )
 
     def uncertain_models(self, multiple: int, *, random_state: int | None = None) -> Iterator[Self]:
         """Return the models of ``sample(multiple=...)``, one after the other.
