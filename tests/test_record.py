@@ -31,7 +31,7 @@ from missdp.baselines.networks import Layers, NetworkModel
 from missdp.cli.first_formats import convert_file
 from missdp.datasets import yrbss
 from missdp.errors import DataError, MissDPError, ParameterError
-from missdp.estimate import Estimates, Sensitivity
+from missdp.estimate import Estimates, SensitivityAnalysis
 from missdp.evaluate.classifiers import ClassifierF1
 from missdp.evaluate.distances import MarginalDistance, MissingFidelity
 from missdp.evaluate.fidelity import Fidelity
@@ -215,7 +215,7 @@ SINGLE = [
     SUMS,
     PairRelease(CRUDE, SUMS, PLAN),
     ESTIMATES,
-    Sensitivity("a", 2.0, (0.0, 0.5), (ESTIMATES, ESTIMATES), (None,)),
+    SensitivityAnalysis("a", 2.0, (0.0, 0.5), (ESTIMATES, ESTIMATES), (None,)),
     PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, 12.0),
     ClassTable((LEVELS, LEVELS), np.ones(2) / 2, (TABLE, TABLE), TABLE, {1: 0}, 12.0),
     LAYERS,

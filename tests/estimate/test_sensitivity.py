@@ -8,7 +8,7 @@ import pytest
 
 from missdp import AIM, AllPairs, Categorical, Numeric, Schema
 from missdp.errors import ParameterError
-from missdp.estimate import Sensitivity
+from missdp.estimate import SensitivityAnalysis
 
 SCHEMA = Schema(
     (
@@ -77,7 +77,7 @@ def test_where_the_conclusion_turns(fitted):
 
 def test_it_is_kept_and_drawn(fitted, tmp_path):
     found = fitted.sensitivity("mean(wage) by sex", attribute="wage", shifts=(0.5,))
-    assert Sensitivity.from_json(found.to_json()) == found
+    assert SensitivityAnalysis.from_json(found.to_json()) == found
     assert len(found.to_frame()) == 4
     found.plot(tmp_path / "it.svg")
     assert "<svg" in (tmp_path / "it.svg").read_text()

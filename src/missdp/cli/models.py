@@ -54,7 +54,7 @@ def sample(
         int | None,
         option(
             help="Draw that many tables, which vary as the model is uncertain, for means and "
-            "shares with intervals; OUTPUT-1, OUTPUT-2, ... are written. AIM and MST only."
+            "shares with intervals; OUTPUT-1, OUTPUT-2, ... are written. AllPairs, AIM and MST."
         ),
     ] = None,
     keep_holes: KeepHolesOption = False,

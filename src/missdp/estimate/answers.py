@@ -505,6 +505,12 @@ def _uncovered(model: Synthesizer, columns: Sequence[Column], *, holed: bool) ->
     for attribute in (column.attribute for column in columns):
         if not isinstance(attribute, Numeric):
             continue
+        least, greatest = attribute.reach
+        if attribute.pieces is None and (least < greatest).any():
+            yield (
+                f"{attribute.name}: values are taken to lie evenly in its declared bins; wide ones "
+                "move means, deviations and slopes."
+            )
         low, high = reach(attribute)
         if (low, high) != (attribute.lower, attribute.upper):
             yield (

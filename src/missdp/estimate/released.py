@@ -38,6 +38,7 @@ Cells = Mapping[Clique, Floats]
 """Shares of complete rows, by sorted positions of attributes; noise makes some negative."""
 
 _DRAWS = 100
+_KEPT = 8  # questions of a model whose tables are kept
 _ROWS = 20_000  # of the model, which play the private rows
 _FEWER = 6_000  # to complete tables by
 _PRIOR_ROWS = 5.0
@@ -159,6 +160,8 @@ def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Relea
             known[()] = (
                 _AllPairsSource(model) if isinstance(model, AllPairs) else _MarginalsSource(model)
             )
+        for oldest in [asked for asked in known if asked][: max(0, len(known) - _KEPT)]:
+            del known[oldest]  # the tables of many questions are hundreds of megabytes
         known[wanted] = _released(known[()].about(wanted), model, wanted)
     found: Released = known[wanted]
     return found

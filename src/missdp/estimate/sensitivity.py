@@ -27,7 +27,7 @@ _LARGEST = 10.0  # standard deviations
 
 
 @dataclass(frozen=True)
-class Sensitivity(Record):
+class SensitivityAnalysis(Record):
     """Estimates by how far missing values depart from missing at random; released values only.
 
     Parameters
@@ -130,7 +130,7 @@ def sensitivity(
     shifts: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
     by: str | Sequence[str] = (),
     confidence: float = 0.95,
-) -> Sensitivity:
+) -> SensitivityAnalysis:
     """Return what `Synthesizer.sensitivity` returns."""
     steps = _checked(shifts)
     asked = (
@@ -149,7 +149,9 @@ def sensitivity(
     for step in steps:
         column.shift = step * deviation
         found.append(answered(model, asked, apart, confidence))
-    return Sensitivity(attribute, deviation, steps, tuple(found), _tipping(asked, steps, found))
+    return SensitivityAnalysis(
+        attribute, deviation, steps, tuple(found), _tipping(asked, steps, found)
+    )
 
 
 def _checked(shifts: Sequence[float]) -> tuple[float, ...]:

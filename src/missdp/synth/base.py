@@ -406,8 +406,8 @@ class Synthesizer(Estimator, abc.ABC):
 
         Returns
         -------
-        Sensitivity
-            See :class:`missdp.estimate.Sensitivity`.
+        SensitivityAnalysis
+            See :class:`missdp.estimate.SensitivityAnalysis`.
 
         Raises
         ------
