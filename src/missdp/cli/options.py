@@ -170,8 +170,10 @@ def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
         **given: Any,
     ) -> None:
         del memory  # in force by now
-        engine = given.get("engine", "missdp")
-        rows = data and rows_at(data, parts=parts, table=table, select=select, engine=engine)
+        rows: RowStream | str | None = None
+        if data is not None:
+            engine = given.get("engine", "missdp")
+            rows = rows_at(data, parts=parts, table=table, select=select, engine=engine)
         command(data=rows, **given)
 
     own = signature(command, eval_str=True)
