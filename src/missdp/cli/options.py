@@ -108,7 +108,7 @@ def check_epsilon(epsilon: float) -> None:
         )
 
 
-def rows_at(
+def _rows_at(
     data: str,
     *,
     parts: Annotated[
@@ -173,7 +173,7 @@ def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
         rows: RowStream | str | None = None
         if data is not None:
             engine = given.get("engine", "missdp")
-            rows = rows_at(data, parts=parts, table=table, select=select, engine=engine)
+            rows = _rows_at(data, parts=parts, table=table, select=select, engine=engine)
         command(data=rows, **given)
 
     own = signature(command, eval_str=True)
@@ -184,7 +184,7 @@ def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
     else:
         what = "Data that should fit it."
         where = where.replace(annotation=Annotated[str | None, argument(help=what)])
-    of_rows = signature(rows_at, eval_str=True).parameters
+    of_rows = signature(_rows_at, eval_str=True).parameters
     more = {name: of_rows[name] for name in ("parts", "table", "select")}
     memory = Parameter("memory", Parameter.KEYWORD_ONLY, default=None, annotation=MemoryOption)
     parameters = (

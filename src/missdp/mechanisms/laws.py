@@ -162,6 +162,14 @@ class Noise:
         """Mean absolute noise of one count."""
         return self.scale if self.kind == "laplace" else math.sqrt(2 / math.pi) * self.scale
 
+    def radius(self, level: float) -> float:
+        """Return the half-width that holds the noise of one count with this probability."""
+        from scipy.special import ndtri
+
+        if self.kind == "laplace":
+            return 1 - self.scale * math.log1p(-level)
+        return 1 - self.scale * float(ndtri((1 - level) / 2))
+
     def draw(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
         """Return counts plus noise."""
         return add_noise(exact, self.kind, self.scale, source)
