@@ -197,21 +197,7 @@ def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
 def check_apart(
     outputs: Iterable[Path | None], data: RowStream | str, *others: Path | None
 ) -> None:
-    """Refuse early outputs that cannot be written, or that the rows are, or would be, read from.
-
-    Parameters
-    ----------
-    outputs : iterable of Path or None
-    data : RowStream or str
-        What reads the rows. A table written among the files of a folder would be read with them the
-        next time.
-    others : Path or None
-        Further inputs.
-
-    Raises
-    ------
-    OutputError
-    """
+    """Refuse early outputs that cannot be written, or that rows are, or would be, read from."""
     named = [path for path in outputs if path is not None]
     check_outputs(named, inputs=[*_files_of(data), *others])
     for path in named:
@@ -233,13 +219,7 @@ def _files_of(data: RowStream | str) -> list[Path]:
 def stated_assumption(
     observed: str | None, p_max: float | None, *, row_independent: bool, schema: Schema
 ) -> Condition | None:
-    """Return the one assumption that the options state, or None.
-
-    Raises
-    ------
-    ParameterError
-        If more than one is stated, or one cannot be read.
-    """
+    """Return the one assumption that the options state, or None; refuse several."""
     stated: list[Condition] = []
     if observed is not None:
         stated.append(MissingCompletelyAtRandom(_rates(observed, schema)))
