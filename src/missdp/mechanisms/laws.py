@@ -34,7 +34,7 @@ from missdp.accounting import (
     scale_for,
 )
 from missdp.accounting.costs import gdp_noise
-from missdp.errors import ParameterError
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.files import noise_is_drawn
 from missdp.mechanisms.noise import (
     CountNoise,
@@ -219,6 +219,16 @@ def no_warnings() -> Iterator[None]:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def unquoted(compute: Callable[[], Any], failed: str) -> Callable[[], Any]:
+    """Return what computes the same, and whose errors and warnings tell nothing of the rows."""
+
+    def computed() -> Any:
+        with replacing(Exception, by=DataError(failed)), no_warnings():
+            return compute()
+
+    return computed
 
 
 def plain_function(function: Any, what: str) -> None:

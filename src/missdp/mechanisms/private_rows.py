@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.laws import no_warnings, plain_function, read_only
+from missdp.mechanisms.laws import no_warnings, plain_function, read_only, unquoted
 from missdp.mechanisms.noise import NoiseSource, SecureNoise
 from missdp.schema import Numeric, Schema
 from missdp.schema.bound import Known, Verdict, applies
@@ -233,9 +233,8 @@ class PrivateRows:
 
     def bound(self, *, own: float, donee: float, beta: float) -> float:
         """Return a smooth bound of how far one row moves a question."""
-        failed = DataError("the bound of a question failed")
-        with replacing(Exception, by=failed), no_warnings():
-            return float(self.cells.profile.smooth_bound(own=own, donee=donee, beta=beta))
+        bound = lambda: self.cells.profile.smooth_bound(own=own, donee=donee, beta=beta)  # noqa: E731
+        return float(unquoted(bound, "the bound of a question failed")())
 
     @cached_property
     def cells(self) -> FilledRows:
