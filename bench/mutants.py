@@ -130,7 +130,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/accounting/test_costs.py"),
     ("accounting", "replace-one at twice the rho", "\"rho\": 4 * self.rho", "\"rho\": 2 * self.rho",
      "tests/accounting/test_records.py"),
-    ("accounting", "what is spent is forgotten", "self._spent, self._failure = sums", "_, self._failure = sums",
+    ("accounting", "what is spent is forgotten", "self._spent, self._rho, self._failure = sums", "_, self._rho, self._failure = sums",
      "tests/accounting/test_filters.py"),
     ("accounting", "a tenth too much is accepted", "total = exact(self._epsilon if self._cost is None else self._cost.amount)", "total = exact(self._epsilon if self._cost is None else self._cost.amount) * Fraction(11, 10)",
      "tests/accounting/test_filters.py"),
