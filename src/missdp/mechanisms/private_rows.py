@@ -112,7 +112,7 @@ class Preparation:
     Parameters
     ----------
     function : callable
-        ``function(rows, draws, *given)`` returns `Prepared`; a plain function, see `Question`. Each
+        ``function(rows, draws, *given)`` returns `Prepared`; a plain function, see ``questions.Question``. Each
         row becomes what it becomes by its own cells, what is given, and its own draws; only
         attributes in ``shared`` may depend on other rows.
     reads : frozenset of str
