@@ -112,9 +112,9 @@ class Preparation:
     Parameters
     ----------
     function : callable
-        ``function(rows, draws, *given)`` returns `Prepared`; a plain function, see ``questions.Question``. Each
-        row becomes what it becomes by its own cells, what is given, and its own draws; only
-        attributes in ``shared`` may depend on other rows.
+        ``function(rows, draws, *given)`` returns `Prepared`; a plain function, without a closure or
+        defaults. Each row becomes what it becomes by its own cells, what is given, and its own
+        draws; only attributes in ``shared`` may depend on other rows.
     reads : frozenset of str
         Attributes that it reads.
     given : tuple
