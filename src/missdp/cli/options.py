@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial, wraps
-from inspect import Parameter, signature
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -128,9 +128,11 @@ def _rows_at(
         str | None,
         option(metavar="SQL", help="DATA is a database: read the rows of this SELECT statement."),
     ] = None,
+    memory: MemoryOption = None,
     engine: EngineOption = "missdp",
 ) -> RowStream | str:
     """Return what reads the rows that a command was pointed to; for Spark, where they are."""
+    del memory  # in force by now
     asked = table is not None or select is not None
     if asked and engine != "missdp":
         raise ParameterError("--table and --select are for --engine missdp")
@@ -158,39 +160,23 @@ def _rows_at(
 
 def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say where rows are: its ``data`` is what reads them."""
+    own = signature(command, eval_str=True)
+    of_rows, where = signature(_rows_at, eval_str=True).parameters, own.parameters["data"]
+    more = {name: of_rows[name] for name in ("parts", "table", "select", "memory")}
 
     @wraps(command)
-    def called(
-        data: str | None,
-        *,
-        parts: bool,
-        table: str | None,
-        select: str | None,
-        memory: str | None,
-        **given: Any,
-    ) -> None:
-        del memory  # in force by now
-        rows: RowStream | str | None = None
-        if data is not None:
-            engine = given.get("engine", "missdp")
-            rows = _rows_at(data, parts=parts, table=table, select=select, engine=engine)
-        command(data=rows, **given)
+    def called(data: str | None, **given: Any) -> None:
+        asked = {name: given.pop(name) for name in more} | {"engine": given.get("engine", "missdp")}
+        command(data=None if data is None else _rows_at(data, **asked), **given)
 
-    own = signature(command, eval_str=True)
-    where = own.parameters["data"]
     if where.default is where.empty:
         what = "CSV or Parquet file with the private rows; or a database, see --table."
         where = where.replace(annotation=Annotated[str, argument(help=what)])
     else:
         what = "Data that should fit it."
         where = where.replace(annotation=Annotated[str | None, argument(help=what)])
-    of_rows = signature(_rows_at, eval_str=True).parameters
-    more = {name: of_rows[name] for name in ("parts", "table", "select")}
-    memory = Parameter("memory", Parameter.KEYWORD_ONLY, default=None, annotation=MemoryOption)
-    parameters = (
-        own.parameters | {"data": where} | {n: more[n] for n in ("parts", "table", "select")}
-    )
-    vars(called)["__signature__"] = own.replace(parameters=[*parameters.values(), memory])
+    options = own.parameters | {"data": where} | more
+    vars(called)["__signature__"] = own.replace(parameters=[*options.values()])
     return called
 
 
