@@ -279,7 +279,7 @@ class Budget:
         self.check_process()
         parts = under(self._adjacency, flatten(events))
         with self._lock:
-            return self._fits(parts, *self._with(parts))
+            return self._fits(parts, self._with(parts))
 
     @property
     def spent(self) -> Guarantee:
@@ -369,7 +369,7 @@ class Budget:
         converted = under(self._adjacency, parts)
         with self._lock:
             sums = self._with(converted)
-            if not self._fits(converted, *sums):
+            if not self._fits(converted, sums):
                 raise BudgetExceededError(
                     f"the release does not fit into the budget (epsilon={self._epsilon:g}, "
                     f"delta={self._delta:g}, {self._adjacency}); nothing was computed or recorded. "
@@ -391,13 +391,8 @@ class Budget:
                 rho = _plus(rho, zcdp_cost, part, times)
         return spent, rho, failure
 
-    def _fits(
-        self,
-        parts: tuple[Event, ...],
-        spent: Fraction | None,
-        rho: Fraction | None,
-        failure: Fraction,
-    ) -> bool:
+    def _fits(self, parts: tuple[Event, ...], sums: _Sums) -> bool:
+        spent, rho, failure = sums
         total = exact(self._epsilon if self._cost is None else self._cost.amount)
         left = exact(self._delta) - failure
         if spent is not None and spent <= total:
