@@ -225,7 +225,7 @@ def test_a_description_is_read_into_the_same_price(tmp_path):
         ("impute-mean", "impute-magic", "kind must be one of"),
         ("max_incomplete", "max_incomplet", "does not take max_incomplet"),
         ("max_incomplete = 30", "", "max_incomplete"),
-        ("rows = 1000", "", "rows and columns"),
+        ("rows = 1000", "", "needs rows"),
         ("[mechanism]", "[mechanisms]", "does not take mechanisms"),
         ('name = "scale"', 'name = "impute-mean"', "share a name"),
         ("noise_multiplier = 4.0", "noise_multiplier = 4.0\nrandom_state = 0", "random_state"),

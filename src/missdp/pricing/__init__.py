@@ -52,7 +52,6 @@ from missdp.pricing.pipeline import (
     PricedPipeline,
     Refused,
     Released,
-    TestPlan,
     calibrated,
     plan_test,
     propose_test_release,
@@ -81,6 +80,7 @@ from missdp.pricing.questions import (
 from missdp.pricing.replace_one import (
     PrivateEstimator,
     Stage,
+    TestPlan,
     trace,
 )
 from missdp.pricing.steps import (

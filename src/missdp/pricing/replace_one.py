@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee, PublicDomain
 from missdp.accounting.guarantee import warn_if_weak
-from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
+from missdp.errors import DataError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.laws import Handle, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.pricing.domain import (
@@ -93,20 +93,8 @@ def trace(
     """Follow a pair of neighbouring tables through a chain of steps.
 
     Each step's map takes the distance its predecessor leaves: maps are monotone, and two tables
-    of the collection satisfy every step's conditions where they reach it.
-
-    Parameters
-    ----------
-    steps : iterable of (str, StableTransformer)
-        In order.
-    domain : RowDomain
-        Public facts about the raw table.
-    distance : TableDistance, default one replaced row
-        Of the raw tables.
-
-    Returns
-    -------
-    tuple of Stage
+    of the collection satisfy every step's conditions where they reach it. ``domain`` and
+    ``distance`` are those of the raw tables.
 
     Raises
     ------
@@ -142,16 +130,9 @@ def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: Tabl
         replacing(UnprovenError, by=lambda e: UnprovenError(f"no bound for step {name!r}: {e}")),
         replacing(ParameterError, by=lambda e: ParameterError(f"step {name!r}: {e}")),
     ):
-        return Stage(
-            name=name,
-            step=step,
-            domain=domain,
-            distance=distance,
-            domain_after=step.output_domain(domain),
-            distance_after=step.stability(distance, domain),
-            alone=step.stability(NEIGHBOURS, domain),
-            conditions=step.conditions(domain),
-        )
+        after = step.output_domain(domain), step.stability(distance, domain)
+        alone = step.stability(NEIGHBOURS, domain)
+        return Stage(name, step, domain, distance, *after, alone, step.conditions(domain))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +216,7 @@ class ReplaceOneDoor(Handle):
         self._values: Any = values
         self._target: Any = target
         self._open = True
-        self._known: dict[Any, Any] = {}  # what was made of the rows
+        self._known: dict[str, Any] = {}  # what was made of the rows
         self._priced: tuple[Question, Bound] | None = None
 
     # Public facts
@@ -251,50 +232,48 @@ class ReplaceOneDoor(Handle):
             self._priced = (question, self._facts.bounds(question)[0])
         return self._priced[1]
 
-    def guarantee(self, question: Question) -> Guarantee:
-        """Return the guarantee that the answer to this question alone has."""
-        known = self._facts.guarantee(question, self.price(question).event)
-        return known.with_conditions(*self._noise.conditions)
-
     # Answers
 
     def ask(self, question: Question) -> Any:
-        """Charge for a question, then answer it.
+        """Charge for a question, then answer it: a noisy vector, or `NoisyGradients`.
 
-        Parameters
-        ----------
-        question : VectorQuery, GradientSteps or SecretStop
-
-        Returns
-        -------
-        ndarray or NoisyGradients
-            A noisy vector; for `GradientSteps` what releases noisy gradients, one by one.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the budget cannot afford it; nothing was read.
+        What the budget cannot afford is refused (`BudgetExceededError`), and nothing is read.
         """
         event = self.price(question).event
         self._pay(self._facts.conditions(question), event)
         return self._pose(question, event)
 
-    def ask_if(self, question: Question, *, test: Event, epsilon: float, threshold: float) -> Any:
+    def ask_if(self, question: Question, plan: TestPlan) -> Any:
         """Charge for a test of the steps' conditions and for a question; answer if it passes.
 
         The test passes if the distance to failure, which one replaced row moves by at most 1, is
-        above the threshold with Laplace noise of scale 1 / epsilon.
-
-        Returns
-        -------
-        ndarray, NoisyGradients or None
-            None if the test did not pass: the question is then not answered, but was charged for.
+        above the threshold with Laplace noise of scale 1 / epsilon. None if it did not pass: the
+        question is then not answered, but was charged for.
         """
-        event = self.price(question).event
+        test, event = plan.charges
         self._pay(self._facts.conditions(question, tested=True), test, event)
-        law = VectorNoise("laplace", 1 / epsilon, sensitivity=1.0)
-        passed = self._answer(test, law, self._margin)[0] > threshold
+        law = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0)
+        passed = self._answer(test, law, self._margin)[0] > plan.threshold
         return self._pose(question, event) if passed else None
+
+    def release(
+        self, estimator: PrivateEstimator, question: Question, plan: TestPlan | None = None
+    ) -> Guarantee:
+        """Let an estimator keep the answer to its question, if a planned test passes."""
+        facts = self._facts
+        stated = plan.guarantee if plan else facts.guarantee(question, self.price(question).event)
+        guarantee = stated.with_conditions(*self._noise.conditions)
+        warn_if_weak(guarantee.epsilon, guarantee.delta, n=facts.raw.rows)
+        facts.raw.check_shape(self._values)
+        estimator.check_target(self._target, facts.raw.rows)
+        answer = self.ask_if(question, plan) if plan else self.ask(question)
+        # A fit that is broken off leaves no guarantee of an earlier one behind.
+        vars(estimator).pop("guarantee_", None)
+        if answer is not None:
+            estimator.n_features_in_ = question.domain.columns
+            estimator.keep(question, answer)
+            estimator.guarantee_ = guarantee
+        return guarantee
 
     def _pay(self, conditions: tuple[Condition, ...], *events: Event) -> None:
         if self._budget is None:
@@ -404,11 +383,42 @@ def _refuse_add_remove(budget: Budget | None, label: str) -> None:
     )
 
 
-def unfitted(self: object, name: str) -> Any:
-    """Say of an attribute that ``fit`` sets that it is not there yet; a class's ``__getattr__``."""
-    if name.endswith("_") and not name.startswith("_"):
-        raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit first")
-    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+@dataclass(frozen=True)
+class TestPlan:
+    """A private test of a pipeline's conditions, with what it costs; public.
+
+    Parameters
+    ----------
+    test_epsilon : float
+        Of the noisy distance to failure.
+    threshold : float
+        The test passes if the noisy distance exceeds this.
+    failure_delta : float
+        Bound on the chance of passing where the conditions fail, or fail after one replacement.
+    guarantee : Guarantee
+        Of the whole, whatever the table: none of the tested conditions is left. Its one event
+        states what is proven for test and release together (see `plan_test`).
+    charges : tuple of Event
+        What a budget is charged: test and release one by one, which costs a little more at the
+        same delta and composes better with other releases.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, plan_test, PCARankReducer
+    >>> steps = [("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
+    >>> plan = plan_test(pipeline, test_epsilon=0.1)
+    >>> round(plan.threshold, 1), len(plan.guarantee.conditions)
+    (139.2, 2)
+    """
+
+    __test__ = False  # Not a test class, whatever its name starts with.
+
+    test_epsilon: float
+    threshold: float
+    failure_delta: float
+    guarantee: Guarantee
+    charges: tuple[Event, ...]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -436,31 +446,12 @@ class PrivateEstimator(Parameters):
     budget: Budget | None = None
     random_state: RandomState = None
 
-    __getattr__ = unfitted
-
     def question(self, domain: RowDomain) -> Question:
-        """Return what is asked about rows of ``domain``; public facts only.
-
-        Parameters
-        ----------
-        domain : RowDomain
-
-        Returns
-        -------
-        VectorQuery, GradientSteps or SecretStop
-        """
+        """Return what is asked about rows of ``domain``; public facts only."""
         raise NotImplementedError
 
     def keep(self, question: Question, answer: Any) -> None:
-        """Set the released attributes; may raise for no answer, which was charged for.
-
-        Parameters
-        ----------
-        question : VectorQuery, GradientSteps or SecretStop
-            What `question` returned.
-        answer : ndarray or NoisyGradients
-            What the door answered.
-        """
+        """Set the released attributes; may raise for no answer, which was charged for."""
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
@@ -494,21 +485,10 @@ class PrivateEstimator(Parameters):
         table = as_rows(X)
         domain = RowDomain(rows=table.shape[0], columns=table.shape[1], radius=self.radius)
         self.check_target(y, domain.rows)
-        noise, question = noise_source(self.random_state), self.question(domain)
         facts = PreparedRows(
             raw=domain, label=label, delta=self.delta, assumed=(NotFittedOnThisTable(),)
         )
+        noise = noise_source(self.random_state)
         with ReplaceOneDoor(table, facts, target=y, budget=self.budget, noise=noise) as door:
-            guarantee = door.guarantee(question)
-            warn_if_weak(guarantee.epsilon, guarantee.delta, n=domain.rows)
-            answer = door.ask(question)
-            # A fit that is broken off leaves no guarantee of an earlier one behind.
-            self.__dict__.pop("guarantee_", None)
-            self.release(question, answer, guarantee)
+            door.release(self, self.question(domain))
         return self
-
-    def release(self, question: Question, answer: Any, guarantee: Guarantee) -> None:
-        """Keep an answer and the guarantee that it was released under."""
-        self.n_features_in_ = question.domain.columns
-        self.keep(question, answer)
-        self.guarantee_ = guarantee
