@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,60 +106,33 @@ class _Block:
 
     def _attempt(self, rows: Codes, turn: int, filling: Filling) -> tuple[dict[str, Column], Flags]:
         """Fill rows once; tell which of them then break a rule, or still have a hole."""
-        wide = DRAWS * len(self._names)
+        part, wide = self._table.take(rows), DRAWS * len(self._names)
         drawn = self._uniforms(turn, wide + len(self._numbers))[rows]
         each = drawn[:, :wide].reshape(len(rows), DRAWS, len(self._names))
         codes = fill_modelled(self._laws, self._codes[rows], each, self._modelled, filling=filling)
         if turn > _ROUNDS:
             codes = self._loosened(codes, rows, turn)
-        inside = drawn[:, wide:] if filling == "random" else np.full((len(rows), 1), 0.5)
-        spread = np.broadcast_to(inside, (len(rows), max(inside.shape[1], len(self._numbers))))
-        unit = dict(zip(self._numbers, spread.T, strict=False))
-        means = self._means(rows) if filling == "mean" else {}
-        columns = self._with_cells(self._table.take(rows), codes, unit, means)
-        return _ruled(self._table.take(rows), columns)
-
-    def _with_cells(
-        self, part: Table, codes: Codes, unit: Mapping[str, Floats], means: Mapping[str, Floats]
-    ) -> dict[str, Column]:
-        """Return the columns with cells in place of holes; what follows from others still has its.
-
-        "Not applicable" has the same code in what is modelled as in the table.
-        """
+        inside = drawn[:, wide:] if filling == "random" else np.full_like(drawn[:, wide:], 0.5)
         columns = {name: part.column(name) for name in part.schema.names}
-        for place, name in enumerate(self._names):
-            attribute, column = part.schema[name], columns[name]
-            hole = column.codes >= attribute.missing_code
-            cells, values = np.where(hole, codes[:, place], column.codes), column.values
-            if values is not None and isinstance(attribute, Numeric):
-                absent = cells >= attribute.size
-                drawn = means.get(name)
-                if drawn is None:
-                    drawn = attribute.decode(np.where(absent, 0, cells), unit[name])
-                else:
-                    cells = np.where(hole & ~absent, attribute.encode_values(drawn), cells)
-                values = np.where(hole, np.where(absent, attribute.lower, drawn), values)
-            columns[name] = Column(cells.astype(code_dtype(attribute)), values)
-        return columns
+        for place, name in enumerate(self._names):  # what follows from others has its holes still
+            unit = dict(zip(self._numbers, inside.T, strict=True)).get(name)
+            mean = self._mean(place, rows) if filling == "mean" and unit is not None else None
+            columns[name] = _with_cells(
+                part.schema[name], columns[name], codes[:, place], unit, mean
+            )
+        return _ruled(part, columns)
 
-    def _means(self, rows: Codes) -> dict[str, Floats]:
-        """Return the mean of each number's law given the observed cells of its row."""
-        codes, found = self._codes[rows], {}
-        sizes = np.array(self._laws.sizes, dtype=np.int64)
-        several = (codes >= sizes).sum(axis=1, keepdims=True) > 1
-        for place, name in enumerate(self._names):
-            attribute = self._table.schema[name]
-            if not isinstance(attribute, Numeric):
-                continue
-            some, whole = self._laws.given_some, self._laws.given_all
-            law = np.where(several, some.of(place, codes), whole.of(place, codes))
-            law = law[:, : attribute.size]  # without "not applicable"
-            # Added up one after the other: rounded in each row as if it stood alone.
-            total = np.cumsum(law, axis=1)[:, -1]
-            mean = np.cumsum(law * attribute.centres, axis=1)[:, -1] / np.where(total > 0, total, 1)
-            mean = np.clip(mean, attribute.lower, attribute.upper)
-            found[name] = np.rint(mean) if attribute.integer else mean
-        return found
+    def _mean(self, place: int, rows: Codes) -> Floats:
+        """Return the mean of a number's law given the observed cells of its row."""
+        codes = self._codes[rows]
+        attribute: Any = self._table.schema[self._names[place]]
+        several = (codes >= np.array(self._laws.sizes)).sum(axis=1, keepdims=True) > 1
+        some, whole = self._laws.given_some, self._laws.given_all
+        law = np.where(several, some.of(place, codes), whole.of(place, codes))
+        law = law[:, : attribute.size]  # without "not applicable"
+        # Added up one after the other: rounded in each row as if it stood alone.
+        total = np.cumsum(law, axis=1)[:, -1]
+        return np.cumsum(law * attribute.centres, axis=1)[:, -1] / np.where(total > 0, total, 1)
 
     def _loosened(self, codes: Codes, rows: Codes, turn: int) -> Codes:
         """Let half of the holes be any level, for rows that the laws do not fill as rules have it.
@@ -180,6 +154,30 @@ class _Block:
         for rule in part.schema.rulebook.bound:
             found |= rule.broken(known, len(rows))[0]
         return found
+
+
+def _with_cells(
+    attribute: AnyAttribute,
+    column: Column,
+    codes: Codes,
+    unit: Floats | None,
+    mean: Floats | None,
+) -> Column:
+    """Return a column with codes in place of holes; numbers in their bins, or the mean.
+
+    "Not applicable" has the same code in what is modelled as in the table.
+    """
+    hole = column.codes >= attribute.missing_code
+    cells, values = np.where(hole, codes, column.codes), column.values
+    if values is not None and unit is not None and isinstance(attribute, Numeric):
+        absent = cells >= attribute.size
+        drawn = attribute.decode(np.where(absent, 0, cells), unit)
+        if mean is not None:
+            drawn = np.clip(mean, attribute.lower, attribute.upper)
+            drawn = np.rint(drawn) if attribute.integer else drawn
+            cells = np.where(hole & ~absent, attribute.encode_values(drawn), cells)
+        values = np.where(hole, np.where(absent, attribute.lower, drawn), values)
+    return Column(cells.astype(code_dtype(attribute)), values)
 
 
 def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], Flags]:

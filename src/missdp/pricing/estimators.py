@@ -179,13 +179,26 @@ class PrivateHistogram(PrivateEstimator):
             edges = np.asarray(self.edges, dtype=np.float64)
         rising = edges.ndim == 1 and edges.size > 1 and bool(np.all(np.diff(edges) > 0))
         require(rising, "edges must be at least two increasing numbers")
-        noise = {"multiplier": self.noise_multiplier, "noise": self.mechanism}
-        return VectorQuery.bin_counts(domain, column=self.column, edges=edges, **noise)
+        return VectorQuery(
+            domain=domain,
+            function=_bin_counts,
+            size=edges.size - 1,
+            sensitivity=Sensitivity(replaced=2.0 if self.mechanism == "laplace" else math.sqrt(2)),
+            multiplier=self.noise_multiplier,
+            noise=self.mechanism,
+            whole=True,
+            given=(self.column, edges.copy()),
+        )
 
     def keep(self, question: Question, answer: NDArray[np.int64]) -> None:
         """Keep the noisy counts."""
         del question
         self.counts_ = answer
+
+
+def _bin_counts(rows: Floats, column: int, edges: Floats) -> NDArray[np.int64]:
+    bins = np.searchsorted(edges[1:-1], rows[:, column], side="right")
+    return np.bincount(bins, minlength=edges.size - 1)
 
 
 def _stretched_covariance(rows: Floats) -> Floats:

@@ -352,12 +352,8 @@ def _laws_of(model: Any) -> Conditionals:
     drawn = model.sample_table(_ROWS, random_state=_SEED).coded_as(model.schema_)
     rows = modelled_codes(modelled.table(drawn))
     rows = rows[(rows < np.array(sizes, dtype=np.int64)).all(axis=1)]
-    place = {name: i for i, name in enumerate(modelled.schema.names)}
-    impossible = {
-        (place[names[0]], place[names[1]]): table
-        for names, table in modelled.impossible.items()
-        if len(names) == 2
-    }
+    place, known_cells = modelled.schema.names.index, modelled.impossible.items()
+    impossible = {(place(p[0]), place(p[1])): cells for p, cells in known_cells if len(p) == 2}
     laws = fit_conditionals(rows, sizes, impossible=impossible)
     if kept:
         _LAWS[model] = (model.guarantee_, laws)

@@ -18,6 +18,7 @@ from missdp.accounting import (
     PureEvent,
     epsilon_under,
 )
+from missdp.accounting.exact import boundary
 from missdp.errors import ParameterError, UnprovenError, number
 from missdp.mechanisms.noise import noise_source
 from missdp.pricing.domain import Parameters, RowDomain, Rows, require
@@ -106,16 +107,10 @@ class PricedPipeline(Parameters):
 
     def facts(self) -> PreparedRows:
         """Return what is public about the rows on their way to the estimator."""
+        name = type(self.estimator).__name__
         if not isinstance(self.estimator, PrivateEstimator):
-            raise UnprovenError(
-                f"{type(self.estimator).__name__} is not a private estimator of this library"
-            )
-        return PreparedRows(
-            raw=self.domain,
-            label=type(self.estimator).__name__,
-            delta=self.delta,
-            steps=self.stages(),
-        )
+            raise UnprovenError(f"{name} is not a private estimator of this library")
+        return PreparedRows(raw=self.domain, label=name, delta=self.delta, steps=self.stages())
 
     def asked(self) -> tuple[PreparedRows, Question]:
         """Return these facts, and what the estimator asks of such rows; public."""
@@ -233,10 +228,7 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
         low, high = high, high * 4
         if high > 1e9:
             raise UnprovenError("no amount of noise is proven to be enough for this pipeline")
-    while high / low > 1 + 1e-3:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return pipeline.with_noise(high)
+    return pipeline.with_noise(boundary(fits, low, high, tolerance=1e-3)[1])
 
 
 @dataclass(frozen=True)

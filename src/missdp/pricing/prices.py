@@ -211,34 +211,28 @@ def price(
 def _priced(
     pipeline: PricedPipeline | Pipeline, domain: RowDomain | None, delta: float | None
 ) -> PricedPipeline:
-    from sklearn.pipeline import Pipeline
-
-    if isinstance(pipeline, Pipeline):
-        if domain is None:
-            raise ParameterError("a scikit-learn pipeline has no public domain: pass domain=")
-        *chain, (_, estimator) = pipeline.steps
-        return PricedPipeline(
-            [pair for pair in chain if pair[1] not in (None, "passthrough")],
-            estimator,
-            **vars(domain),
-            delta=getattr(estimator, "delta", 0.0) if delta is None else delta,
-        )
-    if domain is not None and domain != pipeline.domain:
-        raise ParameterError("this pipeline declares its own domain")
-    if delta is None:
-        return pipeline
-    return PricedPipeline(**{**pipeline.get_params(deep=False), "delta": delta})
+    if isinstance(pipeline, PricedPipeline):
+        require(domain in (None, pipeline.domain), "this pipeline declares its own domain")
+        stated = {} if delta is None else {"delta": delta}
+        return PricedPipeline(**{**pipeline.get_params(deep=False), **stated})
+    if domain is None:
+        raise ParameterError("a scikit-learn pipeline has no public domain: pass domain=")
+    *chain, (_, estimator) = pipeline.steps
+    steps = [pair for pair in chain if pair[1] not in (None, "passthrough")]
+    delta = getattr(estimator, "delta", 0.0) if delta is None else delta
+    return PricedPipeline(steps, estimator, **vars(domain), delta=delta)
 
 
 def _step(stage: Stage) -> PriceStep:
+    alone, chain = stage.alone, stage.distance_after
     return PriceStep(
         name=stage.name,
         transformer=type(stage.step).__name__,
-        rows_moved=stage.alone.moved_rows,
-        movement=stage.alone.moved_max,
-        rows_moved_so_far=stage.distance_after.moved_rows,
-        summed_so_far=stage.distance_after.moved_l12,
-        frobenius_so_far=stage.distance_after.moved_frobenius,
+        rows_moved=alone.moved_rows,
+        movement=alone.moved_max,
+        rows_moved_so_far=chain.moved_rows,
+        summed_so_far=chain.moved_l12,
+        frobenius_so_far=chain.moved_frobenius,
         radius=stage.domain_after.radius,
         conditions=tuple(condition.statement() for condition in stage.conditions),
     )
@@ -279,13 +273,9 @@ def plot_price(
     prices = tuple(price(pipeline.with_noise(m)) for m in noise)
     figure = Figure(figsize=(5.2, 3.6), layout="constrained")
     axes: Any = figure.subplots()
-    lines = {
-        "naive claim": [p.naive_epsilon for p in prices],
-        "whole pipeline": [p.epsilon for p in prices],
-        "group privacy": [p.group_epsilon for p in prices],
-    }
-    for (name, values), style in zip(lines.items(), (":", "-", "--"), strict=True):
-        axes.plot(noise, values, style, label=name)
+    axes.plot(noise, [p.naive_epsilon for p in prices], ":", label="naive claim")
+    axes.plot(noise, [p.epsilon for p in prices], "-", label="whole pipeline")
+    axes.plot(noise, [p.group_epsilon for p in prices], "--", label="group privacy")
     axes.set(xscale="log", yscale="log", xlabel="noise multiplier", ylabel="epsilon")
     axes.legend(frameon=False)
     figure.savefig(path, metadata={"Date": None} if str(path).endswith(".svg") else None)

@@ -319,7 +319,7 @@ def _tabulated(curve: Curve) -> Curve:
 
 
 ORDERS: list[float] = np.unique(
-    np.r_[1.1:3.0:0.1, 3.0:12.0:0.5, np.geomspace(12, 4096, 40)].round(3)  # type: ignore[misc]
+    np.r_[1.1:3.0:0.1, 3.0:12.0:0.5, np.geomspace(12, 4096, 40)].round(3)
 ).tolist()
 
 
@@ -481,5 +481,5 @@ def _rdp_events(curve: Curve, label: str) -> list[Event]:
     finite = {a: e for a in ORDERS if math.isfinite(e := curve(a))}
     if not finite:
         return []
-    points = {"orders": tuple(finite), "epsilons": tuple(finite.values())}
-    return [RDPEvent(**points, label=label, adjacency="replace-one")]
+    orders, epsilons = tuple(finite), tuple(finite.values())
+    return [RDPEvent(orders=orders, epsilons=epsilons, label=label, adjacency="replace-one")]

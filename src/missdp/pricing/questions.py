@@ -60,7 +60,7 @@ class VectorQuery:
         Number of entries of the vector; public.
     sensitivity : Sensitivity
         How far the vector moves: the author's proof, in Euclidean norm for Gaussian noise, in L1
-        norm for Laplace noise. `mean` and `bin_counts` know theirs.
+        norm for Laplace noise. `mean` knows its own.
     multiplier : float
         Noise scale over ``sensitivity.replaced``, from 1e-9 to 1e10.
     noise : {"gaussian", "laplace"}, default "gaussian"
@@ -123,25 +123,8 @@ class VectorQuery:
         unit = Sensitivity(
             replaced=spread * domain.diameter / n, l12=spread / n, frobenius=spread / math.sqrt(n)
         )
-        asked = {"domain": domain, "multiplier": multiplier, "noise": noise}
+        asked: dict[str, Any] = {"domain": domain, "multiplier": multiplier, "noise": noise}
         return cls(function=_mean, size=domain.columns, sensitivity=unit, averages=True, **asked)
-
-    @classmethod
-    def bin_counts(
-        cls, domain: RowDomain, *, column: int, edges: ArrayLike, multiplier: float,
-        noise: NoiseKind = "gaussian",
-    ) -> VectorQuery:  # fmt: skip
-        """Return the query for the number of rows in each bin of a column.
-
-        One replaced row changes two counts by 1. However little a row moves, it may cross an
-        edge: there is no Lipschitz constant.
-        """
-        given = (column, np.array(edges, dtype=np.float64))
-        unit = Sensitivity(replaced=2.0 if noise == "laplace" else math.sqrt(2))
-        asked = {"domain": domain, "multiplier": multiplier, "noise": noise, "given": given}
-        return cls(
-            function=_bin_counts, size=given[1].size - 1, sensitivity=unit, whole=True, **asked
-        )
 
     @property
     def scale(self) -> float:
@@ -182,11 +165,6 @@ class VectorQuery:
 
 def _mean(rows: Floats) -> Floats:
     return np.asarray(rows.mean(axis=0))
-
-
-def _bin_counts(rows: Floats, column: int, edges: Floats) -> NDArray[np.int64]:
-    bins = np.searchsorted(edges[1:-1], rows[:, column], side="right")
-    return np.bincount(bins, minlength=edges.size - 1)
 
 
 def _check_multiplier(value: float) -> None:
@@ -295,7 +273,7 @@ class Loss:
             return _bounded_numbers(y, self.target_bound)
         return _each(lambda label: 1.0 if _among(label, self.positive) else -1.0, y)
 
-    def gradients(self, rows: Floats, target: Floats) -> Callable[[Floats, Sample], Floats]:
+    def exact(self, rows: Floats, target: Floats) -> Callable[[Floats, Sample], Floats]:
         """Return the mean gradient of a sample of rows (None: of all) as a function; private.
 
         Of the coefficients. The gradient of each row is scaled down to ``lipschitz``.
@@ -412,7 +390,7 @@ class GradientSteps:
         """
         slack = self.law(NEIGHBOURS).slack(self.domain.columns)
         slack += _sum_slack(self._read, self.multiplier)
-        told = {"sigma": self.sigma, "steps": self.steps, "slack": slack}
+        told: dict[str, Any] = {"sigma": self.sigma, "steps": self.steps, "slack": slack}
         if self.batch is None:
             return PrivacyMap.gaussian(sensitivity=self._unit, **told)
         L, mu, n = self.loss.lipschitz, self.loss.smoothness, self.domain.rows

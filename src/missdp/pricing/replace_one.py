@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
@@ -29,11 +28,9 @@ from missdp.pricing.domain import (
 from missdp.pricing.privacy_maps import Bound, bounds
 from missdp.pricing.questions import (
     GradientSteps,
-    Loss,
     NoisyGradients,
     Question,
     Sample,
-    SecretStop,
     VectorNoise,
     VectorQuery,
 )
@@ -221,11 +218,6 @@ class ReplaceOneDoor(Handle):
 
     # Public facts
 
-    @property
-    def domain(self) -> RowDomain:
-        """What rows are like where questions read them."""
-        return self._facts.domain
-
     def price(self, question: Question) -> Bound:
         """Return the best bound on what the answer reveals: its event is charged by `ask`."""
         if self._priced is None or self._priced[0] is not question:
@@ -253,7 +245,7 @@ class ReplaceOneDoor(Handle):
         test, event = plan.charges
         self._pay(self._facts.conditions(question, tested=True), test, event)
         law = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0)
-        passed = self._answer(test, law, self._margin)[0] > plan.threshold
+        passed = self._answer(test, law, lambda: self._prepare(tested=True))[0] > plan.threshold
         return self._pose(question, event) if passed else None
 
     def release(
@@ -268,7 +260,7 @@ class ReplaceOneDoor(Handle):
         estimator.check_target(self._target, facts.raw.rows)
         answer = self.ask_if(question, plan) if plan else self.ask(question)
         # A fit that is broken off leaves no guarantee of an earlier one behind.
-        vars(estimator).pop("guarantee_", None)
+        estimator.__dict__.pop("guarantee_", None)
         if answer is not None:
             estimator.n_features_in_ = question.domain.columns
             estimator.keep(question, answer)
@@ -285,65 +277,49 @@ class ReplaceOneDoor(Handle):
     @one_blas_thread()
     def _pose(self, question: Question, event: Event) -> Any:
         law: Any = question.law(self._facts.distance)
-        if isinstance(question, VectorQuery):
-            return self._answer(
-                event, law, lambda: question.exact(self._rows(), self._read(question))
-            )
-        if isinstance(question, SecretStop):
-            return self._answer(event, law, lambda: self._gradients(question))
+        if not isinstance(question, GradientSteps):
+            return self._answer(event, law, lambda: self._exact(question))
 
         def at(point: Floats, sample: Sample) -> Any:
-            return self._answer(event, law, lambda: self._gradients(question)(point, sample))
+            return self._answer(event, law, lambda: self._exact(question)(point, sample))
 
         return NoisyGradients(question, at, question.samples(self._noise))
 
     # What is made of the rows, private
 
+    def _exact(self, question: Question) -> Any:
+        """Return the vector that is asked for, or mean gradients as a function."""
+        require(self._open, "the door is closed: its rows are forgotten")
+        if self._known.get("question") is not question:
+            asked: Any = question if isinstance(question, VectorQuery) else question.loss
+            with replacing(Exception, by=DataError("the target cannot be read")), no_warnings():
+                target = asked.read(self._target)
+            exact = asked.exact(self._rows(), target)
+            self._known.update(question=question, exact=exact)
+        return self._known["exact"]
+
     def _rows(self) -> Floats:
         """Return the rows as questions read them."""
         if "rows" not in self._known:
-            for _ in self._prepared():
-                pass
-        self._check_open()
+            self._prepare()
         found: Floats = self._known["rows"]
         return found
 
-    def _margin(self) -> Floats:
-        """Return the smallest distance to failure along the chain, at most n."""
-        margin = float(self._facts.raw.rows)
-        for step, table in self._prepared():
-            with _hidden(step):
-                margin = min(margin, step.margin(table))
-        return np.array([margin])
+    def _prepare(self, *, tested: bool = False) -> Floats:
+        """Fit the steps and keep the rows that leave them; return the distance to failure.
 
-    def _prepared(self) -> Iterator[tuple[Stage, Floats]]:
-        """Yield each step with the table that reaches it; keep what the last one leaves."""
-        self._check_open()
+        The smallest one along the chain if it is ``tested``, and at most n.
+        """
         facts, table = self._facts, self._facts.raw.enforce(self._values)
+        margin = float(facts.raw.rows)
         for step in facts.steps:
-            yield step, table
-            with _hidden(step):
+            failed = DataError(f"step {step.name!r} failed")  # an error or a warning could tell
+            with replacing(Exception, by=failed), no_warnings():
+                margin = min(margin, step.margin(table)) if tested else margin
                 table = step.run(table)
         # The bound on row norms after the steps is proven; this guards against rounding only.
         self._known["rows"] = facts.domain.enforce(table) if facts.steps else table
-
-    def _read(self, asked: VectorQuery | Loss) -> Floats | None:
-        """Return the target as numbers."""
-        failed = DataError("the target cannot be read")
-        with replacing(Exception, by=failed), no_warnings():
-            return asked.read(self._target)
-
-    def _gradients(self, question: GradientSteps | SecretStop) -> Any:
-        """Return the gradients of a loss at every row."""
-        self._check_open()
-        if self._known.get("question") is not question:
-            target: Any = self._read(question.loss)
-            found = question.loss.gradients(self._rows(), target)
-            self._known.update(question=question, gradients=found)
-        return self._known["gradients"]
-
-    def _check_open(self) -> None:
-        require(self._open, "the door is closed: its rows are forgotten")
+        return np.array([margin])
 
     # The end
 
@@ -361,14 +337,6 @@ class ReplaceOneDoor(Handle):
 
     def __repr__(self) -> str:
         return f"ReplaceOneDoor({self._facts.label})"
-
-
-@contextmanager
-def _hidden(step: Stage) -> Iterator[None]:
-    """Keep errors and warnings of a step from telling of rows."""
-    failed = DataError(f"step {step.name!r} failed")
-    with replacing(Exception, by=failed), no_warnings():
-        yield
 
 
 def _refuse_add_remove(budget: Budget | None, label: str) -> None:
