@@ -157,11 +157,7 @@ class _Block:
 
 
 def _with_cells(
-    attribute: AnyAttribute,
-    column: Column,
-    codes: Codes,
-    unit: Floats | None,
-    mean: Floats | None,
+    attribute: AnyAttribute, column: Column, codes: Codes, unit: Floats | None, mean: Floats | None
 ) -> Column:
     """Return a column with codes in place of holes; numbers in their bins, or the mean.
 

@@ -239,10 +239,7 @@ def _step(stage: Stage) -> PriceStep:
 
 
 def plot_price(
-    pipeline: PricedPipeline,
-    path: str | Path,
-    *,
-    multipliers: Sequence[float] | None = None,
+    pipeline: PricedPipeline, path: str | Path, *, multipliers: Sequence[float] | None = None
 ) -> tuple[Price, ...]:
     """Write a picture of epsilon against the noise, like Figure 2 of Hu et al. (2024).
 

@@ -98,8 +98,7 @@ ExtremeGaps = _condition(
     "{0.ranks} outermost gaps, at either end.",
 )
 LeastRange = _condition(
-    "LeastRange",
-    "In every column, maximum and minimum differ by at least {0.at_least:.6g}.",
+    "LeastRange", "In every column, maximum and minimum differ by at least {0.at_least:.6g}."
 )
 LeastStandardDeviation = _condition(
     "LeastStandardDeviation",
