@@ -22,6 +22,7 @@ from missdp.pricing import bounds, overall_curve
 from missdp.pricing.privacy_maps import (
     PrivacyMap,
     Sensitivity,
+    _split,
     _subsampled_gaussian_curve,
     _theorem_two,
 )
@@ -158,7 +159,7 @@ def test_iteration_stays_within_its_map(seed):
 def test_the_optimised_triangle_is_sound_and_no_looser(a, b, alpha, c):
     """For Gaussians the truth is alpha (a + b)^2 / 2: the optimum of the split reaches it."""
     best = _theorem_two(alpha, lambda o: o * a**2 / 2, lambda o: o * b**2 / 2)
-    fixed = _theorem_two(alpha, lambda o: o * a**2 / 2, lambda o: o * b**2 / 2, c=c)
+    fixed = _split(alpha, lambda o: o * a**2 / 2, lambda o: o * b**2 / 2, c)
     truth = alpha * (a + b) ** 2 / 2
     assert truth * (1 - 1e-9) <= best <= fixed * (1 + 1e-4)
     if 0.05 < a / b < 20:
@@ -293,7 +294,7 @@ def test_gaussian_and_gradient_descent_rows(step, alpha):
             partial(mechanism.curve, distance=mp.NEIGHBOURS),
             partial(mechanism.curve, distance=rest),
         )
-        assert _theorem_two(alpha, *curves) <= _theorem_two(alpha, *curves, c=2.0) <= entry
+        assert _theorem_two(alpha, *curves) <= _split(alpha, *curves, 2.0) <= entry
         assert mechanism.curve(alpha, moved) <= _theorem_two(alpha, *curves) * (1 + 1e-9)
 
 

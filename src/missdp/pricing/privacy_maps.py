@@ -424,7 +424,7 @@ def bounds(
         derived["group privacy"] = _direct_events(mechanism, coarse, label)
     found: list[Bound] = []
     for name, events in derived.items():
-        proven = [event for event in events if delta > 0 or isinstance(event, PureEvent)]
+        proven = [event for event in events if delta != 0 or isinstance(event, PureEvent)]
         priced = [Bound(name, epsilon_under(e, delta, "replace-one"), e) for e in proven]
         found += sorted(priced, key=lambda bound: bound.epsilon)[:1]
     best = sorted(
