@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,12 +13,20 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
+from missdp import Categorical, Numeric, Schema, Table
 from missdp import pricing as mp
 from missdp.accounting import Budget, PureEvent
-from missdp.errors import DataError, NotFittedError, ParameterError
+from missdp.errors import (
+    DataError,
+    NotFittedError,
+    ParameterError,
+    SchemaError,
+    UnprovenError,
+)
 from missdp.mechanisms.noise import SeededNoise
-from missdp.pricing import propose_test_release
+from missdp.pricing import propose_test_release, rows_of
 from missdp.pricing.replace_one import ReplaceOneDoor
+from missdp.schema import NotApplicable
 from pricing.cases import CHAINS, ESTIMATORS
 from pricing.stability_cases import extreme_pair
 
@@ -184,3 +193,100 @@ def test_what_a_fit_would_set_is_missing_in_one_way(monkeypatch):
     with pytest.raises(TypeError):
         estimator.fit(np.zeros((6, 3)))
     assert not hasattr(estimator, "guarantee_")  # a broken fit leaves none of an earlier one
+
+
+class Unreadable:
+    """Rows that nobody may read."""
+
+    shape = (4, 2)
+
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("the rows were read")
+
+    __len__ = __array__
+
+
+WORK = Categorical(name="work", levels=("no", "yes"))
+HOURS = Numeric(name="hours", lower=0, upper=80, nullable=True, refused=(-7,))
+FRAME = pd.DataFrame({"work": ["no", "yes", "yes", "yes"], "hours": [40.0, 20, -7, None]})
+RULED = Table.read(FRAME, Schema((WORK, HOURS), (NotApplicable("hours", unless="work = 'yes'"),)))
+CODED = Table.read(
+    FRAME.assign(hours=[-1, 20, 30, 40]),
+    Schema((WORK, Numeric(name="hours", lower=0, upper=80, not_applicable=(-1,)))),
+)
+MARKED = Schema((replace(WORK, undeclared=("levels",)), HOURS))
+FREE = Table.read(FRAME, Schema((WORK, HOURS)))
+BINS = Schema((WORK, Numeric(name="hours", lower=0, upper=80)))
+ABSENT = "'hours' is not applicable to some rows.*Table.subset"
+ROWS = [
+    (RULED, SchemaError, ABSENT),
+    (CODED, SchemaError, ABSENT),
+    (Table.read(FRAME, MARKED), SchemaError, "'work'"),
+    (Table.from_codes(BINS, {"work": [0, 1] * 2, "hours": [0] * 4}), DataError, "no numeric"),
+    *((np.zeros(shape), DataError, "declared shape") for shape in ((5, 3), (4, 2), (4,))),
+    *(([[0.1] * 3] * 3 + [last], DataError, None) for last in ([0.1], [0.1] * 4, 0.1)),
+]
+LOOK = mp.PrivateMean(noise_multiplier=5.0)
+
+
+@given(wrong=st.sampled_from(ROWS), complete=st.booleans(), tested=st.booleans())
+def test_other_rows_are_refused_before_the_charge(wrong, complete, tested):
+    rows, error, told = wrong
+    budget = Budget(10.0, 1e-5, adjacency="replace-one")
+    steps = [] if complete else [("impute", mp.ConstantImputer())]
+    facts = {"rows": 4, "columns": 3, "complete": complete, "budget": budget}
+    whole = mp.PricedPipeline(steps, mp.PrivateMean(noise_multiplier=5.0), **facts)
+    release = partial(propose_test_release, whole, test_epsilon=0.1) if tested else whole.fit
+    with pytest.raises(error, match=told):
+        release(rows)
+    if error is SchemaError:
+        for ask in (LOOK.set_params(budget=budget).fit, rows_of if told == "'work'" else LOOK.fit):
+            with pytest.raises(SchemaError, match=told):
+                ask(rows)
+    assert budget.events == ()
+    assert len(whole.fit(FREE).guarantee_.events) == len(budget.events) == 1
+
+
+FILLING = [
+    mp.ConstantImputer(),
+    mp.MeanImputer(max_incomplete=3),
+    mp.MedianImputer(max_incomplete=3, central_gap=0.1),
+    mp.TrimmedMeanImputer(max_incomplete=1, trim=1, trimmed_range=0.5),
+    mp.RegressionImputer(target=1, max_incomplete=1, least_eigenvalue=0.01),
+    mp.NeighbourImputer(n_neighbors=2, max_incomplete=2),
+]
+
+
+def test_whatever_fills_a_cell_refuses_what_is_not_applicable():
+    assert not any(mp.RowDomain.of(t.schema, rows=4).complete for t in (RULED, CODED))
+    fitted = mp.PrivateLinearRegression(noise_multiplier=9.0)
+    fitted.coef_ = np.zeros(3)
+    assert fitted.predict(FREE).tolist() == [0.0] * 4
+    filling = [step.fit for step in FILLING]
+    filling += [clone(step).fit(rows_of(FREE)).transform for step in FILLING]
+    for fill in (*filling, fitted.predict, mp.RowDomain(rows=4, columns=3).enforce):
+        with pytest.raises(SchemaError, match=ABSENT):
+            fill(RULED)
+
+
+@given(name=st.sampled_from(sorted(ESTIMATORS)), schedule=st.sampled_from(["fixed", "adaptive"]))
+def test_a_budget_that_cannot_be_charged_is_refused_by_name_before_anything_is_read(name, schedule):
+    """One under add-remove; and an estimator's own in a pipeline, which would take it for paid."""
+    budget = Budget(1e6, 1e-3, schedule=schedule)
+    other = Budget(8.0, 1e-5, adjacency="replace-one")
+    estimator = clone(ESTIMATORS[name]).set_params(budget=budget)
+    whole = mp.PricedPipeline([], ESTIMATORS[name], rows=4, columns=2, budget=budget)
+    inside = mp.PricedPipeline([], clone(estimator).set_params(budget=other), rows=4, columns=2)
+    cases = [
+        *((fit, UnprovenError, "adjacency='replace-one'") for fit in (estimator.fit, whole.fit)),
+        (inside.fit, ParameterError, "give it to the pipeline"),
+        (partial(propose_test_release, inside, test_epsilon=1.0), ParameterError, "pipeline"),
+        (partial(propose_test_release, whole, test_epsilon=1.0), UnprovenError, "replace-one"),
+    ]
+    for release, error, told in cases:
+        with pytest.raises(error, match=told) as caught:
+            release(Unreadable(), Unreadable())
+        assert error is ParameterError or type(estimator).__name__ in str(caught.value)
+        assert caught.value.__context__ is None
+    assert not budget.events
+    assert not other.events
