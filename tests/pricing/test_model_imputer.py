@@ -197,8 +197,8 @@ def ruled_model(one_free):
 @pytest.mark.parametrize("filling", ["random", "mean"])
 def test_filled_rows_obey_rules(schema, filling):
     model = ruled_model(schema is ONE_FREE)
-    rng, whole = np.random.default_rng(1), made_up(schema, 500, seed=1, holes=0.0)
-    rows = whole.with_missing({name: rng.random(500) < 0.4 for name in schema.nullable})
+    rng, whole = np.random.default_rng(1), made_up(schema, 300, seed=1, holes=0.0)
+    rows = whole.with_missing({name: rng.random(300) < 0.4 for name in schema.nullable})
     filled = DPImputer(model=model, filling=filling, random_state=0).transform(rows)
     left = 0
     for truth, before, after in zip(*map(rows_by_hand, (whole, rows, filled)), strict=True):

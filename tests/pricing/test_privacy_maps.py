@@ -72,7 +72,7 @@ def test_exponential_mechanism_stays_within_its_curve(seed, alpha):
 
 
 @given(seed=SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_subsampling_stays_within_its_map(seed):
     """Exact output laws: a mixture over every sample of 2 of 6 rows; gradients are the rows."""
     rng = np.random.default_rng(seed)
@@ -116,7 +116,7 @@ def test_amplification_agrees_with_the_reference_library(alpha, multiplier):
 
 
 @given(seed=SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_iteration_stays_within_its_map(seed):
     """Exact laws of w <- w - eta (a w - b_i + Z), stopped at a uniform time: Gaussian mixtures."""
     rng = np.random.default_rng(seed)
