@@ -132,3 +132,7 @@ def __getattr__(name: str) -> Any:
     found = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

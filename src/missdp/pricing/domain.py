@@ -39,6 +39,9 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
     """Base of dataclasses whose parameters are checked when set; says what is not fitted yet."""
 
     def __getattr__(self, name: str) -> Any:
+        stated = getattr(type(self), name, None)
+        if isinstance(stated, property):  # whose own refusal led here
+            return stated.__get__(self)
         if name.endswith("_") and not name.startswith("_"):
             raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit first")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
