@@ -113,9 +113,10 @@ class _Block:
         if turn > _ROUNDS:
             codes = self._loosened(codes, rows, turn)
         inside = drawn[:, wide:] if filling == "random" else np.full_like(drawn[:, wide:], 0.5)
+        units = dict(zip(self._numbers, inside.T, strict=True))
         columns = {name: part.column(name) for name in part.schema.names}
         for place, name in enumerate(self._names):  # what follows from others has its holes still
-            unit = dict(zip(self._numbers, inside.T, strict=True)).get(name)
+            unit = units.get(name)
             mean = self._mean(place, rows) if filling == "mean" and unit is not None else None
             columns[name] = _with_cells(
                 part.schema[name], columns[name], codes[:, place], unit, mean
