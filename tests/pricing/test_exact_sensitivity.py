@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -124,7 +124,7 @@ def piped(steps, estimator, domain, tested=None):
 
 
 @given(seed=SEEDS, epsilon=st.sampled_from([0.1, 5.0]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
     pair = cases.holey_pair(seed, d=2)
     steps = [
@@ -193,10 +193,11 @@ STEEP = {
 
 @pytest.mark.parametrize("name", [*ESTIMATORS, *STEEP])
 @given(seed=SEEDS)
+@example(seed=None)
 @settings(max_examples=8, deadline=None)
 def test_an_estimator_stays_within_its_sensitivity(name, seed):
-    for pair in (replaced_row(seed), worst_pair()):
-        assert most_used(alone((ESTIMATORS | STEEP)[name]), pair) <= ROUNDING
+    pair = worst_pair() if seed is None else replaced_row(seed)
+    assert most_used(alone((ESTIMATORS | STEEP)[name]), pair) <= ROUNDING
 
 
 HOLEY = (
@@ -210,7 +211,7 @@ STEPS = (
 
 
 @given(seed=SEEDS, case=st.sampled_from(STEPS), name=st.sampled_from(sorted(ESTIMATORS)))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, name):
     make = cases.holey_pair if case in HOLEY else cases.complete_pair
     pair = make(seed, d=2, **({"target": True} if case is cases.regression_case else {}))

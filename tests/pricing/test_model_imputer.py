@@ -295,7 +295,7 @@ def test_holes_that_were_filled_amplify_nothing(missing):
         assert found.ground_truth_guarantee(seldom).epsilon == pytest.approx(1.0, rel=1e-3)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**20), st.integers(2, 30), st.sampled_from(["random", "likely", "mean"]))
 def test_what_a_row_becomes_depends_on_it_and_its_place_alone(seed, n, filling):
     """Whatever the other rows are, how many they are, and in which order; with rules, too."""
