@@ -207,7 +207,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/pricing/test_replace_one.py"),
     ("pricing", "a donor serves half as many", "hit = min(hit, 2 * self.max_donations * h)", "hit = min(hit, self.max_donations * h)",
      "tests/pricing/test_stability.py tests/pricing/test_tightness.py"),
-    ("pricing", "error of a step quotes a cell", "with replacing(Exception, by=failed), no_warnings():\n        yield", "yield",
+    ("pricing", "error of a step quotes a cell", "with replacing(Exception, by=failed), no_warnings():\n                margin =", "with no_warnings():\n                margin =",
      "tests/pricing/test_replace_one.py"),
     # synth: budgets of fits, and what models hold
     ("synth", "cap of a part not kept", "if not self.room_for(event):", "if False:",

@@ -25,6 +25,7 @@ MOVED: dict[str, str] = {
     "missdp.accounting.RDPAccountant": "missdp.accounting.RENYI",
     "missdp.accounting.ZCDPAccountant": "missdp.accounting.ZCDP",
     **{f"missdp.preprocess.{name}": f"missdp.pricing.{name}" for name in _PRICING.split()},
+    "missdp.ground_truth.Parted": "missdp.synth.Synthesizer",
     "missdp.sources.SparkSource": "missdp.engines.SparkSource",
     "missdp.synth.sample_spark": "missdp.engines.sample_spark",
     "missdp.table.DuckDBRows": "missdp.engines.DuckDBRows",

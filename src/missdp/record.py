@@ -28,7 +28,7 @@ FORMAT = 4
 """The number of the format that is written; the first one that all documents share."""
 
 # Rooms above this one that define kinds of their own when they are imported.
-_ROOMS = ("missdp.accounting", "missdp.schema", "missdp.ground_truth", "missdp.pricing")
+_ROOMS = ("missdp.accounting", "missdp.schema", "missdp.ground_truth", "missdp.pricing.prices")
 WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Whatever a constructor may raise when it is given values of the wrong type or size."""
 
