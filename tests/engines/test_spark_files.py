@@ -19,8 +19,7 @@ from missdp.sources import MemorySource
 from missdp.synth import sampling
 from missdp.table import PartRows
 from missdp.testing import RULED, made_up
-from missdp.testing.counting import CODED, _spelled
-from missdp.testing.made_up import unread
+from missdp.testing.written import CODED, spelled
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
 SCHEMA = Schema(
@@ -57,7 +56,7 @@ def test_csv_files_mean_the_same(spark, text, tmp_path):
 
 
 def test_cells_written_in_every_way_mean_the_same(spark, tmp_path):
-    cells = _spelled(unread(CODED, 60, 1, holes=0.4), 1).to_arrow()
+    cells = spelled(CODED, 60, 1).to_arrow()
     pq.write_table(cells, tmp_path / "rows.parquet")
     pa.csv.write_csv(cells, tmp_path / "rows.csv")
     for name in ("rows.parquet", "rows.csv"):

@@ -26,8 +26,8 @@ from missdp.testing import (
     check_synthesizer,
     made_up,
 )
-from missdp.testing.findings import _PerCall, same
 from missdp.testing.interference import _facts_of, differences
+from missdp.testing.witnesses import _PerCall, same
 from synth.worked_example import Independent
 from testing import example_sources as sources
 from testing import examples
