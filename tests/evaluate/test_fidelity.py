@@ -21,8 +21,9 @@ from missdp import Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import DataError, MissingDependencyError, OutputError, ParameterError
 from missdp.evaluate import Fidelity, fidelity, plot_columns
-from missdp.evaluate.distances import by_chance, rounded, total_variation
+from missdp.evaluate.distances import by_chance, total_variation
 from missdp.evaluate.fidelity import sampled
+from missdp.evaluate.printed import rounded
 
 ORACLE = Path(__file__).parents[3] / "shared" / "tools" / "fidelity.py"
 SCHEMA = Schema(
