@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,12 +57,8 @@ class Layers(Record):
         >>> layers(np.array([[2.0], [-1.0]])).ravel().tolist()
         [3.0, 0.8]
         """
-        for k, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            inputs = inputs @ weight + bias
-            if k < len(self.bends):
-                bent = self.bends[k] == "leaky"
-                inputs = np.maximum(inputs, LEAK * inputs) if bent else np.tanh(inputs)
-        return inputs
+        found: Floats = through(np, self.bends, self.parameters, inputs)
+        return found
 
     @property
     def parameters(self) -> list[Floats]:
@@ -76,6 +73,16 @@ class Layers(Record):
     def lifted(self, by: Floats) -> Layers:
         """Return the network with something added to what comes out."""
         return replace(self, biases=(*self.biases[:-1], self.biases[-1] + by))
+
+
+def through(library: Any, bends: Sequence[str], parameters: Sequence[Any], inputs: Any) -> Any:
+    """Return what a network gives for inputs; the library is NumPy, or torch with its tensors."""
+    for k, (weight, bias) in enumerate(zip(parameters[::2], parameters[1::2], strict=True)):
+        inputs = inputs @ weight + bias
+        if k < len(bends):
+            leaky = bends[k] == "leaky"
+            inputs = library.maximum(inputs, LEAK * inputs) if leaky else library.tanh(inputs)
+    return inputs
 
 
 def random_layers(

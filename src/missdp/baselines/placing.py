@@ -146,7 +146,7 @@ class _Placing:
         targets: set[str] = {*rows.schema.rulebook.derives}
         for denial in _after_what_determines(self.denials):
             if denial.dependency is not None and denial.dependency[1] not in targets:
-                changed = self._with_most_frequent(changed, *denial.dependency)
+                changed = self._agreeing(changed, *denial.dependency)
                 targets.add(denial.dependency[1])
             elif (pair := _strict_orders(denial)) is not None:
                 free = [name for name in self._names if name in pair[1:3] and name not in targets]
@@ -157,15 +157,18 @@ class _Placing:
         back = np.flatnonzero(broken)
         return put(changed, back, rows, back, rows.schema.names)
 
-    def _with_most_frequent(self, rows: Table, given: tuple[str, ...], name: str) -> Table:
-        """Give rows that agree in some attributes the value that most of them have."""
+    def _agreeing(
+        self, rows: Table, given: tuple[str, ...], name: str, sure: Flags | None = None
+    ) -> Table:
+        """Give rows that agree in some attributes one value: of a sure one, or of most of them."""
         seen = np.flatnonzero(observed_on((*given, name), rows))
         part = rows.take(seen)
         group = _keys([_cells(part, other) for other in given], seen.size)
         both = _keys([group, part.codes(name)], seen.size)
         times = np.bincount(both)[both] if seen.size else both
-        # The last of each group in this order is one of those with its most frequent code.
-        line = np.lexsort((self.rng.random(seen.size), both, times, group))
+        first = np.zeros(seen.size) if sure is None else sure[seen]
+        # The last of each group in this order is a sure one, or has its most frequent code.
+        line = np.lexsort((self.rng.random(seen.size), both, times, first, group))
         last = np.searchsorted(group[line], group, side="right") - 1
         return put(rows, seen, part, line[last], (name,))
 
@@ -204,22 +207,11 @@ class _Placing:
 
     def _determined(self, drawn: Table, others: Table, names: tuple[str, ...]) -> Table:
         """Give what is determined by a dependency the value that it has in kept rows."""
+        rows, place = Table.joined([others, drawn]), np.arange(len(others) + len(drawn))
         for denial in _after_what_determines(self.denials):
-            if denial.dependency is None or denial.dependency[1] not in names:
-                continue
-            given, name = denial.dependency
-            known = others.take(observed_on((*given, name), others))
-            columns = [np.concatenate([_cells(known, n), _cells(drawn, n)]) for n in given]
-            both = _keys(columns, len(known) + len(drawn))
-            line = np.argsort(both[: len(known)], kind="stable")
-            place = np.searchsorted(both[: len(known)][line], both[len(known) :])
-            place = np.minimum(place, max(0, len(known) - 1))
-            seen = observed_on((*given, name), drawn)
-            if len(known):
-                seen &= both[: len(known)][line][place] == both[len(known) :]
-                where = np.flatnonzero(seen)
-                drawn = put(drawn, where, known, line[place][where], (name,))
-        return drawn
+            if denial.dependency is not None and denial.dependency[1] in names:
+                rows = self._agreeing(rows, *denial.dependency, place < len(others))
+        return rows.take(place[len(others) :])
 
     def _copied(self, rows: Table, kept: Flags, drawn: tuple[str, ...]) -> Table:
         """Let rows that are not kept take cells from kept ones."""
