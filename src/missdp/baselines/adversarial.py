@@ -51,24 +51,11 @@ _BATCH = 512
 _MOST_CELLS = 1 << 23  # of all pairs, that are fitted together
 _CLIP = 1.0  # norm of a row's gradient; with Adam, its unit does not matter
 _ROWS_AT_ONCE = 32
-_BETAS = (0.5, 0.9)
+_BETAS = (0.5, 0.9)  # of Adam, as are rates
+_CRITIC_RATE, _GENERATOR_RATE = 5e-3, 4e-3
+_TURNS = 10  # steps of critics for each step of generators
 _KEPT = 0.98  # of the average of a generator, at each of its steps
 _LEAST_VARIANCE = 1e-12
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pace:
-    """How long and how fast networks are trained; public, and fixed before the first step.
-
-    A step of the critics is expected to read ``batch`` rows, and as many are generated for it;
-    ``turns`` is the number of such steps for each step of generators; rates are those of Adam.
-    """
-
-    steps: int
-    batch: int
-    turns: int = 10
-    critic_rate: float = 5e-3
-    generator_rate: float = 4e-3
 
 
 class Blocks:
@@ -184,7 +171,7 @@ def leaky_score(torch: Any, hidden: Any, critic: Sequence[Any]) -> Any:
     return _leaky(torch, hidden @ w2 + b2) @ w3 + b3
 
 
-def adam(torch: Any, parameters: Sequence[Any], rate: float) -> Any:
+def adam(torch: Any, parameters: Sequence[Any], rate: float = _CRITIC_RATE) -> Any:
     """Return an optimiser."""
     return torch.optim.Adam(list(parameters), lr=rate, betas=_BETAS)
 
@@ -202,11 +189,13 @@ class Contest:
 
     Rows are on groups of levels, and all that is left of the door's budget is charged, once, before
     the first step. The rest is released: what is known of the rows, and a stream of random numbers.
+    A step of the critics is expected to read ``batch`` rows, and as many are generated for it.
     """
 
     door: Door
     crude: Crude
-    pace: Pace
+    steps: int
+    batch: int
     always: dict[int, int]
     rng: np.random.Generator
     blocks: Blocks
@@ -229,7 +218,7 @@ class Contest:
         margins, rates, _ = known_margins(self.crude)
         return calibrated(model, margins, rates, self.rng)
 
-    def steps(
+    def gradients(
         self,
         gradient: Callable[..., Any],
         shown: tuple[Any, ...],
@@ -242,17 +231,17 @@ class Contest:
         A row's gradient is ``gradient(codes, *shown, *learned)``, with public or released arrays
         ``shown`` (see `missdp.baselines.critics`).
         """
-        rows, pace = max(1.0, self.crude.rows), self.pace
-        rate = min(1.0, pace.batch / rows)
-        setting = Training.worth(self.door.left, rate=rate, steps=pace.steps, clip=_CLIP)
+        rows = max(1.0, self.crude.rows)
+        rate = min(1.0, self.batch / rows)
+        setting = Training.worth(self.door.left, rate=rate, steps=self.steps, clip=_CLIP)
         state = (*shown, *map(as_array, learned))
         training = self.door.train(
             setting, gradient, state, rows_at_once=_ROWS_AT_ONCE, label=label
         )
-        for t in range(pace.steps):
+        for t in range(self.steps):
             found = training.step(*shown, *map(as_array, learned))
             yield [self.blocks.tensor(part / (setting.rate * rows)) for part in found]
-            self.report((t + 1) / pace.steps)
+            self.report((t + 1) / self.steps)
 
     def model(
         self,
@@ -268,14 +257,14 @@ class Contest:
         The generators' parameters are averaged over their last steps.
         """
         torch, players = self.blocks.torch, self.blocks.learned(critic)
-        minds = adam(torch, players, self.pace.critic_rate)
-        hands = adam(torch, side.parameters, self.pace.generator_rate)
+        minds = adam(torch, players)
+        hands = adam(torch, side.parameters, _GENERATOR_RATE)
         kept = [p.detach().clone() for p in side.parameters]
-        steps = self.steps(gradient, shown or self.shown, players, label=label)
+        steps = self.gradients(gradient, shown or self.shown, players, label=label)
         for t, real in enumerate(steps, start=1):
             fake = torch.autograd.grad(side.fake_loss(players), players)
             descend(minds, players, [a + b for a, b in zip(real, fake, strict=True)])
-            if t % self.pace.turns == 0:
+            if t % _TURNS == 0:
                 gradients = torch.autograd.grad(side.loss(players), side.parameters)
                 descend(hands, side.parameters, gradients)
                 for old, new in zip(kept, side.parameters, strict=True):
@@ -414,9 +403,9 @@ class NeuralSynthesizer(PairsSynthesizer):
     def _contest(self, door: Door, crude: Crude, steps: int) -> Contest:
         """Return a contest of so many steps, for all that is left of the budget."""
         grouped = door.merged(crude.groups(door.schema.names))
-        rng, pace = grouped.generator(), Pace(steps=steps, batch=self._batch)
-        blocks, always = Blocks(rng, known_margins(crude)[0]), self._never_missing(crude)
-        return Contest(grouped, crude, pace, always, rng, blocks, self._training)
+        rng, always = grouped.generator(), self._never_missing(crude)
+        blocks = Blocks(rng, known_margins(crude)[0])
+        return Contest(grouped, crude, steps, self._batch, always, rng, blocks, self._training)
 
     def _alone(self, crude: Crude) -> RowModel:
         """Return the model of a single attribute, of which the margin says everything."""

@@ -128,7 +128,7 @@ class DPAutoGAN(NeuralSynthesizer):
         coder = replace(
             contest,
             door=part,
-            pace=replace(contest.pace, steps=self._coder_steps),
+            steps=self._coder_steps,
             report=lambda done: self._training(first * done),
         )
         coded = _coded(coder)
@@ -138,7 +138,7 @@ class DPAutoGAN(NeuralSynthesizer):
         model = contest.calibrated(contest.start(chain))
         rest = replace(contest, report=lambda d: self._training(first + (1 - first) * d))
         return rest.model(
-            RowsSide(model, contest.blocks, contest.pace.batch, crude, frozen=2),
+            RowsSide(model, contest.blocks, contest.batch, crude, frozen=2),
             expected_gradient,
             random_critic(contest.blocks.starts[-1], CRITIC, contest.rng),
             label="critic of rows",
@@ -154,7 +154,9 @@ def _coded(contest: Contest) -> list[Floats]:
     encoder = random_layers([len(scores), _HIDDEN, _CODE], contest.rng)
     decoder = random_layers([_CODE, _HIDDEN, len(scores)], contest.rng, last=0.3, out=scores)
     learned = blocks.learned([*encoder.parameters, *decoder.parameters])
-    optimiser = adam(blocks.torch, learned, contest.pace.critic_rate)
-    for found in contest.steps(autoencoder_gradient, contest.shown, learned, label="autoencoder"):
+    optimiser = adam(blocks.torch, learned)
+    for found in contest.gradients(
+        autoencoder_gradient, contest.shown, learned, label="autoencoder"
+    ):
         descend(optimiser, learned, found)
     return [as_array(tensor) for tensor in learned]

@@ -99,7 +99,7 @@ class DPCTGAN(NeuralSynthesizer):
         model = replace(contest.start(values), conditions=conditions, asked=asked)
         levels = rng.standard_normal((width, CRITIC)) * (2 / width) ** 0.5
         return contest.model(
-            RowsSide(model, blocks, contest.pace.batch, crude),
+            RowsSide(model, blocks, contest.batch, crude),
             conditional_gradient,
             [levels, *random_critic(width, CRITIC, rng)],
             label="critic of rows and conditions",

@@ -185,7 +185,7 @@ class DPMisGAN(NeuralSynthesizer):
             out = logit(np.clip(rates, _LEAST, 1 - _LEAST))
             masks = random_layers([inputs, _MASK_HIDDEN, len(holed)], rng, last=START, out=out)
         model = contest.start(values, masks, sees_values=sees_values)
-        side = _MisGANSide(model, blocks, contest.pace.batch)
+        side = _MisGANSide(model, blocks, contest.batch)
         critic = random_critic(width, CRITIC, rng)
         if holed:
             critic += random_critic(len(holed), _MASK_CRITIC, rng)

@@ -190,13 +190,11 @@ class _Source:
                 self.make(table).counts([(schema.names[0],)], rows="observed")
             if not table.were_read:
                 return False
-            error = caught.error
+            error: Any = caught.error
             expect(isinstance(error, DataError), f"refuse with a DataError, not {caught.shown!r}")
-            quoted = any(str(s).lower() in caught.shown.lower() for s in ("SECRET", "424242"))
+            quoted = any(text in caught.shown.lower() for text in ("secret", "424242"))
             expect(not quoted, "an error quotes a cell")
-            hidden = (
-                getattr(error, "__cause__", None) is getattr(error, "__context__", None) is None
-            )
+            hidden = error.__cause__ is error.__context__ is None
             expect(hidden, "an error keeps another one, which may quote a cell: see `replacing`")
             said.add(caught.shown)
         expect(len(said) == 1, "what is said of a cell outside the domain differs with the rows")

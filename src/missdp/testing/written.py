@@ -44,7 +44,7 @@ _TEXTS: dict[type, tuple[Callable[[Any], str], ...]] = {
 }
 
 
-class AsWritten(Table):
+class _AsWritten(Table):
     """A made-up table whose cells leave it as some file might hold them.
 
     ``to_arrow()`` and ``to_native()`` give the cells; ``were_read`` tells whether anyone asked.
@@ -66,7 +66,7 @@ class AsWritten(Table):
 
 def spelled(
     schema: Schema, n: int, seed: int = 0, *, unfit: tuple[str, str | float] | None = None
-) -> AsWritten:
+) -> _AsWritten:
     """Return a made-up table without rules, its cells written in every way that means the same.
 
     With ``unfit``, the last cell of the named column is one that does not fit its domain.
@@ -84,7 +84,7 @@ def spelled(
         cells += [next(_written(cell, kind)) for cell in wrong]
         columns[attribute.name] = Column(codes)
         arrays.append(pa.array(cells, kind, from_pandas=False))
-    found = AsWritten(schema, columns)
+    found = _AsWritten(schema, columns)
     found.cells = pa.table(arrays, names=list(schema.names))
     return found
 
