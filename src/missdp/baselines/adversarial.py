@@ -417,13 +417,7 @@ class NeuralSynthesizer(PairsSynthesizer):
 
 
 def import_torch() -> ModuleType:
-    """Return the module torch.
-
-    Raises
-    ------
-    MissingDependencyError
-        If it is not installed.
-    """
+    """Return the module torch."""
     absent = MissingDependencyError(
         "adversarial families need PyTorch, an extra: pip install 'missdp[neural]'"
     )

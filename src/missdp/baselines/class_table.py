@@ -32,15 +32,6 @@ class ClassTable(RowModel):
         By attribute, a group of levels that is never missing.
     n_rows : float
         Number of rows that were counted.
-
-    Examples
-    --------
-    >>> levels = (Levels(np.arange(2), np.ones(2)),) * 2
-    >>> heads = (np.eye(2), np.eye(2))  # two classes: all 0, or all 1
-    >>> table = ClassTable(levels, np.array([0.5, 0.5]), heads, np.ones((2, 2)), {}, 10.0)
-    >>> one, other = table.sample(4, np.random.default_rng(0), keep_holes=True)
-    >>> sorted(one.tolist()), bool((one == other).all())
-    ([0, 0, 1, 1], True)
     """
 
     levels: tuple[Levels, ...]

@@ -31,13 +31,7 @@ _LEAST_VARIANCE = 1e-12
 
 
 def random_critic(inputs: int, hidden: int, rng: np.random.Generator) -> list[Floats]:
-    """Return random parameters of a critic: two hidden layers, and one number; biases are 0.
-
-    Examples
-    --------
-    >>> [w.shape for w in random_critic(10, 4, np.random.default_rng(0))]
-    [(10, 4), (4,), (4, 4), (4,), (4,), (1,)]
-    """
+    """Return random parameters of a critic: two hidden layers, and one number; biases are 0."""
     first, second = rng.standard_normal((inputs, hidden)), rng.standard_normal((hidden, hidden))
     return [
         first * math.sqrt(2 / inputs),

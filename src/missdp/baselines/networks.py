@@ -48,15 +48,7 @@ class Layers(Record):
         )
 
     def __call__(self, inputs: Floats) -> Floats:
-        """Return what comes out for each row of inputs.
-
-        Examples
-        --------
-        >>> one = np.ones((1, 1))
-        >>> layers = Layers((one, one), (np.zeros(1), np.ones(1)), ("leaky",))
-        >>> layers(np.array([[2.0], [-1.0]])).ravel().tolist()
-        [3.0, 0.8]
-        """
+        """Return what comes out for each row of inputs."""
         found: Floats = through(np, self.bends, self.parameters, inputs)
         return found
 

@@ -65,27 +65,7 @@ def placed(
     redraw: Redraw | None = None,
     order: Sequence[str] = (),
 ) -> Table:
-    """Return synthetic rows changed so that no two of them violate a denial constraint.
-
-    Raises
-    ------
-    DataError
-        If some rows cannot be placed, which takes a constraint that two equal rows violate.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from missdp import Categorical, Schema
-    >>> from missdp.schema import Denial
-    >>> schema = Schema(
-    ...     tuple(Categorical(name=n, levels=("x", "y", "z")) for n in ("zip", "city")),
-    ...     (Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"),),
-    ... )
-    >>> rows = Table.read(pd.DataFrame({"zip": list("xxxy"), "city": list("xxyz")}), schema)
-    >>> found = placed(rows, schema.rulebook.pairs, np.random.default_rng(0))
-    >>> found.codes("city").tolist()
-    [0, 0, 0, 2]
-    """
+    """Return synthetic rows changed so that no two of them violate a denial constraint."""
     for group in _connected(rows.schema, denials):
         rows = _Placing(tuple(group), rng, redraw or redrawn_from_others(rows), order).of(rows)
     if any(violating_pairs(denial, rows) for denial in denials):  # no group touches another one
@@ -363,13 +343,7 @@ def _cells(table: Table, name: str) -> NDArray[Any]:
 
 
 def _keys(columns: Sequence[NDArray[Any]], n: int) -> Ints:
-    """Return one number for each row, the same for rows that agree in all columns.
-
-    Examples
-    --------
-    >>> _keys([np.array([5, 5, 7]), np.array([0.5, 0.5, 0.5])], 3).tolist()
-    [0, 0, 1]
-    """
+    """Return one number for each row, the same for rows that agree in all columns."""
     found = np.zeros(n, dtype=np.int64)
     for column in columns:
         values, codes = np.unique(column, return_inverse=True)

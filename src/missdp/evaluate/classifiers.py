@@ -133,15 +133,7 @@ LEARNERS: dict[str, Callable[[int], Any]] = {
 
 
 def _check_learners(names: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the learners to use, or refuse unknown ones and absent libraries at once.
-
-    Raises
-    ------
-    ParameterError
-        If a name is unknown, repeated, or there is none.
-    MissingDependencyError
-        If the learner's library is not installed.
-    """
+    """Return the learners to use, or refuse unknown ones and absent libraries at once."""
     chosen = _each_once("learner", LEARNERS if names is None else names)
     if unknown := [name for name in chosen if name not in LEARNERS]:
         near = did_you_mean(unknown[0], LEARNERS)
