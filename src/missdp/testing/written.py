@@ -126,12 +126,12 @@ def _meant(attribute: AnyAttribute) -> Iterator[tuple[int, str | float | bool]]:
     values = np.unique(np.round(values)) if attribute.integer else values
     codes = attribute.encode_values(values).tolist()
     yield from zip(codes, values.tolist(), strict=True)
-    low, high = (attribute.lower - 0.5, -math.inf), (attribute.upper + 0.5, math.inf)
     if attribute.outside == "missing" and attribute.nullable:
-        yield from ((attribute.missing_code, beyond) for beyond in (*low, *high))
+        beyond = (attribute.lower - 0.5, attribute.upper + 0.5, -math.inf, math.inf)
+        yield from ((attribute.missing_code, value) for value in beyond)
     if attribute.outside == "clamp":
-        yield from ((codes[0], beyond) for beyond in low)
-        yield from ((codes[-1], beyond) for beyond in high)
+        yield from ((codes[0], value) for value in (attribute.lower - 5.0, -math.inf))
+        yield from ((codes[-1], value) for value in (attribute.upper + 5.0, math.inf))
 
 
 def _written(cell: str | float | bool, kind: pa.DataType) -> Iterator[Cell]:
