@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Budget
-from missdp.baselines.critics import LEAK
 from missdp.baselines.networks import (
+    LEAK,
     Layers,
     NetworkModel,
     calibrated,

@@ -18,8 +18,8 @@ from missdp.baselines.adversarial import (
     as_array,
     descend,
 )
-from missdp.baselines.critics import autoencoder_gradient, expected_gradient, random_critic
-from missdp.baselines.networks import Layers, random_layers
+from missdp.baselines.critics import autoencoder_gradient, expected_gradient
+from missdp.baselines.networks import Layers, random_critic, random_layers
 from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude

@@ -7,8 +7,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from missdp.baselines.adversarial import CRITIC, LATENT, NeuralSynthesizer, RowsSide
-from missdp.baselines.critics import conditional_gradient, random_critic
-from missdp.baselines.networks import START, known_margins, observed_shares, random_layers
+from missdp.baselines.critics import conditional_gradient
+from missdp.baselines.networks import (
+    START,
+    known_margins,
+    observed_shares,
+    random_critic,
+    random_layers,
+)
 from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude

@@ -20,9 +20,17 @@ from missdp.baselines.adversarial import (
     leaky_score,
 )
 from missdp.baselines.class_table import ClassTable
-from missdp.baselines.critics import LEAK, expected_gradient, random_critic, two_critics_gradient
+from missdp.baselines.critics import expected_gradient, two_critics_gradient
 from missdp.baselines.fit_classes import PairMoments, fit_classes, independent_classes
-from missdp.baselines.networks import START, NetworkModel, known_margins, random_layers, through
+from missdp.baselines.networks import (
+    LEAK,
+    START,
+    NetworkModel,
+    known_margins,
+    random_critic,
+    random_layers,
+    through,
+)
 from missdp.errors import ParameterError
 from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door

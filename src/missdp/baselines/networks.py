@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.baselines.critics import LEAK
 from missdp.inference.masks import RowModel
 from missdp.inference.model import Codes, Levels, finite, split_rows
 from missdp.record import Record
@@ -21,6 +20,9 @@ Floats = NDArray[np.float64]
 
 START = 0.1
 """Factor of the last weights of a generator, small enough for it to be near the margins."""
+
+LEAK = 0.2
+"""Slope of leaky activations below 0."""
 
 _AT_ONCE = 1 << 14  # rows
 _ROUNDS = 12  # of calibration
@@ -92,6 +94,12 @@ def random_layers(
         weights.append(scale * rng.standard_normal((n, m)))
         biases.append(out.copy() if final and out is not None else np.zeros(m))
     return Layers(tuple(weights), tuple(biases), ("leaky",) * (len(sizes) - 2))
+
+
+def random_critic(inputs: int, hidden: int, rng: np.random.Generator) -> list[Floats]:
+    """Return random parameters of a critic: two hidden layers, and one number; biases are 0."""
+    *below, last, bias = random_layers([inputs, hidden, hidden, 1], rng).parameters
+    return [*below, last[:, 0], bias]
 
 
 def same_masks(rates: Floats) -> Layers:
