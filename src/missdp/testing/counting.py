@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -31,6 +31,7 @@ __all__ = ["check_source"]
 SourceFactory: TypeAlias = Callable[[Table], MarginalSource]
 PartsFactory: TypeAlias = Callable[[Sequence[Table]], MarginalSource]
 _MODES: tuple[Rows, Rows] = ("observed", "extended")
+_WEIGHED = 8  # cliques
 _IN_CODES = "rows come as codes: no cell is read"
 # Names that a query language could trip over.
 SOURCE_SCHEMA = Schema(
@@ -117,6 +118,7 @@ class _Source:
     in_parts: PartsFactory | None
     retried: SourceFactory | None
     most_rows: int
+    turns: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def _schema(self) -> Schema:
@@ -124,6 +126,40 @@ class _Source:
 
     def _table(self, n: int, number: int = 0) -> Table:
         return made_up(self._schema, n, self.seed + number, holes=0.3)
+
+    def _compare(
+        self,
+        source: Any,
+        table: Table,
+        when: str,
+        *,
+        cliques: Sequence[Clique] = (),
+        observed_on: Sequence[str] = (),
+    ) -> None:
+        """Compare counts, rows as codes and a few sums of weights with those by hand.
+
+        Counts are of all cliques, if not told otherwise, and at first of both modes, then of one
+        in turns, since engines take their time; the rest is compared if the source has it.
+        """
+        cliques, number = list(cliques) or _all_cliques(table.schema), next(self.turns)
+        kept = _kept(table, observed_on)
+        for rows in (_MODES[number % 2],) if number else _MODES:
+            found = source.counts(cliques, rows=rows)
+            expect(list(found) == cliques, "return one entry per clique, in their order")
+            for clique in cliques:
+                wanted = _by_hand(table, clique, rows, kept)
+                _alike(found[clique], wanted, f"{when}, rows={rows!r}")
+        if offers(source, "weighted_counts"):
+            weight = _made_up_weight(table.schema)
+            sums = source.weighted_counts(cliques[:_WEIGHED], weight)
+            for clique in cliques[:_WEIGHED]:
+                wanted = _by_hand(table, clique, "extended", kept, weight)
+                _alike(sums[clique], wanted, f"sums of weights, {when}")
+        if offers(source, "code_blocks"):
+            blocks = _rows_of_blocks(source, table.schema.names, when)
+            columns = (table.codes(name)[kept].tolist() for name in table.schema.names)
+            alike = blocks == collections.Counter(zip(*columns, strict=True))
+            expect(alike, f"rows of code_blocks are wrong: yield each once ({when})")
 
     def protocol(self) -> None:
         """It has a schema and counts, as MarginalSource says."""
@@ -137,9 +173,9 @@ class _Source:
             n = (60, 0, 1, 5, 20)[number % 5]
             table = self._table(n, number)
             source, when = self.make(table), f"on a table with holes, with {n} rows"
-            _compare(source, table, when, weighed=12 if number < 3 else 0)
+            self._compare(source, table, when)
             if number == 0:
-                _compare(source, table, "asked for again", turn=0)
+                self._compare(source, table, "asked for again")
         return f"{self.trials} tables, {len(_all_cliques(self._schema))} cliques"
 
     def beside_counts(self) -> str:
@@ -147,10 +183,10 @@ class _Source:
         table, when = self._table(60), "of rows observed on some attributes"
         source = self.make(table)
         named = [name for name in ("weighted_counts", "code_blocks") if offers(source, name)]
-        for number, (fewer, names) in enumerate(self._fewer(source)):
+        for fewer, names in self._fewer(source):
             weighs = offers(fewer, "weighted_counts") or "weighted_counts" not in named
             expect(weighs, f"weighted_counts is missing {when}")
-            _compare(fewer, table, when, turn=number, observed_on=names, weighed=12)
+            self._compare(fewer, table, when, observed_on=names)
         return f"it has {', '.join(named) or 'neither weighted_counts nor code_blocks'}"
 
     def _fewer(self, source: Any) -> Iterator[tuple[Any, Sequence[str]]]:
@@ -169,7 +205,7 @@ class _Source:
                 if schema.rules:
                     return "not of rows with rules"
                 table = spelled(schema, 40, self.seed + number)
-                _compare(self.make(table), table, "of cells written in several ways", turn=number)
+                self._compare(self.make(table), table, "of cells written in several ways")
                 if not table.were_read:
                     return _IN_CODES
         return f"of {len(self.schemas)} schemas"
@@ -213,11 +249,10 @@ class _Source:
             (self._table(0), [0, 0, 0]),
             (one_cell, [47, 48, 49, 50]),
         )
-        for number, (rows, ends) in enumerate(cuts):
+        for rows, ends in cuts:
             starts = [0, *ends[:-1]]
             tables = [rows.take(np.arange(s, e)) for s, e in zip(starts, ends, strict=True)]
-            source, when = self.in_parts(tables), f"in {len(ends)} parts"
-            _compare(source, rows, when, turn=number, weighed=12 if number < 3 else 0)
+            self._compare(self.in_parts(tables), rows, f"in {len(ends)} parts")
 
     def read_twice(self) -> None:
         """What has to be read again is counted once."""
@@ -225,8 +260,7 @@ class _Source:
             raise Unchecked("give retried=, which makes a source whose rows are read twice")
         for number in range(2):
             table = self._table(60, number)
-            source, when = self.retried(table), "of rows that were read twice"
-            _compare(source, table, when, turn=number, weighed=0 if number else 12)
+            self._compare(self.retried(table), table, "of rows that were read twice")
 
     def requests(self) -> None:
         """Cliques may repeat or be none, and answers written to, without changing the next."""
@@ -249,10 +283,10 @@ class _Source:
         for n, number in ((min(4096, self.most_rows), 0), (self.most_rows, 1)):
             table = self._table(n, number)
             source, when = self.make(table), f"with {n} rows"
-            _compare(source, table, when, turn=1 - number, cliques=cliques, weighed=2 * number)
+            self._compare(source, table, when, cliques=cliques)
         for fewer, names in list(self._fewer(source))[-1:]:
             when = f"of complete rows, {when}"
-            _compare(fewer, table, when, turn=0, cliques=cliques, observed_on=names, weighed=2)
+            self._compare(fewer, table, when, cliques=cliques, observed_on=names)
         return f"up to {self.most_rows}"
 
     def refusals(self) -> None:
@@ -281,42 +315,6 @@ class _Source:
 
 
 # By hand
-
-
-def _compare(
-    source: Any,
-    table: Table,
-    when: str,
-    *,
-    turn: int | None = None,
-    cliques: Sequence[Clique] = (),
-    observed_on: Sequence[str] = (),
-    weighed: int = 0,
-) -> None:
-    """Compare counts, rows as codes and a few sums of weights with those by hand.
-
-    Counts are of all cliques, if not told otherwise, and of both modes or of one in turns, since
-    engines take their time for each; the rest is compared if the source has it.
-    """
-    cliques = list(cliques) or _all_cliques(table.schema)
-    kept = _kept(table, observed_on)
-    for rows in _MODES if turn is None else (_MODES[turn % 2],):
-        found = source.counts(cliques, rows=rows)
-        expect(list(found) == cliques, "return one entry per clique, in their order")
-        for clique in cliques:
-            wanted = _by_hand(table, clique, rows, kept)
-            _alike(found[clique], wanted, f"{when}, rows={rows!r}")
-    if offers(source, "weighted_counts") and weighed:
-        weight = _made_up_weight(table.schema)
-        sums = source.weighted_counts(cliques[:weighed], weight)
-        for clique in cliques[:weighed]:
-            wanted = _by_hand(table, clique, "extended", kept, weight)
-            _alike(sums[clique], wanted, f"sums of weights, {when}")
-    if offers(source, "code_blocks"):
-        blocks = _rows_of_blocks(source, table.schema.names, when)
-        columns = (table.codes(name)[kept].tolist() for name in table.schema.names)
-        alike = blocks == collections.Counter(zip(*columns, strict=True))
-        expect(alike, f"rows of code_blocks are wrong: yield each once ({when})")
 
 
 def _by_hand(
