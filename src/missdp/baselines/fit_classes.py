@@ -376,9 +376,9 @@ class _Fit:
 
 def _logits(margin: Floats, classes: int, rng: np.random.Generator) -> Floats:
     """Return random logits of classes whose laws are the margin on average."""
+    from scipy.special import softmax
+
     logits = np.log(margin) + _SPREAD * rng.standard_normal((classes, len(margin)))
     for _ in range(_SETTLING):
-        law = np.exp(logits - logits.max(axis=1, keepdims=True))
-        law /= law.sum(axis=1, keepdims=True)
-        logits += np.log(margin / law.mean(axis=0))
+        logits += np.log(margin / softmax(logits, axis=1).mean(axis=0))
     return np.asarray(logits)

@@ -189,6 +189,8 @@ class NetworkModel(RowModel):
 
         A condition is a level among all levels, or -1.
         """
+        from scipy.special import softmax
+
         inputs = rng.standard_normal((n, len(self.values.weights[0])))
         given = np.full(n, -1)
         if self.conditions:
@@ -198,11 +200,8 @@ class NetworkModel(RowModel):
                 given[of] = self.starts[a] + rng.choice(len(law), size=len(of), p=law)
             inputs[:, -int(self.starts[-1]) :] = 0.0
             inputs[np.arange(n), given - int(self.starts[-1])] = 1.0
-        found = []
-        for part in np.split(self.values(inputs), self.starts[1:-1], axis=1):
-            law = np.exp(part - part.max(axis=1, keepdims=True))
-            found.append(law / law.sum(axis=1, keepdims=True))
-        return found, given
+        scores = np.split(self.values(inputs), self.starts[1:-1], axis=1)
+        return [softmax(part, axis=1) for part in scores], given
 
     def picked(self, laws: Sequence[Floats], given: Codes, rng: np.random.Generator) -> Codes:
         """Draw a level of each attribute, but for what the condition says."""
