@@ -10,7 +10,8 @@ import pytest
 import missdp
 from missdp import DPMisGAN, Table
 from missdp.accounting import Budget, Cost, MissingCompletelyAtRandom, RowIndependentMissingness
-from missdp.baselines.fit_classes import PairMoments, fit_classes, independent_classes
+from missdp.baselines.fit_classes import PairMoments, fit_classes
+from missdp.baselines.networks import known_margins, margins_only
 from missdp.mechanisms import Door, Noise, SeededNoise
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.learn_pairs import crude_margins, release_pairs
@@ -146,7 +147,7 @@ def distance(model, seed=9, keep_holes=False):
 
 def test_pairs_of_complete_rows_are_learned():
     alone = opened(Cost(currency="gdp", amount=4.0), 0, private("mcar"))[1]
-    assert distance(fitted("mcar")) < 0.03 < 0.2 < distance(independent_classes(alone, {}))
+    assert distance(fitted("mcar")) < 0.03 < 0.2 < distance(margins_only(alone, {}))
 
 
 def test_conditional_holes_undo_the_bias_of_values_missing_at_random():
@@ -173,7 +174,7 @@ def test_what_is_no_more_than_noise_is_not_learned():
             rng=np.random.default_rng(0),
             report=lambda done: None,
         )
-        heads = zip(model.heads, independent_classes(crude, {}).heads, strict=True)
-        stayed.append(all(np.abs(model.shares @ m - one[0]).max() < 0.01 for m, one in heads))
+        heads = zip(model.heads, known_margins(crude)[0], strict=True)
+        stayed.append(all(np.abs(model.shares @ m - one).max() < 0.01 for m, one in heads))
         assert np.ptp(model.observed, axis=0).max() < 1e-6
     assert sum(stayed) >= 2

@@ -387,7 +387,7 @@ class NeuralSynthesizer(PairsSynthesizer):
         door, total = self._opened_rows(door)
         crude = self._crude(door, total)
         if len(door.schema) == 1:
-            self.model_ = self._alone(crude)
+            self.model_ = margins_only(crude, self._never_missing(crude))  # which say everything
         else:
             if self._steps_planned:
                 self._training(0.0)
@@ -406,10 +406,6 @@ class NeuralSynthesizer(PairsSynthesizer):
         rng, always = grouped.generator(), self._never_missing(crude)
         blocks = Blocks(rng, known_margins(crude)[0])
         return Contest(grouped, crude, steps, self._batch, always, rng, blocks, self._training)
-
-    def _alone(self, crude: Crude) -> RowModel:
-        """Return the model of a single attribute, of which the margin says everything."""
-        return margins_only(crude, self._never_missing(crude))
 
     @abc.abstractmethod
     def _trained(self, door: Door, crude: Crude) -> RowModel:

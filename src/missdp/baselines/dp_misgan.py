@@ -21,7 +21,7 @@ from missdp.baselines.adversarial import (
 )
 from missdp.baselines.class_table import ClassTable
 from missdp.baselines.critics import expected_gradient, two_critics_gradient
-from missdp.baselines.fit_classes import PairMoments, fit_classes, independent_classes
+from missdp.baselines.fit_classes import PairMoments, fit_classes
 from missdp.baselines.networks import (
     LEAK,
     START,
@@ -152,9 +152,6 @@ class DPMisGAN(NeuralSynthesizer):
     @property
     def _steps_planned(self) -> int:
         return 0 if self.critic == "kernel" else super()._steps_planned
-
-    def _alone(self, crude: Crude) -> RowModel:
-        return independent_classes(crude, self._never_missing(crude))
 
     def _trained(self, door: Door, crude: Crude) -> RowModel:
         if self.critic == "mlp":

@@ -50,13 +50,6 @@ _STILL = 0.003  # share by which a window must lower what the critic tells
 _LOWER = 0.99  # share of what the critic told after the last turn: another one changes nothing
 
 
-def independent_classes(crude: Crude, always: dict[int, int]) -> ClassTable:
-    """Return the generator of one class: independent values, by the released margins."""
-    heads = tuple(margin[np.newaxis] for margin in known_margins(crude)[0])
-    observed = np.clip(crude.observed, 0.0, 1.0)[np.newaxis]
-    return ClassTable(crude.levels, np.ones(1), heads, observed, always, crude.rows)
-
-
 def fit_classes(
     moments: PairMoments,
     *,
