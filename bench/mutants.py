@@ -248,7 +248,7 @@ MUTANTS = [Mutant(*line) for line in (
     ("table", "holes that keep their value", "values[hole] = attribute.lower", "pass",
      "tests/evaluate/test_simulators.py tests/evaluate/test_masks.py"),
     # schema, inference, evaluate
-    ("schema", "t2.a < t1.b read as t1.b < t2.a", "mirrored = (MIRRORED[sign], two[1], one[1])", "mirrored = (sign, two[1], one[1])",
+    ("schema", "t2.a < t1.b read as t1.b < t2.a", "one, sign, two = two, MIRRORED[sign], one", "one, sign, two = two, sign, one",
      "tests/schema/test_denials.py"),
     ("inference", "noise is not divided by the rows", "misfit, scale = _misfit(codes[chosen], tables)", "misfit, scale = _misfit(codes, tables)",
      "tests/inference/test_raking.py"),

@@ -26,7 +26,8 @@ from missdp.mechanisms.questions import (
 )
 from missdp.mechanisms.views import PART_ROWS
 from missdp.schema import Numeric, Schema
-from missdp.schema.bound import Known, Verdict, applies
+from missdp.schema.applies import applies
+from missdp.schema.conditions import Known, Verdict
 from missdp.schema.schema import plainly_missing
 from missdp.shelf import blocks, room
 from missdp.table import Table

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError
 from missdp.mechanisms.laws import read_only
 from missdp.schema import Schema
-from missdp.schema.bound import Verdict
+from missdp.schema.conditions import Verdict
 from missdp.shelf import blocks
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from missdp.errors import DataError, ParameterError, SchemaError, number, replacing, whole
 from missdp.mechanisms.laws import no_warnings
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.bound import not_everywhere
+from missdp.schema.applies import not_everywhere
 from missdp.table import Table
 
 Floats = NDArray[np.float64]

@@ -31,7 +31,7 @@ from missdp.pricing.domain import (
 )
 from missdp.pricing.steps import ModelPaidApart, StableTransformer
 from missdp.schema import Schema
-from missdp.schema.bound import not_everywhere
+from missdp.schema.applies import not_everywhere
 from missdp.schema.grid import uncut
 from missdp.sources.filling import ROWS_AT_ONCE, Filling, modelled_codes
 from missdp.sources.modelled import Modelled

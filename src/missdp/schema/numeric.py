@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -17,7 +17,9 @@ from missdp.schema.attributes import (
     MAX_LEVELS,
     MAX_WHOLE,
     Attribute,
+    Categorical,
     Kind,
+    Ordinal,
     is_number,
     number_text,
     read_number,
@@ -255,6 +257,25 @@ class Numeric(Attribute):
         units = self._units(values)
         return self._bins.encode(units if self.step is None else np.rint(units))
 
+    def pieces_at(
+        self, constants: Iterable[float]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return code, least and greatest value of each part of the domain that numbers cut out.
+
+        On each part a comparison with one of the numbers has one answer.
+        """
+        inside = [c for c in constants if self.lower <= c <= self.upper]
+        cuts = self._units(np.array(inside, dtype=np.float64))
+        edges, own = self._units(self.bin_edges), self._units(self.spikes)
+        whole = cuts == np.rint(cuts) if self._whole else np.ones(len(cuts), dtype=bool)
+        parts = _Bins(
+            np.union1d(edges, cuts),
+            spikes=np.union1d(own, cuts[whole]).tolist(),
+            integer=self._whole,
+        )
+        least, greatest = map(self._values, parts.reach)
+        return self.encode_values(least), least, greatest
+
     def decode(
         self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
     ) -> NDArray[np.float64]:
@@ -269,6 +290,12 @@ class Numeric(Attribute):
             finer-grained statistic.
         """
         return self._values(self._bins.decode(codes, uniform))
+
+
+AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
+"""A column of any kind."""
+Columns: TypeAlias = Mapping[str, AnyAttribute]
+"""Attributes by name, in the order of their schema."""
 
 
 def decimals(*numbers: float) -> int:
@@ -323,8 +350,7 @@ class _Bins:
         self.firsts[-1] = edges[-1] + 1
         taken = np.bincount(self._home, minlength=len(edges) - 1)
         self._others = np.diff(self.firsts) - taken  # whole numbers of each bin but spikes
-        keeps = self._others > 0 if integer and len(self._spikes) else np.ones(taken.shape, bool)
-        kept = np.flatnonzero(keeps)
+        kept = np.flatnonzero(self._others > 0) if integer else np.arange(len(taken))
         low = np.concatenate([self._spikes, edges[:-1][kept]])
         high = np.concatenate([self._spikes, edges[1:][kept]])
         order = np.argsort((low + high) / 2, kind="stable")

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.bound import Known, Verdict, decided, told_by_rules
+from missdp.schema.applies import told_by_rules
+from missdp.schema.conditions import Known, Verdict, decided
 from missdp.schema.rulebook import ImpossibleCells
 from missdp.schema.schema import plainly_missing
 from missdp.sources.counts import (

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.inference.dominance import MOST_DIFFERENT, related
 from missdp.schema import Numeric, PairDenial, Schema
-from missdp.schema.denial import Single
-from missdp.schema.predicates import MIRRORED, OPERATORS
+from missdp.schema.conditions import MIRRORED, OPERATORS, Predicate
 from missdp.table import Table
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -112,15 +111,10 @@ class _Sides:
             self._cells[name] = self._rows.values(name) if numeric else codes.astype(np.int64)
         return self._cells[name]
 
-    def _can_be(self, compared: list[str], within: tuple[Single, ...]) -> Flags:
+    def _can_be(self, compared: list[str], within: tuple[Predicate, ...]) -> Flags:
         found = observed_on(compared, self._rows)
         for part in within:
-            if isinstance(part, tuple):
-                one, sign, two = part
-                found &= observed_on((one, two), self._rows)
-                found &= OPERATORS[sign](self.cells(one), self.cells(two))
-            else:
-                found &= part.select(self._rows)
+            found &= part.select(self._rows)
         return found
 
 
