@@ -12,8 +12,6 @@ from typing import TypeAlias
 import numpy as np
 
 from missdp.schema.conditions import (
-    Flags,
-    Floats,
     Known,
     KnownCells,
     Predicate,
@@ -21,6 +19,7 @@ from missdp.schema.conditions import (
     decided,
 )
 from missdp.schema.numeric import AnyAttribute, Numeric
+from missdp.types import Flags, Floats
 
 _NEAR = 1e-12  # of the largest sum of sizes: what counts as equal after arithmetic
 

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema.numeric import AnyAttribute, Numeric
+from missdp.types import Flags, Floats
 
-Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
 Verdict: TypeAlias = tuple[Flags, Flags]
 
 OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {

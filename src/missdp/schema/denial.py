@@ -50,6 +50,8 @@ class PairDenial:
         """The attributes that it compares, each once, in the order of the text's comparisons."""
         found = [name for _, one, two in self.between for name in (one, two)]
         for part in (*self.first, *self.second):
+            if isinstance(part, CompareTwo):
+                found.append(part.one.name)
             found += sorted(part.names)
         return tuple(dict.fromkeys(found))
 

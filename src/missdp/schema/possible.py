@@ -14,14 +14,12 @@ from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
 from missdp.schema.bound import Bound, Derives, Forbids, Routes, surely_broken
 from missdp.schema.conditions import (
     Compare,
     CompareTwo,
-    Flags,
     Join,
     Known,
     Not,
@@ -29,6 +27,7 @@ from missdp.schema.conditions import (
     compared,
 )
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
+from missdp.types import Flags, Ints
 
 _MOST_CELLS = 300_000  # of one table
 _MOST_IN_ALL = 4_000_000  # of all tables; rules beyond that are not looked at
@@ -54,8 +53,8 @@ def check_possible(columns: Columns, rules: tuple[Bound, ...]) -> None:
 class _Pieces(NamedTuple):
     """Pieces of an attribute's values: the code and the class of each, a piece of each class."""
 
-    codes: NDArray[np.int64]
-    classes: NDArray[np.int64]
+    codes: Ints
+    classes: Ints
     known: Known
 
 
@@ -182,9 +181,7 @@ def _connected(tables: _Tables) -> list[list[tuple[str, ...]]]:
     return [found for _, found in groups]
 
 
-def _check_alive(
-    attribute: AnyAttribute, codes: NDArray[np.int64], rules: tuple[Bound, ...]
-) -> None:
+def _check_alive(attribute: AnyAttribute, codes: Ints, rules: tuple[Bound, ...]) -> None:
     """Refuse that a level, a bin, or "not applicable" has no row."""
     name = attribute.name
     dead = sorted({*range(attribute.missing_code)} - {*codes.tolist()})

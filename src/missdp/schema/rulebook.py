@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
 from missdp.schema.bound import Bound, Derives, Forbids, Routes, surely_broken
@@ -17,10 +16,11 @@ from missdp.schema.denial import Denial
 from missdp.schema.numeric import Columns
 from missdp.schema.possible import check_possible, in_order
 from missdp.schema.rules import Rule
+from missdp.types import Flags
 
 _Rule = TypeVar("_Rule", Derives, Routes)
 
-ImpossibleCells: TypeAlias = Mapping[tuple[str, ...], NDArray[np.bool_]]
+ImpossibleCells: TypeAlias = Mapping[tuple[str, ...], Flags]
 """Cells that no row is in, by attribute names: an axis for each; "not applicable" comes last."""
 
 _MOST_CELLS = 1_000_000  # of one table of impossible cells
@@ -90,7 +90,7 @@ class RuleBook:
     @cached_property
     def impossible(self) -> ImpossibleCells:
         """Combinations of levels and bins that no row has, where their tables are not too large."""
-        found: dict[tuple[str, ...], NDArray[np.bool_]] = {}
+        found: dict[tuple[str, ...], Flags] = {}
         known = {
             a.name: Known.of(a, np.arange(a.missing_code), None) for a in self._columns.values()
         }

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
 from missdp.record import Record
@@ -24,6 +23,7 @@ from missdp.schema.attributes import MAX_WHOLE, Level, Ordinal, is_number
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
 from missdp.schema.conditions import CompareTwo
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
+from missdp.types import Floats
 
 _MOST_NUMBERS = 10_000  # of one attribute
 _MOST_ROWS = 1_000_000  # of a map
@@ -210,7 +210,7 @@ class Determined(Rule):
 
     def _lookup(
         self, target: AnyAttribute, given: list[AnyAttribute], domains: list[tuple[Level, ...]]
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Return what follows from each combination of values, an axis for each attribute."""
         places = [_places(domain) for domain in domains]
         codes = {} if isinstance(target, Numeric) else _places(target.levels)

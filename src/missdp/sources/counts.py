@@ -27,9 +27,10 @@ from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
 from missdp.sources.partners import check_comparable
 from missdp.table import Table
+from missdp.types import Flags, Floats, Ints
 
 Clique: TypeAlias = tuple[str, ...]  #: Names of attributes that are counted together.
-Counts: TypeAlias = dict[Clique, NDArray[np.int64]]
+Counts: TypeAlias = dict[Clique, Ints]
 """Exact counts of cliques; private."""
 Rows: TypeAlias = Literal["observed", "extended"]
 """Which rows count: those observed on the clique, or all, with missing as one more level."""
@@ -66,7 +67,7 @@ class RowWeight:
     [9, 20]
     """
 
-    squares: Mapping[str, NDArray[np.int64]]
+    squares: Mapping[str, Ints]
     alone: int
     bound: int
     most: int
@@ -76,7 +77,7 @@ class RowWeight:
         """Attributes whose codes it reads."""
         return tuple(self.squares)
 
-    def __call__(self, codes: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    def __call__(self, codes: Mapping[str, NDArray[Any]]) -> Ints:
         """Return the weight of each row of a chunk."""
         size = len(next(iter(codes.values()))) if codes else 0
         total, squared = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
@@ -92,7 +93,7 @@ class RowWeight:
             factor = self.bound * (1 - 2.0**-50) / length
         return np.floor(np.minimum(factor, self.most)).astype(np.int64)
 
-    def recoded(self, codes: Mapping[str, NDArray[np.int64]]) -> RowWeight:
+    def recoded(self, codes: Mapping[str, Ints]) -> RowWeight:
         """Return the weight of rows with other codes, of which ``codes`` tells those known here."""
         squares = {name: lengths[codes[name]] for name, lengths in self.squares.items()}
         return RowWeight(squares, self.alone, self.bound, self.most)
@@ -259,7 +260,7 @@ class Counter:
         self,
         codes: Mapping[str, NDArray[np.unsignedinteger]],
         n_rows: int,
-        weights: NDArray[np.int64] | None = None,
+        weights: Ints | None = None,
     ) -> None:
         """Add the rows of one chunk, each as often as its weight says, below 2**32."""
         for group, total in zip(self._groups, self._totals, strict=True):
@@ -276,7 +277,7 @@ class Counter:
                 with self._lock:
                     np.add.at(total, cell, 1 if weights is None else weights)
 
-    def blocks(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def blocks(self) -> Iterator[tuple[int, Ints]]:
         """Yield everything counted so far as numbered vectors, of a megabyte at most.
 
         They are views: what is added to a block of the same number here is counted here.
@@ -295,9 +296,7 @@ class Counter:
                 found[clique] = self._read_off(joint, group.names, clique, rows)
         return {clique: found[clique] for clique in self._cliques}
 
-    def _read_off(
-        self, joint: NDArray[np.int64], names: Clique, clique: Clique, rows: Rows
-    ) -> NDArray[np.int64]:
+    def _read_off(self, joint: Ints, names: Clique, clique: Clique, rows: Rows) -> Ints:
         others = tuple(axis for axis, name in enumerate(names) if name not in clique)
         kept = [name for name in names if name in clique]
         counts = joint.sum(axis=others).transpose([kept.index(name) for name in clique])
@@ -382,11 +381,11 @@ def _planned(schema: Schema, cliques: Sequence[Clique], group_cells: int) -> tup
 
 
 def _grow(
-    start: NDArray[np.bool_],
-    member: NDArray[np.bool_],
-    sizes: NDArray[np.float64],
+    start: Flags,
+    member: Flags,
+    sizes: Floats,
     group_cells: int,
-) -> NDArray[np.bool_]:
+) -> Flags:
     chosen = start.copy()
     lacking = np.count_nonzero(member[:, ~chosen], axis=1)
     while True:

@@ -7,7 +7,7 @@ cell is missing or not applicable does not violate anything.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,7 @@ from missdp.inference.dominance import MOST_DIFFERENT, related
 from missdp.schema import Numeric, PairDenial, Schema
 from missdp.schema.conditions import MIRRORED, OPERATORS, Predicate
 from missdp.table import Table
-
-Flags: TypeAlias = NDArray[np.bool_]
-Ints: TypeAlias = NDArray[np.int64]
+from missdp.types import Flags, Ints
 
 # A comparison as the orders that it allows: below, equal, above.
 _ALLOWS = {

@@ -34,6 +34,7 @@ from missdp.table import Table
 from missdp.table.frames import engine_of
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import RelationRows, stream_of
+from missdp.types import Ints
 
 GateChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
 
@@ -265,7 +266,7 @@ class ExactCounts:
         self._kept.pop(ordered, None)
         return found
 
-    def take_over(self, others: PrivateCounts, cells: Mapping[str, NDArray[np.int64]]) -> None:
+    def take_over(self, others: PrivateCounts, cells: Mapping[str, Ints]) -> None:
         """Count single attributes, when they are needed, in another coding of the same rows."""
         self._others, self._cells = others, cells
 
@@ -336,7 +337,7 @@ class MergedCounts:
         Group of each level, by attribute; further last levels ("missing") stay by themselves.
     """
 
-    def __init__(self, exact: PrivateCounts, groups: Mapping[str, NDArray[np.int64]]) -> None:
+    def __init__(self, exact: PrivateCounts, groups: Mapping[str, Ints]) -> None:
         self._exact, self._groups = exact, groups
         self._kept: dict[Clique, Counts] = {}
 
@@ -382,7 +383,7 @@ class MergedCounts:
         return found
 
 
-def _merge_levels(table: Counts, groups: NDArray[np.int64], axis: int) -> Counts:
+def _merge_levels(table: Counts, groups: Ints, axis: int) -> Counts:
     """Add up an axis of counts over groups of levels; further last levels are kept.
 
     Every row stays in one cell, so one row still moves one count by one.
@@ -405,7 +406,7 @@ def complete_rows(source: MarginalSource) -> MarginalSource:
     return found
 
 
-Counts = NDArray[np.int64]
+Counts = Ints
 PrivateCounts: TypeAlias = ExactCounts | MergedCounts
 """Exact counts of cliques. Only a door holds one."""
 _CELLS_AT_ONCE = 50_000_000  # 400 MB of counts

@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import tomli_w
-from numpy.typing import NDArray
 
 from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
@@ -44,6 +43,7 @@ from missdp.table.tally import (
     number_style,
     text_codes,
 )
+from missdp.types import Floats
 
 _MAX_DRAFT_LEVELS = 100
 _RULES = """
@@ -333,7 +333,7 @@ def _as_number(cell: Plain) -> float | None:
     return cell if isinstance(cell, float) else None
 
 
-def _draft_numeric(numbers: NDArray[np.float64], facts: dict[str, Any]) -> Numeric | _Stub:
+def _draft_numeric(numbers: Floats, facts: dict[str, Any]) -> Numeric | _Stub:
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
         return _Stub("has no finite numbers")

@@ -35,13 +35,12 @@ from missdp.table.cells import (
     distinct,
     read_numbers,
 )
+from missdp.types import Flags, Floats, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_Floats = NDArray[np.float64]
-_Flags = NDArray[np.bool_]
 _Item = TypeVar("_Item", bound=np.generic)
 
 
@@ -60,7 +59,7 @@ class Column:
     """
 
     codes: NDArray[np.unsignedinteger]
-    values: NDArray[np.float64] | None = None
+    values: Floats | None = None
 
     def take(self, rows: slice | NDArray[Any]) -> Column:
         """Return the cells of some rows."""
@@ -127,7 +126,7 @@ class Encoder:
         codes = np.where(found < 0, self._code_of[np.maximum(-found, 0)], found)
         return Column(codes=codes.astype(code_dtype(attribute)))
 
-    def _numeric(self, attribute: Numeric, values: _Floats, marks: Marks) -> Column:
+    def _numeric(self, attribute: Numeric, values: Floats, marks: Marks) -> Column:
         """Apply the policy; ``values`` is NaN where marks are below 0."""
         for code, mark in self._codes.items():
             if not isinstance(code, str):
@@ -161,7 +160,7 @@ def _stripped(code: str | float) -> str | float:
     return code.strip() if isinstance(code, str) else float(code)
 
 
-def _code_of_mark(attribute: AnyAttribute) -> NDArray[np.int64]:
+def _code_of_mark(attribute: AnyAttribute) -> Ints:
     """Return the code of a cell without a value, by minus the mark that its reading gave.
 
     A null is plainly missing, or not applicable where nothing may be plainly missing. So is what
@@ -187,7 +186,7 @@ def _join(parts: Sequence[NDArray[_Item]]) -> NDArray[_Item]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _refuse_outside(attribute: AnyAttribute, outside: _Flags) -> None:
+def _refuse_outside(attribute: AnyAttribute, outside: Flags) -> None:
     if outside.any():
         expected = (
             f"{'whole numbers' if attribute.integer else 'numbers'} in "
@@ -203,7 +202,7 @@ def _refuse_outside(attribute: AnyAttribute, outside: _Flags) -> None:
         )
 
 
-def _refuse_null(attribute: AnyAttribute, missing: _Flags) -> None:
+def _refuse_null(attribute: AnyAttribute, missing: Flags) -> None:
     if not attribute.kinds and missing.any():
         raise DataError(
             f"column {attribute.name!r} has missing cells but is not declared nullable; "

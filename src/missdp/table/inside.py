@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Numeric
 from missdp.table.encode import Column
+from missdp.types import Floats, Ints
 
 __all__ = ["related"]
 
-Floats = NDArray[np.float64]
 
 _FEWEST = 100  # rows, of which a line tells something
 _RIDGE = 1e-3
@@ -88,7 +87,7 @@ def _in_order(
     return values
 
 
-def _by_code(codes: NDArray[np.int64], numbers: Floats) -> tuple[Floats, Floats]:
+def _by_code(codes: Ints, numbers: Floats) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of the numbers of each code."""
     rows = np.maximum(np.bincount(codes), 1)
     mean = np.bincount(codes, numbers) / rows
