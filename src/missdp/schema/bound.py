@@ -57,9 +57,14 @@ class Routes:
     unless: Predicate
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """The attributes that its condition is about."""
+        return tuple(sorted(self.unless.names))
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """Attributes that it reads, the target among them."""
-        return (*sorted(self.unless.names), self.target)
+        """Attributes that it is about, the target among them."""
+        return (*self.reads, self.target)
 
     def broken(self, cells: KnownCells, n: int) -> Verdict:
         """Tell which rows surely break the rule, and which ones may."""
@@ -98,8 +103,13 @@ class Derives:
     start: float = 0.0
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """The attributes that it follows from."""
+        return self.by
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """Attributes that it reads, the target among them."""
+        """Attributes that it is about, the target among them."""
         return (*self.by, self.target.name)
 
     def solved(self, given: AnyAttribute) -> Derives:

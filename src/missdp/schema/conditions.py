@@ -106,8 +106,8 @@ class Not:
         return ~self.part.select(rows)
 
 
+#: Which rows belong to a subpopulation; a function of each row alone.
 Predicate: TypeAlias = Compare | CompareTwo | Join | Not
-"""Which rows belong to a subpopulation; a function of each row alone."""
 
 
 def _cells(attribute: AnyAttribute, rows: Any) -> NDArray[Any]:

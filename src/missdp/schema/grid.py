@@ -21,8 +21,8 @@ from missdp.types import Floats
 _PENDING = "this fit"  # what ``cuts_from`` says of an attribute that a fit is about to cut
 _FEW = "its numbers"  # of one that has so few numbers that each is a bin
 _FOUND = "its own fit"  # of one that was cut
+#: Most bins and spikes of an attribute that are found privately.
 MOST_CODES = 15
-"""Most bins and spikes of an attribute that are found privately."""
 
 _SINGLY = 16  # numbers, each of which is a bin of its own, so that nothing is to be found
 _NUMBERS = 4096  # that are cells of their own

@@ -250,8 +250,8 @@ def equation(text: str, columns: Columns) -> tuple[dict[str, float], float]:
     return terms, constant
 
 
+#: A row, 1 or 2, and its attribute; or a constant.
 Side: TypeAlias = tuple[int, str] | str | float
-"""A row, 1 or 2, and its attribute; or a constant."""
 Part: TypeAlias = tuple[Side, str, Side]
 
 

@@ -276,10 +276,10 @@ class Numeric(Attribute):
         return self._values(self._bins.decode(codes, uniform))
 
 
+#: A column of any kind.
 AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
-"""A column of any kind."""
+#: Attributes by name, in the order of their schema.
 Columns: TypeAlias = Mapping[str, AnyAttribute]
-"""Attributes by name, in the order of their schema."""
 
 
 def decimals(*numbers: float) -> int:
@@ -307,13 +307,13 @@ class _Intervals:
 
     def __init__(self, edges: Floats, spikes: Floats) -> None:
         self.edges = edges
+        #: First whole number from each edge on; of the last one, the first after the domain.
         self.firsts = np.ceil(edges)
-        """First whole number from each edge on; of the last one, the first after the domain."""
         self.firsts[-1] = edges[-1] + 1
+        #: The interval of each spike.
         self.home = self.holding(spikes)
-        """The interval of each spike."""
+        #: How many whole numbers but spikes each holds.
         self.others = np.diff(self.firsts) - np.bincount(self.home, minlength=len(edges) - 1)
-        """How many whole numbers but spikes each holds."""
 
     def holding(self, values: Floats) -> Ints:
         """Return the interval that each value is in."""

@@ -9,7 +9,7 @@ ruled out (arc consistency). What is refused is impossible for sure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple, TypeAlias
 
@@ -32,8 +32,10 @@ from missdp.types import Flags, Ints
 _MOST_CELLS = 300_000  # of one table
 _MOST_IN_ALL = 4_000_000  # of all tables; rules beyond that are not looked at
 
-_Tables: TypeAlias = dict[tuple[str, ...], Flags]
-_Alive: TypeAlias = dict[str, Flags]
+_MOST_AXES = 30
+
+#: Cells that no row is in, by attribute names: an axis for each; "not applicable" comes last.
+ImpossibleCells: TypeAlias = Mapping[tuple[str, ...], Flags]
 
 
 def check_possible(columns: Columns, rules: tuple[Bound, ...]) -> None:
@@ -41,11 +43,14 @@ def check_possible(columns: Columns, rules: tuple[Bound, ...]) -> None:
     _check_circles(rules)
     names = dict.fromkeys(name for rule in rules for name in rule.names)
     pieces = {name: _pieces(columns[name], rules) for name in names}
-    tables = _tables(rules, {name: found.known for name, found in pieces.items()})
-    alive = {name: np.ones(len(found.known.hole), dtype=bool) for name, found in pieces.items()}
-    _rule_out(tables, alive)
+    known = {name: found.known for name, found in pieces.items()}
+    tables = impossible_cells(rules, known, most=_MOST_CELLS, in_all=_MOST_IN_ALL)
+    alive = {name: np.ones(len(found.hole), dtype=bool) for name, found in known.items()}
+    changed = True
+    while changed:
+        changed = sum(_rule_out({names: table}, alive) for names, table in tables.items()) > 0
     for part in _connected(tables):
-        _rule_out_jointly({names: tables[names] for names in part}, alive)
+        _rule_out({names: tables[names] for names in part}, alive)
     for name, left in alive.items():
         _check_alive(columns[name], pieces[name].codes[left[pieces[name].classes]], rules)
 
@@ -112,65 +117,42 @@ def _computed_with(rule: Bound) -> set[str]:
     return {name for pair in pairs for name in pair.names}
 
 
-def _tables(rules: tuple[Bound, ...], known: Mapping[str, Known]) -> _Tables:
-    """Return which combinations of pieces surely break a rule, where their tables are small."""
-    found: _Tables = {}
-    left = _MOST_IN_ALL
+def impossible_cells(
+    rules: Iterable[Bound], known: Mapping[str, Known], *, most: int, in_all: float = math.inf
+) -> ImpossibleCells:
+    """Return which combinations of known cells surely break a rule, where tables are small."""
+    found: dict[tuple[str, ...], Flags] = {}
     for rule in rules:
         names = tuple(name for name in known if name in rule.names)
         size = math.prod(len(known[name].hole) for name in names)
-        if size > min(left, _MOST_CELLS):
-            continue
-        left -= size
-        table = surely_broken(rule, known, names)
-        found[names] = found[names] | table if names in found else table
-    return found
+        if size <= min(in_all, most):
+            in_all -= size
+            table = surely_broken(rule, known, names)
+            found[names] = found[names] | table if names in found else table
+    return {names: table for names, table in found.items() if table.any()}
 
 
-def _rule_out(tables: _Tables, alive: _Alive) -> None:
-    """Rule out what a table leaves no partner, until nothing changes."""
-    changed = True
-    while changed:
-        changed = False
-        for names, impossible in tables.items():
-            possible = ~impossible & _together([alive[name] for name in names])
-            for name, left in _sides(names, possible):
-                changed |= bool((left != alive[name]).any())
-                alive[name] = left
-
-
-def _rule_out_jointly(tables: _Tables, alive: _Alive) -> None:
-    """Rule out what is in no combination of all attributes, if there are few enough."""
+def _rule_out(tables: ImpossibleCells, alive: dict[str, Flags]) -> bool:
+    """Rule out pieces in no combination that these tables leave; tell if there was any."""
     names = tuple(dict.fromkeys(name for found in tables for name in found))
     kept = {name: np.flatnonzero(alive[name]) for name in names}
     shape = [len(kept[name]) for name in names]
-    if len(tables) < 2 or not 0 < math.prod(shape) <= _MOST_CELLS or len(names) > 30:
-        return
+    if math.prod(shape) > _MOST_CELLS or len(names) > _MOST_AXES:
+        return False
     possible = np.ones(shape, dtype=bool)
     for found, impossible in tables.items():
         order = sorted(range(len(found)), key=lambda i: names.index(found[i]))
         table = impossible[np.ix_(*(kept[name] for name in found))].transpose(order)
         wide = [len(kept[name]) if name in found else 1 for name in names]
         possible &= ~table.reshape(wide)
-    for name, left in _sides(names, possible):
-        alive[name] = np.isin(np.arange(len(alive[name])), kept[name][left])
-
-
-def _together(flags: list[Flags]) -> Flags:
-    """Return the outer product of flags."""
-    found = np.ones((), dtype=bool)
-    for one in flags:
-        found = found[..., None] & one
-    return np.asarray(found)
-
-
-def _sides(names: tuple[str, ...], possible: Flags) -> Iterator[tuple[str, Flags]]:
+    before = sum(shape)
     for axis, name in enumerate(names):
         others = tuple(i for i in range(len(names)) if i != axis)
-        yield name, np.asarray(possible.any(axis=others))
+        alive[name] = np.isin(np.arange(len(alive[name])), kept[name][possible.any(axis=others)])
+    return bool(before > sum(np.count_nonzero(alive[name]) for name in names))
 
 
-def _connected(tables: _Tables) -> list[list[tuple[str, ...]]]:
+def _connected(tables: ImpossibleCells) -> list[list[tuple[str, ...]]]:
     """Return the tables in groups that share no attribute."""
     groups: list[tuple[set[str], list[tuple[str, ...]]]] = []
     for names in tables:
@@ -214,20 +196,15 @@ def _check_circles(rules: tuple[Bound, ...]) -> None:
             above.setdefault(low, set()).add(high)
     in_order(
         above,
-        lambda names: SchemaError(
-            f"rules: {names} are ordered in a circle; leave one of these orders out (an "
-            "equation says that two numbers are equal)"
-        ),
+        "are ordered in a circle; leave one of these orders out (an equation says that two numbers "
+        "are equal)",
     )
 
 
-def in_order(
-    after: Mapping[str, Iterable[str]], circle: Callable[[str], SchemaError]
-) -> tuple[str, ...]:
-    """Return names, each after those it comes after; in a circle raise what ``circle`` makes."""
-    wrong: list[str] = []
+def in_order(after: Mapping[str, Iterable[str]], why: str) -> tuple[str, ...]:
+    """Return names, each after those it comes after; say why a circle is refused."""
     try:
         return tuple(TopologicalSorter({n: sorted(after[n]) for n in after}).static_order())
     except CycleError as error:
-        wrong = error.args[1]
-    raise circle(", ".join(sorted({*wrong})))
+        circle = ", ".join(sorted({*error.args[1]}))
+    raise SchemaError(f"rules: {circle} {why}")

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from missdp.errors import SchemaError
-from missdp.schema.bound import Bound, Derives, Forbids, Routes, surely_broken
+from missdp.schema.bound import Bound, Derives, Forbids, Routes
 from missdp.schema.conditions import CompareTwo, Known
 from missdp.schema.denial import Denial
 from missdp.schema.numeric import Columns
-from missdp.schema.possible import check_possible, in_order
+from missdp.schema.possible import ImpossibleCells, check_possible, impossible_cells, in_order
 from missdp.schema.rules import Rule
-from missdp.types import Flags
 
 _Rule = TypeVar("_Rule", Derives, Routes)
-
-ImpossibleCells: TypeAlias = Mapping[tuple[str, ...], Flags]
-"""Cells that no row is in, by attribute names: an axis for each; "not applicable" comes last."""
 
 _MOST_CELLS = 1_000_000  # of one table of impossible cells
 
@@ -32,20 +27,21 @@ class RuleBook:
     def __init__(self, columns: Columns, rules: Iterable[Rule]) -> None:
         self._columns, rules = columns, tuple(rules)
         bound = [b for rule in rules for b in rule.bound(columns)]
+        #: Every rule as it is computed with.
         self.bound: tuple[Bound, ...] = (*bound, *_through_holes(bound, columns))
-        """Every rule as it is computed with."""
+        #: The attributes that follow from others.
         self.derives = _by_target(b for b in self.bound if isinstance(b, Derives))
-        """The attributes that follow from others."""
+        #: The attributes that are applicable to some rows only.
         self.routes = _by_target(b for b in self.bound if isinstance(b, Routes))
-        """The attributes that are applicable to some rows only."""
+        #: What no row has.
         self.forbids = tuple(rule for rule in self.bound if isinstance(rule, Forbids))
-        """What no row has."""
+        #: What no two rows have, or few if it holds mostly; drawing row by row ignores it.
         self.pairs = tuple(
             pair
             for rule in rules
             if isinstance(rule, Denial) and (pair := rule.pair(columns)) is not None
         )
-        """What no two rows have, or few if it holds mostly; drawing row by row ignores it."""
+        #: Linear equations by which a missing cell follows from what is otherwise determined.
         self.solved = tuple(
             rule.solved(columns[name])
             for rule in self.derives.values()
@@ -53,9 +49,8 @@ class RuleBook:
             for name in rule.by
             if columns[name].nullable
         )
-        """Linear equations by which a missing cell follows from what is otherwise determined."""
+        #: Attributes that follow or are routed, each after all that it depends on.
         self.order = self._in_order()
-        """Attributes that follow or are routed, each after all that it depends on."""
         self._check_holes()
         check_possible(columns, self.bound)
 
@@ -90,34 +85,20 @@ class RuleBook:
     @cached_property
     def impossible(self) -> ImpossibleCells:
         """Combinations of levels and bins that no row has, where their tables are not too large."""
-        found: dict[tuple[str, ...], Flags] = {}
-        known = {
-            a.name: Known.of(a, np.arange(a.missing_code), None) for a in self._columns.values()
-        }
-        for rule in self.bound:
-            names = tuple(name for name in known if name in rule.names)
-            if math.prod(len(known[name].hole) for name in names) > _MOST_CELLS:
-                continue
-            table = surely_broken(rule, known, names)
-            if table.any():
-                found[names] = found[names] | table if names in found else table
-        return found
+        attributes = self._columns.values()
+        known = {a.name: Known.of(a, np.arange(a.missing_code), None) for a in attributes}
+        return impossible_cells(self.bound, known, most=_MOST_CELLS)
 
     def _in_order(self) -> tuple[str, ...]:
         """Order what follows after what it depends on, or refuse a circle."""
         needs: dict[str, set[str]] = {}
         rules: list[Derives | Routes] = [*self.derives.values(), *self.routes.values()]
         for rule in rules:
-            target = _target_of(rule)
-            needs.setdefault(target, set()).update(set(rule.names) - {target})
-            if isinstance(rule, Routes) and target in rule.unless.names:
-                needs[target].add(target)
+            needs.setdefault(_target_of(rule), set()).update(rule.reads)
         found = in_order(
             needs,
-            lambda names: SchemaError(
-                f"rules: {names} follow from each other in a circle; leave one of these "
-                "rules out, or let an equation determine another attribute"
-            ),
+            "follow from each other in a circle; leave one of these rules out, or let an equation "
+            "determine another attribute",
         )
         return tuple(name for name in found if name in needs)
 

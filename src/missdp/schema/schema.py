@@ -15,10 +15,10 @@ import tomli_w
 from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
-from missdp.schema.denial import Denial
+from missdp.schema.attributes import Attribute
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
-from missdp.schema.rules import Determined, Equation, Impossible, NotApplicable, Order, Rule
+from missdp.schema.rules import Rule
 
 _FORMAT = 1  # of the layout that people write
 _KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules"}
@@ -205,7 +205,7 @@ class Schema(Record):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
         if not isinstance(rules, (list, tuple)) or not all(isinstance(r, Mapping) for r in rules):
             raise SchemaError("rules are [[rule]] tables, one for each")
-        return cls(tuple(map(_attribute, rows)), tuple(map(_rule, rules)))
+        return cls(tuple(map(Attribute.from_dict, rows)), tuple(map(Rule.from_dict, rules)))  # type: ignore[arg-type]
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
@@ -235,28 +235,6 @@ def check_schema(schema: object) -> None:
 def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
     """Return the attribute with all its holes of one kind; "not applicable" stays what it is."""
     return replace(attribute, refused=None, unknown=None, not_asked=None)
-
-
-def _attribute(row: Mapping[str, Any]) -> AnyAttribute:
-    subject = f"attribute {row.get('name')!r}: kind"
-    if not all(isinstance(key, str) for key in row):
-        raise SchemaError(f"attribute {row.get('name')!r}: the names of facts must be text")
-    found: AnyAttribute = _kind_of(row, subject, get_args(AnyAttribute)).from_dict(row)
-    return found
-
-
-def _rule(row: Mapping[str, Any]) -> Rule:
-    kinds = (NotApplicable, Impossible, Determined, Equation, Order, Denial)
-    found: Rule = _kind_of(row, "a rule's kind", kinds).from_dict(row)
-    return found
-
-
-def _kind_of(row: Mapping[str, Any], subject: str, kinds: Iterable[Any]) -> Any:
-    """Return the class that a table names."""
-    kind, known = row.get("kind"), {found.kind: found for found in kinds}
-    if not isinstance(kind, str) or kind not in known:
-        raise SchemaError(f"{subject} must be one of {sorted(known)}, not {kind!r}")
-    return known[kind]
 
 
 # The time that Python takes to read a key grows with the square of its parts.

@@ -30,12 +30,12 @@ from missdp.table import Table
 from missdp.types import Flags, Floats, Ints
 
 Clique: TypeAlias = tuple[str, ...]  #: Names of attributes that are counted together.
+#: Exact counts of cliques; private.
 Counts: TypeAlias = dict[Clique, Ints]
-"""Exact counts of cliques; private."""
+#: Which rows count: those observed on the clique, or all, with missing as one more level.
 Rows: TypeAlias = Literal["observed", "extended"]
-"""Which rows count: those observed on the clique, or all, with missing as one more level."""
+#: What is asked of a source: counts of cliques, sums of rows' weights too, or the rows.
 Reads: TypeAlias = Literal["counts", "weights", "rows"]
-"""What is asked of a source: counts of cliques, sums of rows' weights too, or the rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -414,8 +414,8 @@ class CountingSource(abc.ABC):
     """A source whose rows are fed to a `Counter`, a chunk at a time."""
 
     def __init__(self, schema: Schema) -> None:
+        #: Public facts about the columns.
         self.schema = schema
-        """Public facts about the columns."""
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
@@ -480,8 +480,8 @@ class MemorySource(CountingSource):
     def __init__(self, table: Table) -> None:
         super().__init__(table.schema)
         self._table: Table | Callable[[], Table] = table
+        #: Attributes of which the rows have values, not bins alone: a public fact.
         self.valued = frozenset(n for n in table.schema.names if table.column(n).values is not None)
-        """Attributes of which the rows have values, not bins alone: a public fact."""
 
     @property
     def table(self) -> Table:

@@ -24,11 +24,11 @@ from missdp.types import Floats, Ints
 
 Filling: TypeAlias = Literal["random", "likely", "mean"]
 
+#: How often each hole of a row with several is drawn: all but the first time given all others.
 SWEEPS = 4
-"""How often each hole of a row with several is drawn: all but the first time given all others."""
 
+#: Random numbers of each row for each attribute.
 DRAWS = SWEEPS + 1
-"""Random numbers of each row for each attribute."""
 
 ROWS_AT_ONCE = 4096
 

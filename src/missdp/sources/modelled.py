@@ -17,7 +17,7 @@ import numpy as np
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.applies import told_by_rules
 from missdp.schema.conditions import Known, Verdict, decided
-from missdp.schema.rulebook import ImpossibleCells
+from missdp.schema.possible import ImpossibleCells
 from missdp.schema.schema import plainly_missing
 from missdp.sources.counts import (
     Clique,
@@ -44,13 +44,13 @@ class Modelled:
     """
 
     def __init__(self, schema: Schema) -> None:
+        #: Public facts about the private rows.
         self.whole = schema
-        """Public facts about the private rows."""
         kept = [a for a in schema if a.name not in schema.rulebook.derives]
         plain = tuple(map(_plain, kept))
         same = len(kept) == len(schema) and all(a is b for a, b in zip(plain, schema, strict=True))
+        #: Public facts about what is modelled.
         self.schema = schema if same and not schema.rules else Schema(plain)
-        """Public facts about what is modelled."""
 
     @property
     def is_whole(self) -> bool:
@@ -230,8 +230,8 @@ class _PlainerSource:
 
     def __init__(self, source: MarginalSource, modelled: Modelled) -> None:
         self._source, self._modelled = source, modelled
+        #: Public facts about what is modelled.
         self.schema = modelled.schema
-        """Public facts about what is modelled."""
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""

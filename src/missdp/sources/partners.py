@@ -96,10 +96,10 @@ class _Sides:
         self, denial: PairDenial, rows: Table, ranks: NDArray[np.integer] | None = None
     ) -> None:
         self._rows, self._cells, self.ranks = rows, dict[str, NDArray[Any]](), ranks
+        #: Which rows may be t1: what is compared of them is there, and holds within them.
         self.first = self._can_be([one for _, one, _ in denial.between], denial.first)
-        """Which rows may be t1: what is compared of them is there, and holds within them."""
+        #: Which rows may be t2.
         self.second = self._can_be([two for _, _, two in denial.between], denial.second)
-        """Which rows may be t2."""
 
     def cells(self, name: str) -> NDArray[Any]:
         """Values of a numeric attribute, or codes."""

@@ -132,6 +132,7 @@ class Strategy:
             )
 
 
+#: The strategies, by name.
 STRATEGIES = {
     strategy.name: strategy
     for strategy in (
@@ -141,7 +142,6 @@ STRATEGIES = {
         Strategy(name="impute-first", rows="observed", fills=True, gates="parameters"),
     )
 }
-"""The strategies, by name."""
 
 
 def strategy_named(name: str) -> Strategy:
@@ -407,6 +407,6 @@ def complete_rows(source: MarginalSource) -> MarginalSource:
 
 
 Counts = Ints
+#: Exact counts of cliques. Only a door holds one.
 PrivateCounts: TypeAlias = ExactCounts | MergedCounts
-"""Exact counts of cliques. Only a door holds one."""
 _CELLS_AT_ONCE = 50_000_000  # 400 MB of counts

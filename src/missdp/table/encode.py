@@ -210,8 +210,8 @@ def _refuse_null(attribute: AnyAttribute, missing: Flags) -> None:
         )
 
 
+#: How a cell without a value is written.
 Holes: TypeAlias = Literal["nulls", "codes"]
-"""How a cell without a value is written."""
 _Code: TypeAlias = str | float
 
 

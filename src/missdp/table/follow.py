@@ -88,8 +88,8 @@ class Rows:
     def __init__(self, schema: Schema, columns: Mapping[str, Column]) -> None:
         self._schema, self._columns = schema, dict(columns)
         read = {name for rule in schema.rulebook.bound for name in rule.names}
+        #: What is known of the cells that rules read.
         self.known = known_cells(schema, {n: c for n, c in columns.items() if n in read})
-        """What is known of the cells that rules read."""
         self.n = len(next(iter(columns.values())).codes)
 
     def has(self, names: Iterable[str]) -> bool:

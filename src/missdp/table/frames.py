@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+#: The library whose tables come out.
 FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
-"""The library whose tables come out."""
 
 # Extension types whose cells Arrow takes over as they are; all others are read cell by cell.
 _ARROW_LIKE = (

@@ -55,8 +55,8 @@ _LINE = 16  # bytes of memory that a row takes at the least
 class RowStream(abc.ABC):
     """Rows of a table, read in batches, as often as needed. Private, but for names of columns."""
 
+    #: Whether a row that cannot be read is only found when its batch is: text that is parsed.
     unchecked: bool = False
-    """Whether a row that cannot be read is only found when its batch is: text that is parsed."""
 
     @abc.abstractmethod
     def columns(self) -> tuple[str, ...]:

@@ -204,8 +204,8 @@ class Tally:
         self._values, self._counts = np.zeros(0), np.zeros(0, dtype=np.int64)
         self._fraction: float | None = None
         self._many = False
+        #: Number of cells that are numbers, if there are many distinct ones; else 0.
         self.numbers = 0
-        """Number of cells that are numbers, if there are many distinct ones; else 0."""
 
     def add(self, cells: Cells) -> None:
         """Count the cells of a few more rows."""
