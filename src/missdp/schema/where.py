@@ -1,6 +1,6 @@
 """Subpopulations and lists of names, as people write them in commands and questions.
 
-See :mod:`missdp.schema.language`. `Predicate.select` takes rows as they are: a missing cell
+See :mod:`missdp.schema.language`. ``select`` takes rows as they are: a missing cell
 satisfies no comparison. :func:`missdp.schema.conditions.decided` keeps to what holds for every
 value of the missing cells.
 """
