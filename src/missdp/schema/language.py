@@ -120,17 +120,18 @@ class _Words:
 
 def condition(text: str, columns: Columns) -> Predicate:
     """Read a condition on one row."""
-    parser = _Conditions(_Words(text, keywords=_KEYWORDS), columns)
-    found = parser.any_of()
-    parser.words.expect("end")
+    words = _Conditions(text, columns)
+    found = words.any_of()
+    words.expect("end")
     return found
 
 
-class _Conditions:
+class _Conditions(_Words):
     """Recursive descent: any_of > all_of > negation > comparison."""
 
-    def __init__(self, words: _Words, columns: Columns) -> None:
-        self.words, self._columns, self._depth = words, columns, 0
+    def __init__(self, text: str, columns: Columns) -> None:
+        super().__init__(text, keywords=_KEYWORDS)
+        self._columns, self._depth = columns, 0
 
     def any_of(self) -> Predicate:
         return self._joined("or", self._all_of)
@@ -140,16 +141,16 @@ class _Conditions:
 
     def _joined(self, word: str, part: Callable[[], Predicate]) -> Predicate:
         parts = [part()]
-        while self.words.take(word):
+        while self.take(word):
             parts.append(part())
         return parts[0] if len(parts) == 1 else Join(tuple(parts), all_of=word == "and")
 
     def _negation(self) -> Predicate:
-        if self.words.take("not"):
+        if self.take("not"):
             return Not(self._nested(self._negation))
-        if self.words.take("("):
+        if self.take("("):
             inner = self._nested(self.any_of)
-            self.words.expect(")")
+            self.expect(")")
             return inner
         return self._comparison()
 
@@ -163,42 +164,40 @@ class _Conditions:
         return inner
 
     def _comparison(self) -> Predicate:
-        if not self.words.sees("name"):
+        if not self.sees("name"):
             left, sign = self._constant(), self._sign()
-            attribute = self.words.attribute(self._columns)
+            attribute = self.attribute(self._columns)
             first = compare(attribute, MIRRORED[sign], left)
-            if not self.words.sees("=", *OPERATORS):
+            if not self.sees("=", *OPERATORS):
                 return first
             return Join((first, compare(attribute, self._sign(), self._constant())), all_of=True)
-        attribute = self.words.attribute(self._columns)
-        negated = self.words.take("not")
-        if negated or self.words.sees("in"):
-            self.words.expect("in")
+        attribute = self.attribute(self._columns)
+        negated = self.take("not")
+        if negated or self.sees("in"):
+            self.expect("in")
             return self._member(attribute, negated=bool(negated))
         return compare(attribute, self._sign(), self._constant())
 
     def _member(self, attribute: AnyAttribute, *, negated: bool) -> Predicate:
-        parts: list[Predicate] = []
-        between = "("
-        while not parts or between == ",":
-            self.words.expect(between)
-            parts.append(compare(attribute, "!=" if negated else "==", self._constant()))
-            between = "," if self.words.sees(",") else ")"
-        self.words.expect(")")
-        return Join(tuple(parts), all_of=negated)
+        self.expect("(")
+        values = [self._constant()]
+        while self.take(","):
+            values.append(self._constant())
+        self.expect(")")
+        sign = "!=" if negated else "=="
+        return Join(tuple(compare(attribute, sign, v) for v in values), all_of=negated)
 
     def _sign(self) -> str:
-        return _SIGNS[self.words.expect("=", *OPERATORS)]
+        return _SIGNS[self.expect("=", *OPERATORS)]
 
     def _constant(self) -> Level | float:
-        words = self.words
-        if sign := words.take("-", "+"):
-            return float(sign + words.expect("number"))
-        if word := words.take("number"):
+        if sign := self.take("-", "+"):
+            return float(sign + self.expect("number"))
+        if word := self.take("number"):
             return float(word)
-        if word := words.take("true", "false"):
+        if word := self.take("true", "false"):
             return word == "true"
-        return words.expect("text", named="number or text or true or false")[1:-1]
+        return self.expect("text", named="number or text or true or false")[1:-1]
 
 
 def compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Compare:
