@@ -245,6 +245,8 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/table/test_encode.py"),
     ("table", "a sum of a lost cell is still known", "self.blank(self._derived_from(name), where)", "pass",
      "tests/table/test_follow.py"),
+    ("table", "an open quote that a later row closes", "if last is None or lost or self._quotes.misplaced:", "if last is None or lost:",
+     "tests/table/test_table.py"),
     ("table", "holes that keep their value", "values[hole] = attribute.lower", "pass",
      "tests/evaluate/test_simulators.py tests/evaluate/test_masks.py"),
     # schema, inference, evaluate
