@@ -43,14 +43,7 @@ class Forbids:
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """A bound rule by which an attribute is not applicable unless a predicate holds.
-
-    Parameters
-    ----------
-    text : str
-    target : str
-    unless : Predicate
-    """
+    """A bound rule by which an attribute is not applicable unless a predicate holds."""
 
     text: str
     target: str
@@ -77,28 +70,16 @@ class Routes:
 
 @dataclass(frozen=True, eq=False)
 class Derives:
-    """A bound rule by which the value of one attribute follows from others.
-
-    Parameters
-    ----------
-    text : str
-    target : AnyAttribute
-    by : tuple of str
-        The attributes that it follows from.
-    lookup : array, shape (sizes of by), or None
-        The target's value, or code, for each combination of levels, or of whole numbers.
-    first : tuple of float
-        With a lookup: the code or whole number with which each of its axes begins.
-    terms : tuple of float
-        Without a lookup: the target is the sum of these multiples of the others, and ``start``.
-    start : float
-    """
+    """A bound rule by which the value of one attribute follows from others."""
 
     text: str
     target: AnyAttribute
     by: tuple[str, ...]
+    #: The target's value, or code, for each combination of levels, or of whole numbers.
     lookup: Floats | None = None
+    #: With a lookup: the code or whole number with which each of its axes begins.
     first: tuple[float, ...] = ()
+    #: Without a lookup: the target is the sum of these multiples of the others, and ``start``.
     terms: tuple[float, ...] = ()
     start: float = 0.0
 

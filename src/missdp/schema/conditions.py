@@ -118,22 +118,12 @@ def _cells(attribute: AnyAttribute, rows: Any) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Known:
-    """What is known of cells of one attribute.
-
-    Parameters
-    ----------
-    least, greatest : array of float, shape (n,)
-        Bounds on the value; the code of the level if the attribute has levels.
-    hole : array of bool, shape (n,)
-        Whether the value is missing, so that nothing is known of it.
-    absent : array of bool, shape (n,)
-        Whether the attribute is not applicable, so that there is no value.
-    """
+    """What is known of cells of one attribute: bounds on the value, or on the code of the level."""
 
     least: Floats
     greatest: Floats
-    hole: Flags
-    absent: Flags
+    hole: Flags  # the value is missing, so that nothing is known of it
+    absent: Flags  # the attribute is not applicable, so that there is no value
 
     @property
     def present(self) -> Flags:

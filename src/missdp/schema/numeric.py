@@ -325,17 +325,8 @@ class _Bins:
     """Intervals of numbers, and single numbers at which many rows pile up: what codes stand for.
 
     Codes go up with the middle of what they stand for. A bin whose whole numbers are all spikes
-    has no code of its own.
-
-    Parameters
-    ----------
-    edges : array of float, shape (bins + 1,)
-    spikes : sequence of float
-        Distinct numbers from the first edge to the last one.
-    integer : bool
-        Whether values are whole numbers.
-    pieces, shares : array of float, optional
-        Edges of pieces of bins, and the shares of values, spikes aside, that lie in each.
+    has no code of its own. ``pieces`` are edges that divide bins further, ``shares`` how much of
+    the values, spikes aside, lies in each.
     """
 
     def __init__(

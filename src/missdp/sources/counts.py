@@ -224,16 +224,7 @@ class Counter:
     """Add up the cells of chunks of rows. Chunks may be added from several threads.
 
     A pickled counter has the same plan and no counts: what another process adds up comes back as
-    :meth:`blocks`.
-
-    Parameters
-    ----------
-    schema : Schema
-        The declared domain.
-    cliques : sequence of tuple of str
-        What to count, already checked by :func:`check_cliques`.
-    group_cells : int
-        Largest joint domain that cliques may be merged into.
+    :meth:`blocks`. ``group_cells`` bounds the joint domain that cliques may be merged into.
     """
 
     def __init__(

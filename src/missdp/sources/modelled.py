@@ -35,13 +35,7 @@ from missdp.types import Flags, Floats, Ints
 
 
 class Modelled:
-    """The attributes of a schema that are modelled, and the same of its rows.
-
-    Parameters
-    ----------
-    schema : Schema
-        Public facts about the private rows.
-    """
+    """The attributes of a schema that are modelled, and the same of its rows."""
 
     def __init__(self, schema: Schema) -> None:
         #: Public facts about the private rows.

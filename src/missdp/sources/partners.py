@@ -83,14 +83,7 @@ def observed_on(names: Iterable[str], rows: Table) -> Flags:
 
 
 class _Sides:
-    """Rows as the first and the second one of a pair.
-
-    Parameters
-    ----------
-    denial : PairDenial
-    rows : Table
-    ranks : array of int, optional
-    """
+    """Rows as the first and the second one of a pair."""
 
     def __init__(
         self, denial: PairDenial, rows: Table, ranks: NDArray[np.integer] | None = None

@@ -219,16 +219,7 @@ def is_source(data: Any) -> TypeGuard[MarginalSource]:
 
 
 class ExactCounts:
-    """Exact counts of a source under a strategy.
-
-    Parameters
-    ----------
-    source : callable
-        Returns the source; called when something is counted for the first time.
-    schema : Schema
-        Public facts about the rows that are counted.
-    strategy : Strategy
-    """
+    """Exact counts of a source, opened when something is first counted, under a strategy."""
 
     def __init__(
         self, source: Callable[[], MarginalSource], schema: Schema, strategy: Strategy
@@ -328,14 +319,7 @@ def _turned(counts: Counts, ordered: Clique, clique: Clique) -> Counts:
 
 
 class MergedCounts:
-    """Counts on merged levels, each added up once.
-
-    Parameters
-    ----------
-    exact : PrivateCounts
-    groups : mapping of str to ndarray of int64
-        Group of each level, by attribute; further last levels ("missing") stay by themselves.
-    """
+    """Counts on merged levels, each added up once; further last levels ("missing") stay."""
 
     def __init__(self, exact: PrivateCounts, groups: Mapping[str, Ints]) -> None:
         self._exact, self._groups = exact, groups

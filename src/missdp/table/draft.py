@@ -355,20 +355,13 @@ def _as_text(cell: Plain) -> str:
 
 @dataclass(frozen=True, repr=False)
 class LostCells:
-    """Columns of which more is lost than their curator may know. Private.
+    """Columns of which more is lost than their curator may know. Private."""
 
-    Parameters
-    ----------
-    without_values : tuple of str
-        No cell of these is in the declared domain; columns that rules may fill are left out.
-    other_styles : tuple of str
-        Numeric ones of which a cell looks like a number in a spelling that is not read as one.
-    unreadable : tuple of str
-        A cell of these is neither text, number nor true/false: it is not UTF-8, or very long.
-    """
-
+    #: No cell of these is in the declared domain; columns that rules may fill are left out.
     without_values: tuple[str, ...] = ()
+    #: Numeric ones of which a cell looks like a number in a spelling that is not read as one.
     other_styles: tuple[str, ...] = ()
+    #: A cell of these is neither text, number nor true/false: it is not UTF-8, or very long.
     unreadable: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:

@@ -46,19 +46,12 @@ _Item = TypeVar("_Item", bound=np.generic)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Column:
-    """Private cells of one attribute.
+    """Private cells of one attribute."""
 
-    Parameters
-    ----------
-    codes : array of unsigned int, shape (n,)
-        Level or bin number; a cell without a value has a code from the attribute's ``size`` on,
-        one for each of its ``kinds`` of missing.
-    values : array of float, shape (n,), optional
-        Numeric attributes only: the value inside the bounds. Under the mask it holds ``lower``,
-        never NaN, so that a forgotten mask cannot poison a sum.
-    """
-
+    #: Level or bin; without a value, a code from the attribute's ``size`` on, by kind of missing.
     codes: NDArray[np.unsignedinteger]
+    #: Of numbers, inside the bounds. Under the mask it is ``lower``, never NaN, so that a forgotten
+    #: mask cannot poison a sum.
     values: Floats | None = None
 
     def take(self, rows: slice | NDArray[Any]) -> Column:
@@ -80,13 +73,7 @@ def encode(attribute: AnyAttribute, data: Cells) -> Column:
 
 
 class Encoder:
-    """Encode columns of one attribute by its public facts.
-
-    Parameters
-    ----------
-    attribute : Categorical, Ordinal or Numeric
-        The declared domain, missing codes, and what to do with everything else.
-    """
+    """Encode columns of one attribute by its public facts."""
 
     def __init__(self, attribute: AnyAttribute) -> None:
         self._attribute = attribute

@@ -77,13 +77,7 @@ def _solved(rows: Rows, book: RuleBook) -> bool:
 
 
 class Rows:
-    """Rows that are changed cell by cell, each by itself. Private.
-
-    Parameters
-    ----------
-    schema : Schema
-    columns : mapping of str to Column
-    """
+    """Rows that are changed cell by cell, each by itself. Private."""
 
     def __init__(self, schema: Schema, columns: Mapping[str, Column]) -> None:
         self._schema, self._columns = schema, dict(columns)

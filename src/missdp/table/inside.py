@@ -31,15 +31,9 @@ def related(
     free: Collection[str],
     rng: np.random.Generator,
 ) -> dict[str, Column]:
-    """Return columns in which the values of some attributes are in another order in each bin.
+    """Return synthetic columns in which values of the free attributes have another order in bins.
 
-    Parameters
-    ----------
-    attributes : iterable of attribute
-    columns : mapping of str to Column
-        Of synthetic rows; all numbers have values.
-    free : collection of str
-        Attributes whose values may be moved.
+    All numbers have values.
     """
     numbers = [a for a in attributes if isinstance(a, Numeric)]
     found = dict(columns)
