@@ -144,9 +144,9 @@ WRONG: list[tuple[Any, str]] = [
     (Equation("a = b", determines=["a"]), "does not name"),  # type: ignore[arg-type]
     (Equation(None), "written as text"),  # type: ignore[arg-type]
     (Equation(""), "written as text, and not empty"),
-    (Equation("a = -"), "expected an attribute|cannot read"),
-    (Equation("a = 2 *"), "expected an attribute|cannot read"),
-    (Equation("a ? b"), "expected an attribute|cannot read"),
+    (Equation("a = -"), "expected a number or an attribute|cannot read"),
+    (Equation("a = 2 *"), "expected a number or an attribute|cannot read"),
+    (Equation("a ? b"), "expected a number or an attribute|cannot read"),
     (Order("a"), "expected names with"),
     (Order("a <= b < a"), "twice"),
     (Order("a <= work"), "all must be numeric"),

@@ -113,9 +113,9 @@ class _Words:
             raise Unreadable(f"expected {named or ' or '.join(wanted)}, found {found!r}{quotes}")
         return self.take(*wanted)
 
-    def attribute(self, columns: Columns) -> AnyAttribute:
+    def attribute(self, columns: Columns, *, named: str = "an attribute") -> AnyAttribute:
         """Return the attribute that the next word names."""
-        return attribute_named(columns, self.expect("name", named="an attribute").strip("`"))
+        return attribute_named(columns, self.expect("name", named=named).strip("`"))
 
 
 def condition(text: str, columns: Columns) -> Predicate:
@@ -242,7 +242,7 @@ def equation(text: str, columns: Columns) -> tuple[dict[str, float], float]:
             if number and not words.take("*"):
                 constant -= factor * float(number)
             else:
-                name = words.attribute(columns).name
+                name = words.attribute(columns, named="a number or an attribute").name
                 terms[name] = terms.get(name, 0.0) + factor * float(number or 1)
             joined = words.take("+", "-")
         words.expect(end, named="+, - or one '='")
