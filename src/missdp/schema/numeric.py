@@ -250,16 +250,16 @@ class Numeric(Attribute):
 
         On each part a comparison with one of the numbers has one answer.
         """
-        inside = [c for c in constants if self.lower <= c <= self.upper]
-        cuts = self._units(np.array(inside, dtype=np.float64))
-        edges, own = self._units(self.bin_edges), self._units(self.spikes)
+        inside = np.array([c for c in constants if self.lower <= c <= self.upper])
+        cuts = self._units(inside)
         whole = cuts == np.rint(cuts) if self._whole else np.ones(len(cuts), dtype=bool)
-        spikes = np.union1d(own, cuts[whole]).tolist()
-        parts = _Bins(np.union1d(edges, cuts), spikes=spikes, integer=self._whole)
-        least, greatest = map(self._values, parts.reach)
-        if not self.integer:  # a number beside the step counts as a value, since it may be read
-            beside = self.lower + cuts[~whole] * (self.step or 1.0)
-            least, greatest = np.append(least, beside), np.append(greatest, beside)
+        spikes = np.union1d(self._units(self.spikes), cuts[whole]).tolist()
+        edges = np.union1d(self._units(self.bin_edges), cuts)
+        least, greatest = map(self._values, _Bins(edges, spikes=spikes, integer=self._whole).reach)
+        # A number beside the step counts as a value, since it may be read.
+        read = (inside == np.rint(inside)) if self.integer else ~whole
+        beside = inside[read & ~whole & ~np.isin(self.on_step(inside), self.spikes)]
+        least, greatest = np.append(least, beside), np.append(greatest, beside)
         return self.encode_values(least), least, greatest
 
     def decode(self, codes: NDArray[np.integer], uniform: Floats) -> Floats:

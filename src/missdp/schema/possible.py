@@ -72,15 +72,15 @@ def _pieces(attribute: AnyAttribute, rules: tuple[Bound, ...]) -> _Pieces:
         if isinstance(leaf, Compare) and leaf.attribute.name == attribute.name
     ]
     widths = [len(rule.names) for rule in rules if attribute.name in _computed_with(rule)]
-    cuts: Iterable[float] = [leaf.value for leaf in leaves]
-    if isinstance(attribute, Numeric):
-        most = _MOST_CELLS ** (1 / max(widths)) if widths else 0
-        if attribute.integer and attribute.upper - attribute.lower < most:
-            cuts = np.arange(attribute.lower, attribute.upper + 1).tolist()
-        codes, least, greatest = attribute.pieces_at(cuts)
-    else:
+    most = _MOST_CELLS ** (1 / max(widths)) if widths else 0
+    if not isinstance(attribute, Numeric):
         codes = np.arange(attribute.size)
         least = greatest = codes.astype(np.float64)
+    elif attribute.integer and attribute.upper - attribute.lower < most:
+        least = greatest = np.arange(attribute.lower, attribute.upper + 1)
+        codes = attribute.encode_values(least)
+    else:
+        codes, least, greatest = attribute.pieces_at(leaf.value for leaf in leaves)
     absent = np.zeros(len(codes), dtype=bool)
     if attribute.not_applicable is not None:
         codes, absent = np.append(codes, attribute.size), np.append(absent, True)
