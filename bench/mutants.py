@@ -245,10 +245,12 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/table/test_encode.py"),
     ("table", "a sum of a lost cell is still known", "self.blank(self._derived_from(name), where)", "pass",
      "tests/table/test_follow.py"),
+    ("table", "an open quote that a later row closes", "if last is None or lost or self._quotes.misplaced:", "if last is None or lost:",
+     "tests/table/test_table.py"),
     ("table", "holes that keep their value", "values[hole] = attribute.lower", "pass",
      "tests/evaluate/test_simulators.py tests/evaluate/test_distances.py"),
     # schema, inference, evaluate
-    ("schema", "t2.a < t1.b read as t1.b < t2.a", "mirrored = (MIRRORED[sign], two[1], one[1])", "mirrored = (sign, two[1], one[1])",
+    ("schema", "t2.a < t1.b read as t1.b < t2.a", "one, sign, two = two, MIRRORED[sign], one", "one, sign, two = two, sign, one",
      "tests/schema/test_denials.py"),
     ("inference", "noise is not divided by the rows", "misfit, scale = _misfit(codes[chosen], tables)", "misfit, scale = _misfit(codes, tables)",
      "tests/inference/test_raking.py"),

@@ -23,7 +23,7 @@ from missdp.accounting import Condition, ObservedAtMost
 from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.evaluate.masks import with_holes
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
-from missdp.schema.bound import not_everywhere
+from missdp.schema.applies import not_everywhere
 from missdp.table import Table
 
 __all__ = ["MAR", "MCAR", "MNAR", "DeclaredMechanism", "MissingMechanism", "SelfMasking"]

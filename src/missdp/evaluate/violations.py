@@ -118,7 +118,7 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
         cells = known_cells(plain, {name: table.column(name) for name in plain.names})
         any_rule = np.zeros(len(table), dtype=bool)
         for rule in schema.rules:
-            parts = [bound.broken(cells, len(table))[0] for bound in rule.bound(schema)]
+            parts = [bound.broken(cells, len(table))[0] for bound in rule.bound(schema.columns)]
             if not parts:
                 continue
             surely = np.logical_or.reduce(parts)

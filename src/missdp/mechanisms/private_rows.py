@@ -22,7 +22,8 @@ from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.laws import no_warnings, plain_function, read_only, unquoted
 from missdp.mechanisms.noise import NoiseSource, SecureNoise
 from missdp.schema import Numeric, Schema
-from missdp.schema.bound import Known, Verdict, applies
+from missdp.schema.applies import applies
+from missdp.schema.conditions import Known, Verdict
 from missdp.schema.schema import plainly_missing
 from missdp.shelf import blocks, room
 from missdp.table import Table

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from missdp.inference.conditionals import Conditionals
 from missdp.pricing.domain import Floats
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.bound import decided
+from missdp.schema.conditions import decided
 from missdp.sources.filling import DRAWS, ROWS_AT_ONCE, Filling, fill_modelled, modelled_codes
 from missdp.sources.modelled import Modelled
 from missdp.table import Table

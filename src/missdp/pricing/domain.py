@@ -22,7 +22,7 @@ from missdp.errors import (
 )
 from missdp.mechanisms.laws import no_warnings
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.bound import not_everywhere
+from missdp.schema.applies import not_everywhere
 from missdp.table import Table
 
 Floats = NDArray[np.float64]
