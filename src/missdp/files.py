@@ -182,10 +182,10 @@ def _opened(path: Path) -> Iterator[Draft]:
             draft.close()
 
 
+#: Signals that ask a run to stop, and can be answered.
 STOPS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""Signals that ask a run to stop, and can be answered."""
 
 
 class PutOff(contextlib.AbstractContextManager["PutOff"]):
@@ -259,13 +259,7 @@ def noise_is_drawn() -> None:
 
 
 def picture_format(path: str | Path) -> str:
-    """Return the format that the suffix of a path stands for, or refuse it.
-
-    Examples
-    --------
-    >>> picture_format("columns.svg")
-    'svg'
-    """
+    """Return the format that the suffix of a path stands for, or refuse it."""
     found = Path(path).suffix.lower().removeprefix(".")
     if found not in ("svg", "png", "pdf"):
         raise ParameterError(f"the picture {str(path)!r} must end in .svg, .png or .pdf")

@@ -22,8 +22,8 @@ _NOTHING = 1e-5  # of the rows: a piece in which none were found
 _LEAST_SHARE, _LEAST_WEIGHT = 1e-9, 0.1
 _FURTHER = 4  # intervals beyond that are reckoned with: those that may move means most
 _FAR = 100.0  # times as far from the middle as where rows were found; further out is flagged only
-_UNSEEN = 2.0  # standard deviations of a count: as many rows may be hidden on either side
 _PLAIN = 2.5  # standard deviations by which a count must exceed what is expected to be believed
+_TREE = 1.4  # times the noise of a count: halves of what stands out are kept, or moved
 _MOST_TAKEN = 0.9  # of a bin
 _HARDLY = 3.0  # standard deviations: of smaller bins it is not known how values lie in them
 
@@ -50,8 +50,8 @@ def reach(attribute: Numeric) -> tuple[float, float]:
 class Beyond:
     """Intervals beyond the reach of a number, in which noise may hide rows.
 
-    As many rows as just do not stand out are expected there, and four times fewer twice as far from
-    the middle; a count that stands out for itself is believed, however far out it is. So an
+    On either side as many rows as the noise of a count are expected, four times fewer twice as far
+    from the middle; a count that stands out for itself is believed, however far out it is. So an
     interval has a prior of mean and deviation ``t``, and a count ``y`` of noise ``s``. With
     ``v = t²``, to which comes ``(y − t)² − (2.5 s)²`` if that is above 0 and ``y > t``, and
     ``f = v / (v + s²)``, it has ``t + f (y − t)`` rows, with variance ``f s²``.
@@ -87,7 +87,9 @@ class Beyond:
         scale = np.maximum(np.where(above, high - middle, middle - low), _LEAST_SHARE)
         near, away = np.sort(np.abs(ends - middle) / scale[:, None], axis=1).T
         near, away = np.maximum(near, 1.0) ** -2, np.maximum(away, 1.0) ** -2
-        prior = _UNSEEN * noise * (near - away)
+        of_side = np.array([(near - away)[above].sum(), (near - away)[~above].sum()])
+        part = (near - away) / np.maximum(np.where(above, *of_side), _LEAST_SHARE)
+        prior = noise * part
         more = np.square(np.maximum(counts - prior, 0.0)) - np.square(_PLAIN * noise)
         plain = np.square(prior) + np.maximum(more, 0.0)
         kept = plain / (plain + np.square(noise))
@@ -159,7 +161,7 @@ class Inside:
         log = [e for whole in model.guarantee_.events for e in getattr(whole, "log", ())]
         trees = [e.sigma for e in log if e.label == f"tree {attribute.name}"]
         seen = max(1 - float(holes.mean()), _LEAST_WEIGHT)
-        std = trees[-1] / (n_rows * seen) if trees and attribute.pieces else 0.0
+        std = _TREE * trees[-1] / (n_rows * seen) if trees and attribute.pieces else 0.0
         shares = np.maximum(margin[: attribute.size], max(_LEAST_SHARE, _HARDLY * std))
         return cls(piece, shares, n_rows, seen, std, Beyond.of(model, attribute))
 

@@ -40,7 +40,7 @@ Cells = Mapping[Clique, Floats]
 _DRAWS = 100
 _KEPT = 8  # questions of a model whose tables are kept
 _ROWS = 20_000  # of the model, which play the private rows
-_FEWER = 6_000  # to complete tables by
+_FEWER = 6_000  # by which draws are made
 _PRIOR_ROWS = 5.0
 
 
@@ -237,6 +237,9 @@ class _AllPairsSource(_Source):
             plan, blocks = self._whole.plan, self._whole.blocks
             self._taken = clipped_away(self._seen, blocks, clip=plan.clip, alone=plan.alone)
             self._left = clipped_share(self._seen, blocks, clip=plan.clip, alone=plan.alone)[1]
+        self._rows = self.rows  # the point takes all of them, and draws are about how it varies
+        self.rows, self._seen = self._rows[:_FEWER], self._seen[:_FEWER]
+        self.holes = self.holes[:_FEWER]
         self._about([*range(len(self.levels))])
 
     def about(self, wanted: Sequence[Clique]) -> Self:
@@ -262,7 +265,7 @@ class _AllPairsSource(_Source):
 
     def _completed(self, tables: PairTables, rows: int = _FEWER) -> Cells:
         of, holed = self._of, bool(self._masks.present.any())
-        drawn = self.rows[:rows, of]
+        drawn = self._rows[:rows, of]
         found = complete(
             tables,
             rng=self._rng,
