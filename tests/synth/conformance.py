@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from missdp import PrivBayes, Table
 from missdp.baselines import DPMisGAN, Kamino
@@ -62,6 +63,13 @@ PAIRED = [
 """Each family once, with the strategies in turn."""
 FIRST = [c for i, c in enumerate(PAIRED) if c[0].build not in [f.build for f, _ in PAIRED[:i]]]
 """Each class once, with its usual parameters."""
+OFTEN = [*PAIRED, *((f, f.strategies[0]) for f, _ in FIRST if f.name not in NEURAL)]
+OFTEN += [(f, s) for f, s in CASES if f.name == "privbayes"]
+DAILY = [
+    pytest.param(*case, id=name, marks=[pytest.mark.slow] * (case not in OFTEN))
+    for case, name in zip(CASES, IDS, strict=True)
+]
+"""All strategies with the family that is quickest, and one or two with others; all if slow."""
 
 
 @cache
