@@ -6,6 +6,7 @@ to say is as missing, for a statistic, as what got lost.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,8 @@ from missdp.mechanisms.questions import (
     Filled,
     Preparation,
     Prepared,
+    Question,
+    Repeated,
     Rows,
 )
 from missdp.mechanisms.views import PART_ROWS
@@ -66,14 +69,30 @@ class PrivateRows:
         return "Rows(private)"
 
     def bound(self, *, own: float, donee: float, beta: float) -> float:
-        """Return a smooth bound of how far one row moves a question."""
+        """Return a smooth bound of how far one row moves a question: the mean over repeats."""
         failed = DataError("the bound of a question failed")
         with replacing(Exception, by=failed), no_warnings():
-            return float(self.cells.profile.smooth_bound(own=own, donee=donee, beta=beta))
+            profiles = [self.cells.profile, *(cells.profile for cells in self._again)]
+            found = [p.smooth_bound(own=own, donee=donee, beta=beta) for p in profiles]
+            return math.fsum(found) / len(found)
+
+    def exact(self, question: Question) -> NDArray[np.int64]:
+        """Return the result of a question; for a repeated one the sum over repeats."""
+        if not isinstance(question, Repeated):
+            return question.exact(self.cells)
+        return sum(map(question.of.exact, self._again), question.of.exact(self.cells))
 
     @cached_property
     def cells(self) -> FilledRows:
         """What questions read."""
+        return self._prepared()
+
+    @cached_property
+    def _again(self) -> list[FilledRows]:
+        """The rows, prepared further times."""
+        return [self._prepared() for _ in range(self._preparation.repeats - 1)]
+
+    def _prepared(self) -> FilledRows:
         how = self._preparation
         failed = DataError("the preparation of the rows failed")
         # Neither an error nor a warning may quote rows.
