@@ -48,7 +48,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/mechanisms/test_noise_exact.py"),
     ("mechanisms", "noise that everybody can repeat", "np.frombuffer(os.urandom(8 * count), dtype=np.uint64)", "np.random.default_rng(0).integers(0, 2**63, count, dtype=np.uint64)",
      "tests/mechanisms/test_noise_exact.py"),
-    ("mechanisms", "seed not recorded in the guarantee", "return (ExplicitSeed(),)", "return ()",
+    ("mechanisms", "seed not recorded in the guarantee", "conditions = (ExplicitSeed(),)", "conditions = ()",
      "tests/mechanisms/test_noise.py"),
     ("mechanisms", "noise worth twice the rho", "sigma = sensitivity * math.sqrt(1 / (2 * rho)) if rho", "sigma = sensitivity * math.sqrt(1 / (4 * rho)) if rho",
      "tests/mechanisms/test_door.py"),

@@ -17,14 +17,8 @@ from missdp.accounting import (
     epsilon_of,
     gaussian_delta,
     gaussian_sigma,
-    laplace_scale,
     zcdp_rho,
 )
-
-
-def test_laplace_scale_spends_epsilon_exactly():
-    scale = laplace_scale(0.7, sensitivity=2, count=5)
-    assert epsilon_of([LaplaceEvent(sensitivity=2, scale=scale)] * 5, 0.0) == pytest.approx(0.7)
 
 
 @settings(max_examples=60, deadline=None)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,7 +19,7 @@ from missdp.accounting import (
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.schema import Schema
-from missdp.table import PartRows, RowStream, memory_limit
+from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
 # Without showing what they are by default, which mostly is nothing.
 option = partial(typer.Option, show_default=False)
@@ -61,9 +62,6 @@ UndeclaredOption = Annotated[
     Literal["refuse", "accept"],
     typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
 ]
-DataArgument = Annotated[
-    str, argument(help="CSV or Parquet file with the private rows; or a database, see --table.")
-]
 MemoryOption = Annotated[
     str | None,
     option(
@@ -74,30 +72,6 @@ MemoryOption = Annotated[
         "wait in a temporary file. By default half of this machine's.",
     ),
 ]
-PartsOption = Annotated[
-    bool,
-    typer.Option("--parts", help="DATA is a folder of Parquet files, or a pattern such as '*.pq'."),
-]
-
-
-TableOption = Annotated[
-    str | None,
-    option(
-        "--table",
-        metavar="NAME",
-        help="DATA is a database, by its URL or a .duckdb file: read this table of it.",
-    ),
-]
-SelectOption = Annotated[
-    str | None,
-    option(
-        "--select",
-        metavar="SQL",
-        help="DATA is a database: read the rows of this SELECT statement.",
-    ),
-]
-
-
 EngineOption = Annotated[
     Literal["missdp", "spark"],
     typer.Option(
@@ -137,12 +111,26 @@ def check_epsilon(epsilon: float) -> None:
 def rows_at(
     data: str,
     *,
-    parts: bool = False,
-    table: str | None = None,
-    select: str | None = None,
-    engine: str = "missdp",
-) -> Path | RowStream:
-    """Return what reads the rows that a command was pointed to."""
+    parts: Annotated[
+        bool,
+        typer.Option(
+            "--parts", help="DATA is a folder of Parquet files, or a pattern such as '*.pq'."
+        ),
+    ] = False,
+    table: Annotated[
+        str | None,
+        option(
+            metavar="NAME",
+            help="DATA is a database, by its URL or a .duckdb file: read this table of it.",
+        ),
+    ] = None,
+    select: Annotated[
+        str | None,
+        option(metavar="SQL", help="DATA is a database: read the rows of this SELECT statement."),
+    ] = None,
+    engine: EngineOption = "missdp",
+) -> RowStream | str:
+    """Return what reads the rows that a command was pointed to; for Spark, where they are."""
     asked = table is not None or select is not None
     if asked and engine != "missdp":
         raise ParameterError("--table and --select are for --engine missdp")
@@ -150,7 +138,9 @@ def rows_at(
         raise ParameterError("--parts is for files, and --table and --select are for databases")
     if parts:
         return PartRows(data)
-    if "://" in data and engine == "missdp":
+    if engine == "spark":
+        return data
+    if "://" in data:
         from missdp.engines import SQLRows
 
         return SQLRows(data, table=table, query=select)
@@ -163,18 +153,56 @@ def rows_at(
             "--table and --select are for databases: name a .duckdb file, or a URL such as "
             "postgresql://user@server/database or sqlite:///visits.db"
         )
-    return Path(data)
+    return FileRows(data)
+
+
+def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say where rows are: its ``data`` is what reads them."""
+
+    @wraps(command)
+    def called(
+        data: str | None,
+        *,
+        parts: bool,
+        table: str | None,
+        select: str | None,
+        memory: str | None,
+        **given: Any,
+    ) -> None:
+        del memory  # in force by now
+        rows: RowStream | str | None = None
+        if data is not None:
+            engine = given.get("engine", "missdp")
+            rows = rows_at(data, parts=parts, table=table, select=select, engine=engine)
+        command(data=rows, **given)
+
+    own = signature(command, eval_str=True)
+    where = own.parameters["data"]
+    if where.default is where.empty:
+        what = "CSV or Parquet file with the private rows; or a database, see --table."
+        where = where.replace(annotation=Annotated[str, argument(help=what)])
+    else:
+        what = "Data that should fit it."
+        where = where.replace(annotation=Annotated[str | None, argument(help=what)])
+    of_rows = signature(rows_at, eval_str=True).parameters
+    more = {name: of_rows[name] for name in ("parts", "table", "select")}
+    memory = Parameter("memory", Parameter.KEYWORD_ONLY, default=None, annotation=MemoryOption)
+    parameters = (
+        own.parameters | {"data": where} | {n: more[n] for n in ("parts", "table", "select")}
+    )
+    vars(called)["__signature__"] = own.replace(parameters=[*parameters.values(), memory])
+    return called
 
 
 def check_apart(
-    outputs: Iterable[Path | None], data: Path | RowStream, *others: Path | None
+    outputs: Iterable[Path | None], data: RowStream | str, *others: Path | None
 ) -> None:
     """Refuse early outputs that cannot be written, or that the rows are, or would be, read from.
 
     Parameters
     ----------
     outputs : iterable of Path or None
-    data : Path or RowStream
+    data : RowStream or str
         What reads the rows. A table written among the files of a folder would be read with them the
         next time.
     others : Path or None
@@ -194,13 +222,11 @@ def check_apart(
             )
 
 
-def _files_of(data: Path | RowStream) -> list[Path]:
+def _files_of(data: RowStream | str) -> list[Path]:
     """Return the files that rows are read from, none of which may be written to."""
-    if isinstance(data, Path):
-        return [data]
     if isinstance(data, PartRows):
         return list(data.paths)
-    path = getattr(data, "path", None)
+    path = Path(data) if isinstance(data, str) else getattr(data, "path", None)
     return [path] if isinstance(path, Path) else []
 
 

@@ -15,7 +15,7 @@ from missdp.accounting import Budget, Cost, Event, GaussianEvent
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.inference.conditionals import Conditionals
 from missdp.inference.dyadic import depth_of, folded
-from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
+from missdp.mechanisms.choices import Facts, Score, SelectionMethod, Values, choice
 from missdp.mechanisms.laws import Handle, Noise, Total, no_warnings
 from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.pair_rates import PairRate, RateSteps
@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 
+_FIXED = object()  # the mark of values that stay the same for good
 Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
 
 
@@ -107,7 +108,7 @@ class Door(Handle):
         opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
         self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
         self._totals: list[Total] = []  # of the marginals released so far, shared by all handles
-        self._scores: dict[Score, Remembered] = {}
+        self._scores: dict[Score, dict[Clique, tuple[object, float]]] = {}
 
     # Public facts
 
@@ -616,16 +617,22 @@ class Door(Handle):
         score: Score,
         given: Given,
     ) -> NDArray[np.float64]:
-        known = self._scores.setdefault(score, Remembered())
+        # Private: scores that were worked out, each with the mark of the values that it is of.
+        known = self._scores.setdefault(score, {})
         failed = DataError("the score of a candidate failed")
-        found = {} if callable(given) else known.always
-        lacking = dict.fromkeys(c for c in cliques if c not in found)
+        fixed = None if callable(given) else _FIXED
+        lacking = [
+            c for c in dict.fromkeys(cliques) if not fixed or known.get(c, (0,))[0] is not fixed
+        ]
         for clique, counts in self._counts.each(lacking):
             values = given(clique) if callable(given) else given[clique] if given else ()
+            mark = fixed or getattr(values, "mark", object())
+            if clique in known and known[clique][0] is mark:
+                continue
             # An error or a warning could tell of counts.
             with replacing(Exception, by=failed), no_warnings():
-                found[clique] = known.of(clique, score, counts, values)
-        return np.array([found[c] for c in cliques], dtype=np.float64)
+                known[clique] = mark, score.of(counts, values)
+        return np.array([known[c][1] for c in cliques], dtype=np.float64)
 
     def __repr__(self) -> str:
         return f"Door({', '.join(self._schema.names)}; missing={self._strategy.name!r})"

@@ -103,9 +103,7 @@ class RowDoor(Handle):
         self._choice = Choice()
         self._shared: frozenset[str] = frozenset()
         self._repeats = 1
-        self._rows = self._came = PrivateRows(
-            table, Preparation(function=_as_they_came), self._noise
-        )
+        self._rows = self._came = PrivateRows(table, None, self._noise)
         self._resting: tuple[Event, ...] = ()
         self._open: set[Charged] = set()  # charged and not answered
 
@@ -293,7 +291,10 @@ class RowDoor(Handle):
 
 def _exact(rows: PrivateRows, question: Question, law: Law) -> NDArray[np.int64] | Bounded:
     """Return what a law needs; private."""
-    totals = rows.exact(question)
+    if isinstance(question, Repeated):
+        totals = np.sum([question.of.exact(cells) for cells in rows.worlds], axis=0)
+    else:
+        totals = question.exact(rows.cells)
     if isinstance(law, SmoothLaw):
         bound = rows.bound(own=law.own, donee=law.donee, beta=law.noise.beta)
         return Bounded(tuple(totals.tolist()), bound)
@@ -314,11 +315,6 @@ def _valued(table: Table) -> frozenset[str]:
             table.values(attribute.name)
             found.add(attribute.name)
     return frozenset(found)
-
-
-def _as_they_came(rows: Rows, draws: None) -> Prepared:  # noqa: ARG001
-    """Change nothing."""
-    return Prepared()
 
 
 def _observed_on(rows: Rows, draws: None, gate: tuple[str, ...]) -> Prepared:  # noqa: ARG001
