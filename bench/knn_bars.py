@@ -77,7 +77,7 @@ def asked(table, name, epsilon, **how):
     return run_query(table, request, budget=Budget(epsilon * (1 + 1e-9)))
 
 
-def coverage(rows, runs, epsilons, laws, names):
+def coverage(rows, runs, epsilons, laws, names, breaks):
     """Print how often total intervals hold the value of the population."""
     rng = np.random.default_rng(7)
     everyone = draw(1_000_000, rng)
@@ -88,7 +88,7 @@ def coverage(rows, runs, epsilons, laws, names):
             for _ in range(runs):
                 table = Table.read(with_holes(draw(rows, rng), law, rng), SCHEMA)
                 for name in names:
-                    answer = asked(table, name, epsilon)
+                    answer = asked(table, name, epsilon, tie_breaks=breaks)
                     low, high = answer.total_interval
                     held[name].append(low <= exact[name] <= high)
                     widths[name].append((high - low) / 2)
@@ -135,6 +135,7 @@ def main():
     parser.add_argument("what", choices=("width", "coverage"))
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--tie-breaks", type=int, default=20)
     parser.add_argument("--epsilon", type=float, nargs="*", default=None)
     parser.add_argument("--laws", nargs="*", default=["mcar", "mar"])
     parser.add_argument("--names", nargs="*", default=list(ASKED))
@@ -143,7 +144,8 @@ def main():
     if found.what == "width":
         width(found.rows, found.epsilon or (0.3, 1.0, 3.0, 10.0), found.names[:1] + found.names[2:])
     else:
-        coverage(found.rows, found.runs, found.epsilon or (1.0, 3.0), found.laws, found.names)
+        facts = found.rows, found.runs, found.epsilon or (1.0, 3.0), found.laws, found.names
+        coverage(*facts, found.tie_breaks)
     print(f"{time.process_time() - start:.0f} s of CPU")
 
 

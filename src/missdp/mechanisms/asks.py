@@ -31,15 +31,28 @@ from missdp.mechanisms.laws import Law, Noise
 from missdp.mechanisms.noise import above, distance, too_far
 from missdp.mechanisms.questions import Question
 from missdp.mechanisms.smooth import (
+    BarPlan,
     ReleasedScale,
     ScaleRelease,
     SmoothNoise,
+    plan_bar,
     plan_smooth,
     reference_bound,
 )
 from missdp.mechanisms.smooth_laws import SmoothLaw
 
-__all__ = ["Ask", "Choice", "Noisy", "Released", "ScaleRelease", "ScaledGaussian", "plain_law"]
+__all__ = [
+    "Ask",
+    "BarPlan",
+    "Choice",
+    "Noisy",
+    "Released",
+    "ScaleRelease",
+    "ScaledGaussian",
+    "half_width",
+    "plain_law",
+    "plan_bar",
+]
 
 
 @dataclass(frozen=True, kw_only=True)

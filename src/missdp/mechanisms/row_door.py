@@ -292,7 +292,7 @@ class RowDoor(Handle):
 def _exact(rows: PrivateRows, question: Question, law: Law) -> NDArray[np.int64] | Bounded:
     """Return what a law needs; private."""
     if isinstance(question, Repeated):
-        totals = np.sum([question.of.exact(cells) for cells in rows.worlds], axis=0)
+        totals = sum(map(question.of.exact, rows.worlds[1:]), question.of.exact(rows.cells))
     else:
         totals = question.exact(rows.cells)
     if isinstance(law, SmoothLaw):
