@@ -126,7 +126,9 @@ def width(rows, epsilons, names):
                 low, high = asked(table, name, epsilon).interval
                 half.append((high - low) / 2)
             ours = statistics.median(half)
-            print(f"epsilon {epsilon:4g}  {name:14s} oracle {best:.4g}  ours {ours:.4g}  {ours / best:.2f}")
+            print(
+                f"epsilon {epsilon:4g}  {name:14s} oracle {best:.4g}  ours {ours:.4g}  {ours / best:.2f}"
+            )
 
 
 def main():

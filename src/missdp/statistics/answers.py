@@ -344,17 +344,16 @@ class Asking:
 
     def begin(self, *asks: Ask) -> tuple[Charged, ...]:
         """Charge for all releases of the answer, before anything is read."""
-        others = [self._observed(name, q, _ABOUT) for name, q in self.about.items()]
+        about = [self._observed(name, q, _ABOUT) for name, q in self.about.items()]
+        worst = []
         if self.missing is not None:
-            others.append(self._observed("missing cells", self.missing.question, _WORST_CASE))
-        self.asks = (*asks, *others)
+            worst.append(self._observed("missing cells", self.missing.question, _WORST_CASE))
+        self.asks = (*about, *asks, *worst)
         warn_if_weak(self.door.guarantee(*self.asks).epsilon)
         self._charged = self.door.begin(*self.asks)
-        for charged, (name, question) in zip(
-            self._charged[len(asks) :], self.about.items(), strict=False
-        ):
+        for charged, (name, question) in zip(self._charged, self.about.items(), strict=False):
             self._known[name] = self.door.answer(charged, question).each()[0]
-        return self._charged[: len(asks)]
+        return self._charged[len(about) : len(about) + len(asks)]
 
     def _observed(self, label: str, question: Question, part: float) -> Ask:
         """Return a release of rows as they came, for a part of what the question costs."""
@@ -376,19 +375,29 @@ class Asking:
         total, kind = self._wants_total, self.kind
         if (self.door.scale is None and self.rough) or not (total or self.rough):
             return {}
-        lacking: Names = tuple(sorted(self.question.reads(self.schema) & self.filled))
+        every = self.question.reads(self.schema)
+        lacking: Names = tuple(sorted(every & self.filled))
+        about: Names = not_everywhere(self.schema, sorted(every))
         reads = self.where.names
         asked: dict[str, Question] = {}
         if self.rough:
             asked["rows filled"] = Counts(
-                function=_possible, reads=reads.union(lacking), given=(self.where, lacking)
+                function=_possible,
+                reads=reads.union(lacking),
+                given=(self.where, lacking, about),
+                applies=frozenset(about),
             )
         if total and (self.rough or kind == "sum"):
             asked["rows in question"] = Counts(
-                function=_possible, reads=reads, given=(self.where, ())
+                function=_possible,
+                reads=reads,
+                given=(self.where, (), about),
+                applies=frozenset(about),
             )
         if total and kind in ("count", "sum"):
-            asked["all rows"] = Counts(function=_everyone)
+            asked["all rows"] = Counts(
+                function=_applicable, given=(about,), applies=frozenset(about)
+            )
         if total and kind in ("mean", "sum"):
             (name,) = self.names
             a = self.numeric(name)
@@ -886,11 +895,9 @@ def _members(
     rows: Rows, chosen: tuple[Predicate, ...], known: Names, about: Names
 ) -> NDArray[np.bool_]:
     """Tell which rows are in all subpopulations, with values, of those to which some apply."""
-    found = np.ones(len(rows), dtype=bool)
+    found = _applicable(rows, about)
     for predicate in chosen:
         found &= predicate.select(rows)
-    for name in about:
-        found &= rows.applies(name)[0]
     for name in known:
         found &= ~rows.mask(name)
     return found
@@ -903,15 +910,19 @@ def _products(
     return np.where(_members(rows, *who), math.prod(factors), 0.0)
 
 
-def _possible(rows: Rows, where: Predicate, lacking: Names) -> NDArray[np.bool_]:
+def _possible(rows: Rows, where: Predicate, lacking: Names, about: Names) -> NDArray[np.bool_]:
     """Tell which rows may be in a subpopulation, and lack one of some attributes, if any."""
-    found = decide(where, rows)[1]
+    found = decide(where, rows)[1] & _applicable(rows, about)
     holes = [rows.holes(name) & rows.applies(name)[0] for name in lacking]
     return np.asarray(found & np.logical_or.reduce(holes) if holes else found)
 
 
-def _everyone(rows: Rows) -> NDArray[np.bool_]:
-    return np.ones(len(rows), dtype=bool)
+def _applicable(rows: Rows, about: Names) -> NDArray[np.bool_]:
+    """Tell to which rows all of some attributes surely apply."""
+    found = np.ones(len(rows), dtype=bool)
+    for name in about:
+        found &= rows.applies(name)[0]
+    return found
 
 
 def _squares(rows: Rows, where: Predicate, name: str, centre: float) -> NDArray[np.float64]:
