@@ -11,7 +11,6 @@ or on nothing (MCAR 20 %); a sample is drawn, values go missing, the question is
 """
 
 import argparse
-import math
 import statistics
 import time
 import warnings
@@ -21,7 +20,6 @@ import pandas as pd
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget
-from missdp.datasets import yrbss
 from missdp.errors import WeakGuaranteeWarning
 from missdp.mechanisms.smooth import plan_smooth
 from missdp.statistics import QueryRequest, run_query
@@ -94,10 +92,9 @@ def coverage(rows, runs, epsilons, laws, names, breaks):
                     widths[name].append((high - low) / 2)
                     noise[name].append((answer.interval[1] - answer.interval[0]) / 2)
             for name in names:
-                print(
-                    f"{law:5s} epsilon {epsilon:4g}  {name:14s} held {np.mean(held[name]):.3f}  half"
-                    f" width {statistics.mean(widths[name]):.4g}, of noise {np.mean(noise[name]):.4g}"
-                )
+                about = f"{law:5s} epsilon {epsilon:4g}  {name:14s} held {np.mean(held[name]):.3f}"
+                half = [statistics.mean(found[name]) for found in (widths, noise)]
+                print(f"{about}  half width {half[0]:.4g}, of noise and ties alone {half[1]:.4g}")
 
 
 def oracle(table, name, epsilon):
@@ -126,9 +123,8 @@ def width(rows, epsilons, names):
                 low, high = asked(table, name, epsilon).interval
                 half.append((high - low) / 2)
             ours = statistics.median(half)
-            print(
-                f"epsilon {epsilon:4g}  {name:14s} oracle {best:.4g}  ours {ours:.4g}  {ours / best:.2f}"
-            )
+            about = f"epsilon {epsilon:4g}  {name:14s} oracle {best:.4g}"
+            print(f"{about}  ours {ours:.4g}  {ours / best:.2f}")
 
 
 def main():

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Literal, NoReturn, Self, get_args
 
 from missdp.accounting.accountants import epsilon_under, within
 from missdp.accounting.conditions import Condition, FixedSchedule
-from missdp.accounting.costs import approximate_delta, proven, pure_cost
+from missdp.accounting.costs import approximate_delta, proven, pure_cost, zcdp_cost
 from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten, under
-from missdp.accounting.exact import exact, float_down, float_up, total
+from missdp.accounting.exact import epsilon_from_rho, exact, float_down, float_up, total
 from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
 from missdp.accounting.guarantee import Guarantee
 from missdp.errors import BudgetExceededError, ParameterError
@@ -28,6 +28,9 @@ Schedule = Literal["fixed", "adaptive"]
 _FORKS = [object()]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _FORKS.append(object()))
+
+
+_Sums = tuple[Fraction | None, Fraction | None, Fraction]
 
 
 class Budget:
@@ -105,6 +108,7 @@ class Budget:
             raise ParameterError("currency is for budgets with schedule='adaptive'")
         # In the currency of an adaptive budget; of a fixed one the sum of epsilons, if all pure.
         self._spent: Fraction | None = Fraction(0)
+        self._rho: Fraction | None = Fraction(0)  # of a fixed one the sum of rhos, if all have one
         self._failure = Fraction(0)  # the sum of the deltas of events
         self._entries: tuple[Event | Budget, ...] = ()
         self._conditions: tuple[Condition, ...] = ()
@@ -275,7 +279,7 @@ class Budget:
         self.check_process()
         parts = under(self._adjacency, flatten(events))
         with self._lock:
-            return self._fits(parts, *self._with(parts))
+            return self._fits(parts, self._with(parts))
 
     @property
     def spent(self) -> Guarantee:
@@ -365,35 +369,39 @@ class Budget:
         converted = under(self._adjacency, parts)
         with self._lock:
             sums = self._with(converted)
-            if not self._fits(converted, *sums):
+            if not self._fits(converted, sums):
                 raise BudgetExceededError(
                     f"the release does not fit into the budget (epsilon={self._epsilon:g}, "
                     f"delta={self._delta:g}, {self._adjacency}); nothing was computed or recorded. "
                     "Add noise, ask for less, or use a larger budget"
                 )
-            self._spent, self._failure = sums
+            self._spent, self._rho, self._failure = sums
             self._entries += entries
             self._conditions += kept
 
-    def _with(self, parts: tuple[Event, ...]) -> tuple[Fraction | None, Fraction]:
+    def _with(self, parts: tuple[Event, ...]) -> _Sums:
         """Return what was spent, and these parts, in the way that this budget counts."""
-        spent, failure = self._spent, self._failure
+        spent, rho, failure = self._spent, self._rho, self._failure
         for part, times in Counter(parts).items():
             failure = total((failure, times * exact(approximate_delta(part))))
-            if self._cost is None and not proven(pure_cost, part):
-                spent = None
-            elif spent is not None:
-                cost = pure_cost(part) if self._cost is None else filter_cost(part, self._cost)
-                spent = total((spent, times * cost))
-        return spent, failure
+            if self._cost is not None:
+                spent = total((spent or Fraction(0), times * filter_cost(part, self._cost)))
+            else:
+                spent = _plus(spent, pure_cost, part, times)
+                rho = _plus(rho, zcdp_cost, part, times)
+        return spent, rho, failure
 
-    def _fits(self, parts: tuple[Event, ...], spent: Fraction | None, failure: Fraction) -> bool:
+    def _fits(self, parts: tuple[Event, ...], sums: _Sums) -> bool:
+        spent, rho, failure = sums
         total = exact(self._epsilon if self._cost is None else self._cost.amount)
+        left = exact(self._delta) - failure
         if spent is not None and spent <= total:
-            return failure <= exact(self._delta)
-        if self._cost is not None or failure >= exact(self._delta):
+            return left >= 0
+        if self._cost is not None or left <= 0:
             return False
-        # A sum of epsilons is quick; accountants that see all events may accept what it does not.
+        # Sums are quick; accountants that see all events may still accept what these do not.
+        if rho is not None and epsilon_from_rho(float_up(rho), float_down(left)) <= self._epsilon:
+            return True
         return within((*self.events, *parts), self._epsilon, self._delta, self._adjacency)
 
     def check_process(self) -> None:
@@ -424,3 +432,11 @@ class Budget:
             "a Budget cannot be pickled: a copy in another process could be spent a second time. "
             "Charge it in the parent process, or use threads"
         )
+
+
+def _plus(
+    so_far: Fraction | None, cost: Callable[[Event], Fraction], part: Event, times: int
+) -> Fraction | None:
+    if so_far is None or not proven(cost, part):
+        return None
+    return total((so_far, times * cost(part)))

@@ -120,15 +120,18 @@ class DataChosenGates(Condition):
 
 
 def _have_targets(gates: Sequence[frozenset[str]]) -> bool:
-    """Whether each gate can be given an attribute of its own."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_bipartite_matching
+    """Whether each gate can be given an attribute of its own: augmenting paths, one per gate."""
+    owner: dict[str, int] = {}
 
-    names = sorted(frozenset().union(*gates))
-    holds = csr_array(
-        [[name in gate for name in names] for gate in gates], shape=(len(gates), len(names))
-    )
-    return bool((maximum_bipartite_matching(holds, perm_type="column") >= 0).all())
+    def give(index: int, tried: set[str]) -> bool:
+        for name in gates[index] - tried:
+            tried.add(name)
+            if name not in owner or give(owner[name], tried):
+                owner[name] = index
+                return True
+        return False
+
+    return all(give(index, set()) for index in range(len(gates)))
 
 
 def _sets(_: str, values: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:

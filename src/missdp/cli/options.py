@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial, wraps
-from inspect import Parameter, signature
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -108,7 +108,7 @@ def check_epsilon(epsilon: float) -> None:
         )
 
 
-def rows_at(
+def _rows_at(
     data: str,
     *,
     parts: Annotated[
@@ -128,9 +128,11 @@ def rows_at(
         str | None,
         option(metavar="SQL", help="DATA is a database: read the rows of this SELECT statement."),
     ] = None,
+    memory: MemoryOption = None,
     engine: EngineOption = "missdp",
 ) -> RowStream | str:
     """Return what reads the rows that a command was pointed to; for Spark, where they are."""
+    del memory  # in force by now
     asked = table is not None or select is not None
     if asked and engine != "missdp":
         raise ParameterError("--table and --select are for --engine missdp")
@@ -158,60 +160,30 @@ def rows_at(
 
 def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say where rows are: its ``data`` is what reads them."""
+    own = signature(command, eval_str=True)
+    of_rows, where = signature(_rows_at, eval_str=True).parameters, own.parameters["data"]
+    more = {name: of_rows[name] for name in ("parts", "table", "select", "memory")}
 
     @wraps(command)
-    def called(
-        data: str | None,
-        *,
-        parts: bool,
-        table: str | None,
-        select: str | None,
-        memory: str | None,
-        **given: Any,
-    ) -> None:
-        del memory  # in force by now
-        rows: RowStream | str | None = None
-        if data is not None:
-            engine = given.get("engine", "missdp")
-            rows = rows_at(data, parts=parts, table=table, select=select, engine=engine)
-        command(data=rows, **given)
+    def called(data: str | None, **given: Any) -> None:
+        asked = {name: given.pop(name) for name in more} | {"engine": given.get("engine", "missdp")}
+        command(data=None if data is None else _rows_at(data, **asked), **given)
 
-    own = signature(command, eval_str=True)
-    where = own.parameters["data"]
     if where.default is where.empty:
         what = "CSV or Parquet file with the private rows; or a database, see --table."
         where = where.replace(annotation=Annotated[str, argument(help=what)])
     else:
         what = "Data that should fit it."
         where = where.replace(annotation=Annotated[str | None, argument(help=what)])
-    of_rows = signature(rows_at, eval_str=True).parameters
-    more = {name: of_rows[name] for name in ("parts", "table", "select")}
-    memory = Parameter("memory", Parameter.KEYWORD_ONLY, default=None, annotation=MemoryOption)
-    parameters = (
-        own.parameters | {"data": where} | {n: more[n] for n in ("parts", "table", "select")}
-    )
-    vars(called)["__signature__"] = own.replace(parameters=[*parameters.values(), memory])
+    options = own.parameters | {"data": where} | more
+    vars(called)["__signature__"] = own.replace(parameters=[*options.values()])
     return called
 
 
 def check_apart(
     outputs: Iterable[Path | None], data: RowStream | str, *others: Path | None
 ) -> None:
-    """Refuse early outputs that cannot be written, or that the rows are, or would be, read from.
-
-    Parameters
-    ----------
-    outputs : iterable of Path or None
-    data : RowStream or str
-        What reads the rows. A table written among the files of a folder would be read with them the
-        next time.
-    others : Path or None
-        Further inputs.
-
-    Raises
-    ------
-    OutputError
-    """
+    """Refuse early outputs that cannot be written, or that rows are, or would be, read from."""
     named = [path for path in outputs if path is not None]
     check_outputs(named, inputs=[*_files_of(data), *others])
     for path in named:
@@ -233,13 +205,7 @@ def _files_of(data: RowStream | str) -> list[Path]:
 def stated_assumption(
     observed: str | None, p_max: float | None, *, row_independent: bool, schema: Schema
 ) -> Condition | None:
-    """Return the one assumption that the options state, or None.
-
-    Raises
-    ------
-    ParameterError
-        If more than one is stated, or one cannot be read.
-    """
+    """Return the one assumption that the options state, or None; refuse several."""
     stated: list[Condition] = []
     if observed is not None:
         stated.append(MissingCompletelyAtRandom(_rates(observed, schema)))

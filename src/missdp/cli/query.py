@@ -23,7 +23,7 @@ from missdp.cli.options import (
 )  # fmt: skip
 from missdp.errors import MissDPError, ParameterError, replacing
 from missdp.schema import Schema
-from missdp.schema.predicates import parse_names
+from missdp.schema.where import parse_names
 from missdp.shelf import on_disk
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_queries
 from missdp.table import RowStream, Table

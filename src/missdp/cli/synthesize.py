@@ -233,18 +233,9 @@ _BYTES_PER_CELL = 32  # of rows that are drawn together: a code, a value and a t
 def check_rows(
     rows: int | None, columns: int = 1, *, output: Path, together: bool = False, tables: int = 1
 ) -> None:
-    """Refuse early a number of rows that is negative or has no room.
+    """Refuse early a number of rows that is negative, or has no room on the disk of the output.
 
-    Parameters
-    ----------
-    rows : int or None
-    columns : int
-    output : Path
-        Where they are written; the disk has to have room.
-    together : bool
-        Whether all are held in memory at once, since they must fit to each other.
-    tables : int
-        How many tables of so many rows are written.
+    ``together``: all are held in memory at once, since they must fit to each other.
     """
     if rows is None:
         return
@@ -264,13 +255,7 @@ def check_rows(
 
 
 def counted(number: int, noun: str) -> str:
-    """Return the number with its noun, in the plural where it belongs.
-
-    Examples
-    --------
-    >>> counted(1, "row"), counted(13583, "row")
-    ('1 row', '13583 rows')
-    """
+    """Return the number with its noun, in the plural where it belongs."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

@@ -16,14 +16,14 @@ from missdp.errors import DataError, ParameterError, replacing
 from missdp.inference.conditionals import Conditionals
 from missdp.inference.dyadic import depth_of, folded
 from missdp.mechanisms.choices import Facts, Score, SelectionMethod, Values, choice
-from missdp.mechanisms.laws import Handle, Noise, Total, no_warnings
+from missdp.mechanisms.laws import Handle, Noise, Total, no_warnings, unquoted
 from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.pair_rates import PairRate, RateSteps
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.training import PrivateTraining, Training
 from missdp.schema import PairDenial, Schema
-from missdp.schema.rulebook import ImpossibleCells
+from missdp.schema.possible import ImpossibleCells
 from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
@@ -415,15 +415,12 @@ class Door(Handle):
         gate, label = self._gate(denial.names), f"pairs of rows that violate {denial.text}"
         event = steps.noise.event(steps.bound, gate=gate or None, label=label)
 
-        failed = DataError("the pairs of rows could not be counted")
-
         def exact() -> NDArray[np.int64]:
-            table = rows.table
-            with replacing(Exception, by=failed), no_warnings():
-                holed = plain.table(table).incomplete_rows() & whole
-                return steps.exact(denial, table, complete=~holed)
+            holed = plain.table(rows.table).incomplete_rows() & whole
+            return steps.exact(denial, rows.table, complete=~holed)
 
-        return steps.read(np.asarray(self._release(event, steps.noise, exact)))
+        counted = unquoted(exact, "the pairs of rows could not be counted")
+        return steps.read(np.asarray(self._release(event, steps.noise, counted)))
 
     def train(
         self,
@@ -547,14 +544,8 @@ class Door(Handle):
                 for name in self._schema.nullable
             }
             fill = lambda: filled_rows(source, alone, rng, modelled)  # noqa: E731
-        failed = DataError("the rows could not be filled")
-
-        def opened() -> MarginalSource:
-            # An error or a warning could tell of rows.
-            with replacing(Exception, by=failed), no_warnings():
-                return fill()
-
-        counts = ExactCounts(opened, schema, self._strategy)
+        filled = unquoted(fill, "the rows could not be filled")
+        counts = ExactCounts(filled, schema, self._strategy)
         return self._with(_schema=schema, _counts=counts, _scores={})
 
     def merged(self, groups: Mapping[str, NDArray[np.int64]]) -> Door:

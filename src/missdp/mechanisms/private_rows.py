@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.laws import no_warnings, plain_function, read_only
+from missdp.mechanisms.laws import no_warnings, plain_function, read_only, unquoted
 from missdp.mechanisms.noise import NoiseSource, SecureNoise
 from missdp.schema import Numeric, Schema
-from missdp.schema.bound import Known, Verdict, applies
+from missdp.schema.applies import applies
+from missdp.schema.conditions import Known, Verdict
 from missdp.schema.schema import plainly_missing
 from missdp.shelf import blocks, room
 from missdp.table import Table
@@ -113,9 +114,9 @@ class Preparation:
     Parameters
     ----------
     function : callable
-        ``function(rows, draws, *given)`` returns `Prepared`; a plain function, see `Question`. Each
-        row becomes what it becomes by its own cells, what is given, and its own draws; only
-        attributes in ``shared`` may depend on other rows.
+        ``function(rows, draws, *given)`` returns `Prepared`; a plain function, without a closure or
+        defaults. Each row becomes what it becomes by its own cells, what is given, and its own
+        draws; only attributes in ``shared`` may depend on other rows.
     reads : frozenset of str
         Attributes that it reads.
     given : tuple
@@ -238,12 +239,13 @@ class PrivateRows:
 
     def bound(self, *, own: float, donee: float, beta: float) -> float:
         """Return a smooth bound of how far one row moves a question: the mean over repeats."""
-        failed = DataError("the bound of a question failed")
-        with replacing(Exception, by=failed), no_warnings():
-            found = [
-                cells.profile.smooth_bound(own=own, donee=donee, beta=beta) for cells in self.worlds
-            ]
-            return math.fsum(found) / len(found)
+
+        def bounds() -> list[float]:
+            weights = {"own": own, "donee": donee, "beta": beta}
+            return [cells.profile.smooth_bound(**weights) for cells in self.worlds]
+
+        found = unquoted(bounds, "the bound of a question failed")()
+        return math.fsum(found) / len(found)
 
     @cached_property
     def cells(self) -> FilledRows:
