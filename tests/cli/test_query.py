@@ -22,7 +22,7 @@ from missdp.table.encode import Column, code_dtype
 
 COMMAND = import_module("missdp.cli.query")
 
-FIXED = "--impute strength_training_7d --match age,gender,grade --epsilon 2"
+FIXED = "--impute strength_training_7d --match age,gender,grade --epsilon 2 --tie-breaks 2"
 ASK = ("query", str(yrbss().path), "--schema", str(yrbss().schema_path), *FIXED.split())
 MEAN = ("--mean", "strength_training_7d")
 
@@ -82,7 +82,7 @@ def _ruled(tmp_path):
         (tmp_path / "rows.csv").write_text("\n".join(["age,work,hours,pay", *lines]))
         return (
             "query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml",
-            "--impute", "hours", "--match", "age", "--epsilon", "10",
+            "--impute", "hours", "--match", "age", "--epsilon", "10", "--tie-breaks", "2",
         )  # fmt: skip
 
     return made
@@ -376,4 +376,4 @@ def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k):
         run_query(table, asked[0], budget=Budget(9.0))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert (peaks[1] - peaks[0]) / 5_000 < COMMAND._row_bytes(asked[0])
+    assert (peaks[1] - peaks[0]) / 5_000 < COMMAND._row_bytes(asked[0], table.schema)

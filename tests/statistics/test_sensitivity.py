@@ -23,10 +23,11 @@ from knn_witness import (
 )
 
 from missdp import Schema
+from missdp.accounting import Budget
 from missdp.mechanisms import Counts, Noise, Sums
 from missdp.mechanisms.smooth import plan_smooth
 from missdp.mechanisms.smooth_laws import SmoothLaw
-from missdp.statistics import KNNImputation
+from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.statistics.answers import Asking, _product_change, _square_change
 from missdp.statistics.profile import Profile
 
@@ -235,3 +236,17 @@ def test_changes_of_squares_and_products_are_exact() -> None:
         left, right = close(2.0, other)
         most = np.abs(np.multiply.outer(here, left) - np.multiply.outer(there, right)).max()
         assert most <= _product_change([3.0, 2.0], [width, other], same=False) + 1e-9
+
+
+def test_a_mean_over_ways_to_break_ties_is_bounded_by_the_mean_of_their_bounds() -> None:
+    rng = np.random.default_rng(5)
+    rows = [
+        Row(0, "f", income, "no", int(label))
+        for income, label in zip([8] * 10 + [None] * 40, rng.permutation(50) * 2, strict=True)
+    ]
+    knn = KNNImputation(**FILLED, tie_breaks=6)
+    asked = ImputedStatistics(as_table(rows), knn, budget=Budget(1.0), random_state=3)
+    weights = {"own": 1.0, "donee": 1.0, "beta": 0.1}
+    each = [cells.profile.smooth_bound(**weights) for cells in asked._door._rows.worlds]
+    assert len(set(each)) > 2
+    assert asked._door._rows.bound(**weights) == pytest.approx(np.mean(each), rel=1e-12)

@@ -66,8 +66,8 @@ def query(
         typer.Option(help="worst-case: pay a tenth to also bound what missing cells could hide."),
     ] = "total",
     tie_breaks: Annotated[
-        int, typer.Option(help="How often ties among donors are broken; answers are means.")
-    ] = 20,
+        int | None, option(help="How often ties among donors are broken; 20 or more by default.")
+    ] = None,
     details: Annotated[
         bool, typer.Option("--details", help="Show the intervals of noise and of missing cells.")
     ] = False,
@@ -159,15 +159,17 @@ def _disk_limit(stream: RowStream, facts: Schema, requests: Sequence[QueryReques
     are.
     """
     needed, _ = _needed(facts, requests)
-    fit = fits_into_memory(stream.about(), needed, beside=_row_bytes(requests[0]))
+    fit = fits_into_memory(stream.about(), needed, beside=_row_bytes(requests[0], facts))
     return None if fit else memory_in_force()
 
 
-def _row_bytes(request: QueryRequest) -> int:
+def _row_bytes(request: QueryRequest, facts: Schema) -> int:
     """Return how many bytes a row takes at most, beside its cells."""
     filled = 1 + request.impute.count(",")
     once = _ROW_BYTES + max(1, request.k) * _DONOR_BYTES + filled * _FILLED_BYTES
-    return once * max(1, request.tie_breaks)
+    with contextlib.suppress(MissDPError):  # what is wrong is said when the question is asked
+        return once * request.imputation(facts).tie_breaks
+    return once
 
 
 def _read(stream: RowStream, facts: Schema, requests: Sequence[QueryRequest]) -> Table:

@@ -232,8 +232,10 @@ class QueryRequest:
         See `Statistic`.
     by : str
         An attribute for each of whose levels the statistic is asked for; blank for none.
-    tie_breaks : int, default 20
-        How often ties among equally near donors are broken; the answer is the mean.
+    tie_breaks : int, optional
+        How often ties among equally near donors are broken; the answer is the mean. By default 20
+        times, and 20 for each unit of epsilon above 1, up to 200: what ties leave to chance is to
+        be small beside the noise.
 
     Raises
     ------
@@ -259,7 +261,7 @@ class QueryRequest:
     bar_share: float | None = None
     uncertainty: Uncertainty = "total"
     by: str = ""
-    tie_breaks: int = 20
+    tie_breaks: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("impute", "match", "of", "where", "group", "by"):
@@ -284,9 +286,8 @@ class QueryRequest:
         impute, match, group = (
             parse_names(text, schema) for text in (self.impute, self.match, self.group)
         )
-        return KNNImputation(
-            impute=impute, match_on=match, k=self.k, group=group, tie_breaks=self.tie_breaks
-        )
+        often = self.tie_breaks or min(200, max(20, math.ceil(20 * self.epsilon)))
+        return KNNImputation(impute=impute, match_on=match, k=self.k, group=group, tie_breaks=often)
 
 
 def run_query(
