@@ -360,11 +360,12 @@ def fit_pairs(
     last = 1 if release.products is None else _MOST_TURNS
     tables, n = release.guessed(), rows_enough(_ROWS, known=release.crude.rows)
     rounds = _ROUNDS if selective else 0
-    known = _smoothed(complete(tables, rng=rng, always=always, told=told, rounds=rounds), ordered)
+    known = complete(tables, rng=rng, always=always, told=told, rounds=rounds)
+    known, possible = _smoothed(known, ordered, allowed)
     moved = math.inf
     for turn in range(1, last + 1):
         parts = known.margins, known.pairs, known.variances
-        law = fit_heads(*parts, rng=rng, allowed=allowed, order=order)
+        law = fit_heads(*parts, rng=rng, allowed=possible, order=order)
         rows = law.sample(n, rng)
         holes, before = known.masks.draw(rows, rng), tables
         tables = release.corrected(np.where(holes, sizes, rows))
@@ -377,7 +378,7 @@ def fit_pairs(
             rounds=int(selective),
             start=known.masks if selective else None,
         )
-        known = _smoothed(known, ordered)
+        known, possible = _smoothed(known, ordered, allowed)
         last_move, moved = moved, _moved(before, tables)
         if turn >= _TURNS and (moved <= _STILL or moved > _NEARER * last_move):
             break
@@ -385,11 +386,15 @@ def fit_pairs(
     return PairModel(release.crude.levels, law, wanted, known.masks, number)
 
 
-def _smoothed(known: Completed, ordered: Sequence[bool] | None) -> Completed:
+def _smoothed(
+    known: Completed, ordered: Sequence[bool] | None, allowed: Mapping[Pair, NDArray[np.bool_]]
+) -> tuple[Completed, Mapping[Pair, NDArray[np.bool_]]]:
+    """Return what is known with what noise hides filled in, and which cells are possible."""
     if ordered is None:
-        return known
+        return known, allowed
     found = Smoothing.of(known.margins, known.pairs, known.variances, ordered, flat=False)
-    return replace(known, pairs=found.means(), variances=found.told)
+    better = replace(known, margins=found.margins, pairs=found.means(), variances=found.told)
+    return better, found.allowed(allowed)
 
 
 def _moved(before: PairTables, after: PairTables) -> float:

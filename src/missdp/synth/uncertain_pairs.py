@@ -65,6 +65,7 @@ class Varied:
         tables = release.tables(taken)
         known = self._completed(tables, rows, rng)
         smoothing = Smoothing.of(known.margins, known.pairs, known.variances, self.ordered)
+        allowed = smoothing.allowed(self.allowed)
         while True:
             noisy = _noisier(tables, release.redrawn(rng).tables(taken), left)
             noise = self._completed(noisy, rows, rng)
@@ -72,7 +73,7 @@ class Varied:
             pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()})
             pairs = {c: t + other.pairs[c] - noise.pairs[c] for c, t in pairs.items()}
             drawn = replace(other, pairs=pairs, variances=smoothing.told)
-            law = fit_heads(drawn.margins, pairs, drawn.variances, rng=rng, allowed=self.allowed)
+            law = fit_heads(drawn.margins, pairs, drawn.variances, rng=rng, allowed=allowed)
             wanted = targets(drawn, law.sample(_ROWS, rng))
             yield replace(model, law=law, tables=wanted, masks=drawn.masks)
 
