@@ -126,3 +126,17 @@ def test_refusals():
     table = Table.from_codes(wide, {a.name: np.zeros(9, dtype=np.int64) for a in wide})
     with pytest.raises(ParameterError, match="50 at most"):
         model(workload=3).fit(table)
+
+
+def test_columns_that_are_missing_together_are_drawn_so():
+    rng = np.random.default_rng(3)
+    of = schema(nullable=True)
+    codes = {a.name: rng.integers(0, a.size, ROWS) for a in of}
+    gone = rng.random(ROWS) < 0.3
+    table = Table.from_codes(
+        of, {n: np.where(gone, of[n].size, c) if n in "abc" else c for n, c in codes.items()}
+    )
+    drawn = model(workload=2).fit(table).sample(ROWS, missing_values="keep")
+    holes = drawn[[*"abc"]].isna().sum(axis=1)
+    assert holes.isin([1, 2]).mean() < 0.03
+    assert (holes == 3).mean() == pytest.approx(0.3, abs=0.02)
