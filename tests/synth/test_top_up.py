@@ -83,6 +83,9 @@ def test_each_table_is_an_event_behind_its_gate_within_the_caps(missing):
     assert tuple(e.gate for e in events.values()) == gates
     few, many = ((e.sensitivity / e.sigma) ** 2 for e in events.values())
     assert many / few == pytest.approx(3.0, rel=0.02)
+    pairs = releases(whole)[-1]
+    left = (pairs.sensitivity / pairs.sigma) ** 2
+    assert (few + many) / (few + many + left) == pytest.approx(0.12, rel=0.05)
     caps = fitted._caps()
     assert caps is None or caps.hold(whole)
 
