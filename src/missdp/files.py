@@ -182,10 +182,10 @@ def _opened(path: Path) -> Iterator[Draft]:
             draft.close()
 
 
+#: Signals that ask a run to stop, and can be answered.
 STOPS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""Signals that ask a run to stop, and can be answered."""
 
 
 class PutOff(contextlib.AbstractContextManager["PutOff"]):

@@ -346,7 +346,7 @@ def made_up(rows):
 
 # What is looked at in one go takes the same however many rows there are.
 BLOCKS = (
-    "mechanisms.views.PART_ROWS", "mechanisms.questions.PART_ROWS",
+    "mechanisms.questions.PART_ROWS",
     "mechanisms.private_rows.PART_ROWS", "statistics.donors.DONEES", "statistics.donors._HEARD",
     "statistics.donors._ROWS", "statistics.imputation.DONEES", "statistics.profile.DONEES",
 )  # fmt: skip

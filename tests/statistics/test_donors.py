@@ -315,7 +315,7 @@ def test_answers_are_what_they_were() -> None:
 
 
 IN_PARTS = {
-    "mechanisms.views.PART_ROWS": 64, "mechanisms.questions.PART_ROWS": 64,
+    "mechanisms.questions.PART_ROWS": 64,
     "mechanisms.private_rows.PART_ROWS": 64, "mechanisms.private_rows._MANY": 10,
     "statistics.donors.DONEES": 50, "statistics.imputation.DONEES": 50,
     "statistics.profile.DONEES": 50, "statistics.donors._HEARD": 20,

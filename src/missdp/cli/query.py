@@ -11,34 +11,29 @@ from missdp.accounting import Budget
 from missdp.cli import RUN, check_stdout
 from missdp.cli.app import emit
 from missdp.cli.options import (
-    DataArgument,
     JsonOption,
-    MemoryOption,
-    PartsOption,
     SchemaOption,
-    SelectOption,
-    TableOption,
     UndeclaredOption,
     check_epsilon,
     option,
-    rows_at,
+    reads_rows,
 )  # fmt: skip
 from missdp.errors import MissDPError, ParameterError
 from missdp.schema import Schema
-from missdp.schema.predicates import parse_names
+from missdp.schema.where import parse_names
 from missdp.shelf import on_disk
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
 from missdp.table import RowStream, Table
 from missdp.table.blocks import joined, read_columns
 from missdp.table.encode import Column
 from missdp.table.memory import fits_into_memory, memory_in_force
-from missdp.table.streams import stream_of
 
 _Name = Annotated[str | None, option(metavar="ATTRIBUTE")]
 
 
+@reads_rows
 def query(
-    data: DataArgument,
+    data: RowStream,
     schema: SchemaOption,
     impute: Annotated[str, option(help="Attributes to fill, by commas (`a,b` in backticks).")],
     match: Annotated[str, option(help="Attributes that say who is near, by commas.")],
@@ -64,10 +59,6 @@ def query(
         typer.Option(help="worst-case: pay a tenth to also bound what missing cells could hide."),
     ] = "noise",
     undeclared: UndeclaredOption = "refuse",
-    parts: PartsOption = False,
-    table: TableOption = None,
-    select: SelectOption = None,
-    memory: MemoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer one question about a table with holes, privately.
@@ -75,7 +66,6 @@ def query(
     Missing values are taken from the k nearest complete rows. The answer's noise follows the smooth
     sensitivity of that imputation.
     """
-    del memory  # in force by now
     check_stdout()
     check_epsilon(epsilon)
     asked = {
@@ -106,12 +96,9 @@ def query(
         bar_share=0.2 if error_bar else 0.0,
         uncertainty=uncertainty,
     )
-    private = rows_at(data, parts=parts, table=table, select=select)
     facts = Schema.from_toml(schema)
-    stream = stream_of(private)
-    assert stream is not None
-    with on_disk(_disk_limit(stream, facts, request)):
-        rows = _read(stream, facts, request)
+    with on_disk(_disk_limit(data, facts, request)):
+        rows = _read(data, facts, request)
         RUN.note_spending(epsilon)
         answer = run_query(rows, request, budget=budget, undeclared=undeclared)
     text = _text(answer)

@@ -27,13 +27,7 @@ _COLOURS = {"real": "#7a8793", "synthetic": "#1f77b4"}
 
 
 def picture_format(path: str | Path) -> str:
-    """Return the format that the suffix of a path stands for, or refuse it.
-
-    Examples
-    --------
-    >>> picture_format("columns.svg")
-    'svg'
-    """
+    """Return the format that the suffix of a path stands for, or refuse it."""
     found = Path(path).suffix.lower().removeprefix(".")
     if found not in _FORMATS:
         raise ParameterError(f"the picture {str(path)!r} must end in .svg, .png or .pdf")

@@ -178,11 +178,10 @@ class Choice:
 
     def events(self, ask: Ask, *, depends: bool) -> tuple[Event, ...]:
         """Return what an ask is charged as."""
-        failure: tuple[Event, ...] = ()
-        if ask.delta:
-            fails = f"{ask.label} fails"
-            failure = (ApproximateEvent(epsilon=0.0, delta=ask.delta, label=fails),)
-        return (self._event(ask, depends=depends), *failure)
+        event = self._event(ask, depends=depends)
+        if not ask.delta:
+            return (event,)
+        return event, ApproximateEvent(epsilon=0.0, delta=ask.delta, label=f"{ask.label} fails")
 
     def law(self, ask: Ask, event: Event, question: Question, *, depends: bool) -> Law:
         """Return how a question that was charged as ``event`` is answered."""
@@ -206,15 +205,16 @@ class Choice:
         """Return from a level to the half-width of the error; None if the scale is private."""
         unit = float(question.unit)
         if isinstance(law, Noise):
-            return (_laplace_radius if law.kind == "laplace" else _gaussian_radius)(law.scale, unit)
+            return lambda level: law.radius(level) * unit
         if self.scale is None or not isinstance(law, SmoothLaw) or law.noise.beta < self.scale.beta:
             return None
-        return _scaled(law.noise, (law.own + law.donee * self.scale.donees) * unit)
+        scale = (law.own + law.donee * self.scale.donees) * unit
+        return lambda level: law.noise.quantile(level) * scale
 
     def _event(self, ask: Ask, *, depends: bool) -> Event:
         kind = self._kind(ask, depends=depends)
         if kind == "plain":
-            return _plain_event(ask, ask.own)
+            return _plain_event(ask)
         if isinstance(ask.cost, Noise):
             raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
         self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
@@ -258,26 +258,12 @@ def plain_law(event: Event) -> Noise:
     return Noise("laplace", event.scale)
 
 
-def _plain_event(ask: Ask, sensitivity: float) -> Event:
+def _plain_event(ask: Ask) -> Event:
     """Return Laplace or Gaussian noise for whole numbers of known sensitivity."""
     if isinstance(ask.cost, Noise):
         noise = ask.cost
     elif ask.rho is None:
-        noise = Noise("laplace", scale_for(sensitivity, ask.epsilon))
+        noise = Noise("laplace", scale_for(ask.own, ask.epsilon))
     else:
-        noise = Noise("gaussian", math.nextafter(sensitivity / math.sqrt(2 * ask.rho), math.inf))
-    return noise.event(sensitivity, gate=ask.gate or None, label=ask.label)
-
-
-def _laplace_radius(scale: float, unit: float) -> Radius:
-    return lambda level: (-scale * math.log1p(-level) + 1) * unit
-
-
-def _gaussian_radius(sigma: float, unit: float) -> Radius:
-    from scipy.special import ndtri
-
-    return lambda level: (-sigma * float(ndtri((1 - level) / 2)) + 1) * unit
-
-
-def _scaled(noise: SmoothNoise, scale: float) -> Radius:
-    return lambda level: noise.quantile(level) * scale
+        noise = Noise("gaussian", math.nextafter(ask.own / math.sqrt(2 * ask.rho), math.inf))
+    return noise.event(ask.own, gate=ask.gate or None, label=ask.label)

@@ -102,9 +102,7 @@ class RowDoor(Handle):
         self._schema, self._valued = table.schema, _valued(table)
         self._choice = Choice()
         self._shared: frozenset[str] = frozenset()
-        self._rows = self._came = PrivateRows(
-            table, Preparation(function=_as_they_came), self._noise
-        )
+        self._rows = self._came = PrivateRows(table, None, self._noise)
         self._resting: tuple[Event, ...] = ()
         self._open: set[Charged] = set()  # charged and not answered
 
@@ -307,11 +305,6 @@ def _valued(table: Table) -> frozenset[str]:
             table.values(attribute.name)
             found.add(attribute.name)
     return frozenset(found)
-
-
-def _as_they_came(rows: Rows, draws: None) -> Prepared:  # noqa: ARG001
-    """Change nothing."""
-    return Prepared()
 
 
 def _observed_on(rows: Rows, draws: None, gate: tuple[str, ...]) -> Prepared:  # noqa: ARG001

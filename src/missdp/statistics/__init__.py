@@ -1,6 +1,6 @@
 """Statistics on k-NN-imputed data with smooth sensitivity (Clifton et al. 2022, corrected)."""
 
-from missdp.schema.predicates import parse_where
+from missdp.schema.where import parse_where
 from missdp.statistics.answers import Estimate, Histogram, Statistic
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.statistics import (

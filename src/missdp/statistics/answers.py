@@ -23,8 +23,9 @@ from missdp.mechanisms.questions import QUANTA, Counts, Rows, Sums
 from missdp.mechanisms.row_door import Charged, RowDoor
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.schema.bound import not_everywhere
-from missdp.schema.predicates import Predicate, parse_where
+from missdp.schema.applies import not_everywhere
+from missdp.schema.conditions import Predicate
+from missdp.schema.where import parse_where
 from missdp.statistics.imputation import KNNImputation, check_range
 from missdp.statistics.worst_case import Interval, MissingCells, Names
 

@@ -10,7 +10,7 @@ from missdp.errors import BudgetExceededError, DataError, ParameterError, number
 from missdp.mechanisms.asks import ScaleRelease
 from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.schema import Numeric, Schema
-from missdp.schema.predicates import parse_names
+from missdp.schema.where import parse_names
 from missdp.statistics.answers import (
     Asking,
     Estimate,
