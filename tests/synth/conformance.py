@@ -41,6 +41,7 @@ FAMILIES = [
     Family("aim-pure", AIM, {"delta": 0.0, "rounds": 2, "model_rows": 100}),
     Family("mst-pure", MST, {"delta": 0.0, "model_rows": 100}, ("observed",)),
     Family("all-pairs", AllPairs),
+    Family("all-pairs-workload", AllPairs, {"workload": 3}),
     Family("all-pairs-imputed", AllPairs, {"imputer": "pairs"}, ("impute-first",)),
     Family("kamino", Kamino),
     Family("kamino-sequential", Kamino, TRAINED, ("observed", "complete-rows"), streams=False),
