@@ -466,7 +466,6 @@ def test_a_released_scale_allows_gaussian_noise_only_where_it_was_charged():
         lambda: door(budget=None),
         lambda: door(undeclared="perhaps"),
         lambda: Sums(function=ages, bound=0.0),
-        lambda: Sums(function=ages, bound=1.0, numbers=2, change=1.0),
         lambda: Query(function=ages, sensitivity=0.5),
         lambda: Query(function=ages, sensitivity=float("nan")),
         lambda: Ask(label="x", cost=Cost(currency="renyi", amount=1.0, order=2.0)),

@@ -8,6 +8,7 @@ to say is as missing, for a statistic, as what got lost.
 
 from __future__ import annotations
 
+import math
 import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
@@ -125,6 +126,9 @@ class Preparation:
     shared : frozenset of str
         Attributes whose filled cells depend on other rows without noise. How many rows one row can
         move is then private, and `Prepared.profile` bounds it.
+    repeats : int, default 1
+        How often the rows are prepared, each time with draws of its own: questions that read
+        shared attributes are answered with the mean. Public.
     """
 
     function: Callable[..., Prepared]
@@ -132,6 +136,7 @@ class Preparation:
     given: tuple[Any, ...] = ()
     draws: Literal["labels", "generator"] | None = None
     shared: frozenset[str] = frozenset()
+    repeats: int = 1
 
     def __post_init__(self) -> None:
         plain_function(self.function, "a preparation")
@@ -233,13 +238,27 @@ class PrivateRows:
         return "Rows(private)"
 
     def bound(self, *, own: float, donee: float, beta: float) -> float:
-        """Return a smooth bound of how far one row moves a question."""
-        bound = lambda: self.cells.profile.smooth_bound(own=own, donee=donee, beta=beta)  # noqa: E731
-        return float(unquoted(bound, "the bound of a question failed")())
+        """Return a smooth bound of how far one row moves a question: the mean over repeats."""
+
+        def bounds() -> list[float]:
+            weights = {"own": own, "donee": donee, "beta": beta}
+            return [cells.profile.smooth_bound(**weights) for cells in self.worlds]
+
+        found = unquoted(bounds, "the bound of a question failed")()
+        return math.fsum(found) / len(found)
 
     @cached_property
     def cells(self) -> FilledRows:
         """What questions read."""
+        return self._prepared()
+
+    @cached_property
+    def worlds(self) -> list[FilledRows]:
+        """The rows, as often as they are prepared; the first are `cells`."""
+        again = 0 if self._preparation is None else self._preparation.repeats - 1
+        return [self.cells, *(self._prepared() for _ in range(again))]
+
+    def _prepared(self) -> FilledRows:
         if (how := self._preparation) is None:
             return FilledRows(self._table, Prepared())
         failed = DataError("the preparation of the rows failed")

@@ -206,8 +206,8 @@ class Sums(Question):
     numbers : int, default 1
         Numbers per row.
     change : float, optional
-        The author's promise how far a row's number moves when one of the rows it was filled from is
-        exchanged. By default anything within the bound, which needs no promise.
+        The author's promise how far a row's numbers move, in L1, when one of the rows that it was
+        filled from is exchanged. By default anything within the bound, which needs no promise.
 
     Examples
     --------
@@ -227,8 +227,6 @@ class Sums(Question):
         super().__post_init__()
         if not 0 < self.bound < math.inf:
             raise ParameterError("the bound must be finite and above 0")
-        if self.change and self.numbers > 1:
-            raise ParameterError("a change is for one number per row")
         object.__setattr__(self, "unit", Fraction(self.bound) / QUANTA)
 
     @property
@@ -238,12 +236,12 @@ class Sums(Question):
 
     @property
     def donee(self) -> float:
-        """The change in units; both its ends are rounded, which adds at most one unit."""
+        """The change in units; both ends of each number are rounded, by one unit together."""
         if self.change is None:
             return 2 * QUANTA
         if self.change <= 0:
             return 0
-        return min(math.ceil(self.change / self.bound * QUANTA) + 1, 2 * QUANTA)
+        return min(math.ceil(self.change / self.bound * QUANTA) + self.numbers, 2 * QUANTA)
 
     @property
     def dimension(self) -> int:
@@ -319,3 +317,39 @@ class Query(Question):
         if found.dtype.kind == "u":  # clipped: wrapped around, neighbours could be far apart
             found = np.minimum(found.astype(np.uint64), _LARGEST)
         return found.ravel()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Repeated(Question):
+    """The mean of a question's results over rows that were prepared several times.
+
+    In units of which there are as many in one of the question's as there are repeats. For every
+    fixed choice of all draws, each result moves by no more than its own bound says, and their mean
+    by no more than the mean of the bounds, which is as smooth as they are.
+    """
+
+    of: Question
+    repeats: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unit", self.of.unit / self.repeats)
+
+    @property
+    def own(self) -> float:
+        """That of the question, once for each repeat."""
+        return self.repeats * self.of.own
+
+    @property
+    def donee(self) -> float:
+        """That of the question, once for each repeat."""
+        return self.repeats * self.of.donee
+
+    @property
+    def donee_l2(self) -> float:
+        """That of the question, once for each repeat."""
+        return self.repeats * self.of.donee_l2
+
+    @property
+    def dimension(self) -> int:
+        """That of the question."""
+        return self.of.dimension

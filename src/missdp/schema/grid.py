@@ -22,7 +22,7 @@ _PENDING = "this fit"  # what ``cuts_from`` says of an attribute that a fit is a
 _FEW = "its numbers"  # of one that has so few numbers that each is a bin
 _FOUND = "its own fit"  # of one that was cut
 #: Most bins and spikes of an attribute that are found privately.
-MOST_CODES = 15
+MOST_CODES = 20
 
 _SINGLY = 16  # numbers, each of which is a bin of its own, so that nothing is to be found
 _NUMBERS = 4096  # that are cells of their own
@@ -62,7 +62,7 @@ def _open(a: Attribute) -> TypeGuard[Numeric]:
 def _marked(a: Numeric) -> Numeric:
     if (numbers := _numbers(a)) <= _SINGLY:
         return replace(a, bins=int(numbers), cuts_from=_FEW)
-    return replace(a, bins=MOST_CODES, cuts_from=_PENDING)
+    return replace(a, bins=int(min(MOST_CODES, numbers)), cuts_from=_PENDING)
 
 
 def is_pending(attribute: Attribute) -> TypeGuard[Numeric]:

@@ -7,6 +7,7 @@ from missdp.statistics.statistics import (
     ImputedStatistics,
     QueryRequest,
     ScaleRelease,
+    run_queries,
     run_query,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "ScaleRelease",
     "Statistic",
     "parse_where",
+    "run_queries",
     "run_query",
 ]

@@ -21,7 +21,7 @@ from missdp.inference.dyadic import (
     measured_levels,
     occupied,
 )
-from missdp.mechanisms.door import Door
+from missdp.mechanisms.door import Door, Noise
 from missdp.schema import Numeric, Schema
 from missdp.schema.grid import MOST_CODES, is_pending
 
@@ -33,7 +33,9 @@ CUTS_SHARE = 0.3
 _FADES = 0.25  # from one piece to the next, where no mass stands out
 _LEAST = 1e-6
 _LOOK = 4  # level of the tree by which the range is found
-_BINS = 10  # of equal mass, for the rows that are in no spike
+_BINS = 10  # of equal mass, for all rows; for those that are in no spike, their share of it
+_MOST_BINS = 16  # where counts are so large that noise does not matter
+_LARGE = 1000  # rows of a bin, in units of noise, with which there may be more than ten
 
 
 def _pending(schema: Schema) -> Iterator[Numeric]:
@@ -75,12 +77,13 @@ def release_cuts(
     wanted = [a for a in _pending(schema) if a.name in door.schema]
     door.expect((name,) for name in door.schema.names)
     costs = {a.name: door.share(CUTS_SHARE / len(wanted)) for a in wanted}
+    unit = Noise.worth(door.left).std
     found, hidden = {}, {}
     for a in wanted:
         cells = grid[a.name]
         assert isinstance(cells, Numeric)
         told, outside = _histogram(door, a.name, cells.size, costs[a.name])
-        found[a.name] = cut(a, cells, told)
+        found[a.name] = cut(a, cells, told, unit=unit)
         least, greatest = cells.reach
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
         hidden[a.name] = np.column_stack([least[first], greatest[last], outside[:, 2:]])
@@ -131,15 +134,24 @@ def _unseen(
     return found[(first < size) & ((after <= within[0]) | (first >= within[1]))]
 
 
-def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
+def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> Numeric:
     """Return an attribute with bins and spikes where a histogram on a grid has its mass.
+
+    Parameters
+    ----------
+    attribute, grid : Numeric
+        An attribute that is to be cut, as it is declared, and on its grid.
+    told : Histogram
+        Of the cells of the grid.
+    unit : float
+        Standard deviation of the noise of one count that all of the budget is spent on.
 
     Examples
     --------
     >>> from missdp.schema.grid import on_grid, pending
     >>> schema = pending(Schema((Numeric(name="x", lower=0, upper=99, integer=True),)), ["x"])
     >>> told = Histogram(np.array([0, 1, 5, 10, 100]), np.array([0.5, 0.2, 0.3, 0.0]), 1e4)
-    >>> found = cut(schema["x"], on_grid(schema)["x"], told)
+    >>> found = cut(schema["x"], on_grid(schema)["x"], told, unit=4.0)
     >>> found.spikes, found.edges
     ((0.0,), (0.0, 5.0, 99.0))
     """
@@ -154,8 +166,8 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
     rest = told.mass.copy()
     rest[heavy] = 0.0
     pieces, shares = _pieces(grid, told.starts, rest)
-    most = min(MOST_CODES - len(spikes), max(1, round(_BINS * float(rest.sum()))))
-    edges = _quantiles(pieces, shares, most)
+    bins = _how_many(float(rest.sum()), told.rows / unit)
+    edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))
     shares = np.where(_inside(edges, pieces, shares) > 0, shares, _fading(pieces, shares, spikes))
     return replace(
         attribute,
@@ -165,6 +177,12 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
         pieces=tuple(pieces.tolist()),
         shares=tuple(shares.tolist()),
     )
+
+
+def _how_many(share: float, rows: float) -> int:
+    """Return how many bins a share of the rows is cut into; their number is in units of noise."""
+    large = min(_MOST_BINS, share * rows / _LARGE)
+    return max(1, round(max(_BINS * share, large)))
 
 
 def _even(grid: Numeric) -> tuple[float, ...]:
