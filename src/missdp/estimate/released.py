@@ -247,8 +247,8 @@ class _AllPairsSource(_Source):
         for clique in wanted:
             if len(clique) > 2:
                 raise ParameterError(
-                    f"{[self._names[a] for a in clique]} are more than two: AllPairs releases "
-                    "pairs. AIM offers what its workload= names"
+                    f"{[self._names[a] for a in clique]} are more than two: estimates "
+                    "from AllPairs read pairs only. AIM offers what its workload= names"
                 )
         if self._masks.present.any():
             return self
