@@ -1,20 +1,24 @@
-r"""How often intervals from `sample(multiple=)` hold the truth, and how wide they are.
+r"""How often intervals hold the truth, and how wide they are: without rows, and from tables.
 
 A real, complete table is the population. Rows are drawn from it with replacement, values may be
-made to go missing, a model is fitted, and estimates from its tables are combined. An interval is to
-hold the value of the population. Widths are relative to those of the complete private rows
-themselves, without noise. Every repetition is a line of a file, so that a run goes on where it
-stopped, and several may write to files of their own.
+made to go missing, a model is fitted, and intervals are to hold the values of the population: those
+of `model.estimate` and `model.regress`, or (`--tables 10`) those that `combine_estimates` makes of
+the tables of `sample(multiple=)`. Widths are relative to the unavoidable: the variance of the
+complete private rows, what it grows by if rows with missing values are dropped, and the noise
+that the same number would have as one coordinate of the release. Every repetition is a line of a
+file, so that a run goes on where it stopped, and several may write to files of their own.
 
-    python bench/coverage.py TRUTH.parquet DOMAIN.json runs.jsonl --repetitions 40
+    python bench/coverage.py TRUTH.parquet DOMAIN.json runs.jsonl --repetitions 100
     python bench/coverage.py TRUTH.parquet DOMAIN.json more.jsonl --method aim --holes mar:0.35
-    python bench/coverage.py --report runs.jsonl more.jsonl
+    python bench/coverage.py TRUTH.parquet DOMAIN.json tables.jsonl --tables 10 --rows 5000
+    python bench/coverage.py --report runs.jsonl more.jsonl tables.jsonl
 """
 
 import argparse
 import json
 import time
-from itertools import combinations, pairwise
+from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +28,92 @@ from fidelity import default_schema, with_holes
 import missdp
 from missdp.evaluate import combine_estimates
 
-KINDS = ("mean", "share", "subgroup mean", "difference", "correlation", "coefficient")
+KINDS = ("mean", "share", "subgroup", "difference", "correlation", "coefficient", "logistic")
 LARGE = 0.1  # share of the rows that a group must have
+NUMBERS, GROUPS = 6, 5  # at most
+WIDE = 1.959964
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An estimand: what is asked, which label of the answer, and the columns that it reads."""
+
+    kind: str
+    question: str
+    label: str
+    of: tuple[str, ...]
+
+    @property
+    def name(self):
+        return f"{self.kind}: {self.question} [{self.label}]"
+
+
+def estimands(population, domain):
+    """Yield what is asked of a table: numbers, common levels, all their pairs, regressions."""
+    numbers = [name for name, fact in domain.items() if fact["kind"] == "numeric"][:NUMBERS]
+    groups = {}
+    for name in [name for name in domain if domain[name]["kind"] != "numeric"]:
+        shares = population[name].value_counts(normalize=True)
+        if len(groups) < GROUPS and shares.iloc[0] < 1 - LARGE:
+            groups[name] = list(shares[shares > LARGE].index[:2])
+    for x in numbers:
+        yield Asked("mean", f"mean(`{x}`)", "all", (x,))
+    for g, levels in groups.items():
+        yield from (Asked("share", f"share(`{g}` == '{level}')", "all", (g,)) for level in levels)
+        first = domain[g]["levels"][0]
+        for x in numbers:
+            by = f"mean(`{x}`) by `{g}`"
+            yield from (Asked("subgroup", by, level, (x, g)) for level in levels)
+            for level in levels if first in levels else ():
+                if level != first:
+                    what = f"difference(mean(`{x}`)) by `{g}`"
+                    yield Asked("difference", what, f"{level} - {first}", (x, g))
+    for x, y in combinations(numbers, 2):
+        yield Asked("correlation", f"correlation(`{x}`, `{y}`)", "all", (x, y))
+    binary = [g for g, levels in groups.items() if len(domain[g]["levels"]) == 2]
+    for y in numbers:
+        others = [x for x in numbers if x != y][:3] + binary[:2]
+        formula = f"`{y}` ~ " + " + ".join(f"`{x}`" for x in others)
+        for x in others:
+            label = f"{x}={domain[x]['levels'][1]}" if x in binary else x
+            yield Asked("coefficient", formula, label, (y, *others))
+    for g in binary:
+        yield Asked("logistic", f"`{g}` on two numbers", numbers[0], (g, *numbers[:2]))
+
+
+def direct(frame, asked, domain):
+    """The value and the squared standard error that complete rows have for an estimand."""
+    first, *others = asked.of
+    if asked.kind == "share":
+        p = (frame[first] == asked.question.split("'")[1]).mean()
+        return p, p * (1 - p) / len(frame)
+    if asked.kind == "logistic":
+        return logistic(frame[first] == domain[first]["levels"][1], frame[others])
+    x = frame[first].to_numpy(float)
+    if asked.kind == "mean":
+        return x.mean(), x.var() / len(x)
+    if asked.kind == "subgroup":
+        x = x[(frame[others[0]] == asked.label).to_numpy()]
+        return x.mean(), x.var() / len(x)
+    if asked.kind == "difference":
+        one, other = (
+            x[(frame[others[0]] == level).to_numpy()] for level in asked.label.split(" - ")
+        )
+        return one.mean() - other.mean(), one.var() / len(one) + other.var() / len(other)
+    if asked.kind == "correlation":
+        y = frame[others[0]].to_numpy(float)
+        u, v = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+        r = (u * v).mean()
+        return r, (u * v - r * (u * u + v * v) / 2).var() / len(x)
+    columns = [
+        frame[o].to_numpy(float)
+        if domain[o]["kind"] == "numeric"
+        else (frame[o] == domain[o]["levels"][1]).to_numpy(float)
+        for o in others
+    ]
+    place = [asked.label.partition("=")[0] == o for o in others].index(True)
+    found, variances = ols(x, columns)
+    return found[place], variances[place]
 
 
 def ols(outcome, columns):
@@ -37,111 +125,130 @@ def ols(outcome, columns):
     return found[1:], np.diag(inverse @ (score.T @ score) @ inverse)[1:]
 
 
-def estimates(frame, numbers, groups):
-    """Yield the name, value and squared standard error of everything that is estimated."""
-    n = len(frame)
-    values = {name: frame[name].to_numpy(float) for name in numbers}
-    chosen = {(name, level): (frame[name] == level).to_numpy() for name, level in groups}
-    for name, x in values.items():
-        yield f"mean {name}", x.mean(), x.var() / n
-    for (name, level), rows in chosen.items():
-        share = rows.mean()
-        yield f"share {name} {level}", share, share * (1 - share) / n
-        for number, x in values.items():
-            part = x[rows]
-            yield f"subgroup mean {number} {name} {level}", part.mean(), part.var() / len(part)
-    for (one, rows), (other, more) in pairwise(chosen.items()):
-        if one[0] == other[0]:
-            for number, x in values.items():
-                a, b = x[rows], x[more]
-                spread = a.var() / len(a) + b.var() / len(b)
-                yield f"difference {number} {one[0]}", a.mean() - b.mean(), spread
-    for (one, x), (other, y) in combinations(values.items(), 2):
-        r = float(np.corrcoef(x, y)[0, 1])
-        yield f"correlation {one} {other}", np.arctanh(np.clip(r, -0.999, 0.999)), 1 / (n - 3)
-    dummies = [rows.astype(float) for (_, _), rows in list(chosen.items())[::2]][:3]
-    for outcome, y in values.items():
-        others = [x for name, x in values.items() if name != outcome][:3]
-        for place, (q, u) in enumerate(zip(*ols(y, [*others, *dummies]), strict=True)):
-            yield f"coefficient {outcome} {place}", q, u
+def logistic(outcome, frame):
+    """The first slope of a logistic regression on numbers, and its variance, by Newton's method."""
+    y = outcome.to_numpy(float)
+    design = np.column_stack([np.ones(len(y)), frame.to_numpy(float)])
+    scale = np.abs(design).max(axis=0)
+    design, found = design / scale, np.zeros(design.shape[1])
+    for _ in range(25):
+        p = 1 / (1 + np.exp(-np.clip(design @ found, -30, 30)))
+        inverse = np.linalg.pinv(design.T @ (design * (p * (1 - p))[:, None]))
+        found = found + inverse @ design.T @ (y - p)
+    return found[1] / scale[1], inverse[1, 1] / scale[1] ** 2
 
 
-def facts(population, domain):
-    """Numbers, and levels that many rows have: at most two of an attribute."""
-    numbers = [name for name, fact in domain.items() if fact["kind"] == "numeric"]
-    groups = []
-    for name in [name for name in domain if name not in numbers]:
-        shares = population[name].value_counts(normalize=True)
-        common = shares[shares > LARGE].index[:2]
-        groups += [(name, level) for level in common]
-    return numbers[:5], groups[:8]
+def without_rows(model, wanted):
+    """Values and half widths that a model itself gives."""
+    answers = {}
+    for question in {asked.question for asked in wanted if asked.kind != "logistic"}:
+        found = (model.regress if "~" in question else model.estimate)(question)
+        ends = dict(zip(found.labels, found.intervals, strict=True))
+        answers[question] = {
+            k: ((low + high) / 2, (high - low) / 2) for k, (low, high) in ends.items()
+        }
+    return {a.name: answers[a.question][a.label] for a in wanted if a.kind != "logistic"}
+
+
+def from_tables(model, wanted, domain, options):
+    """Values and half widths that several tables give together."""
+    tables = model.sample(options.rows, multiple=options.tables)
+    found = {}
+    for asked in wanted:
+        q, u = zip(*(direct(table, asked, domain) for table in tables), strict=True)
+        low, high = combine_estimates(q, u).interval()
+        found[asked.name] = ((low + high) / 2, (high - low) / 2)
+    return found
+
+
+def unavoidable(model, population, asked, domain, options):
+    """The half width that noise, sampling and missing values make unavoidable."""
+    variance = direct(population, asked, domain)[1] * len(population) / options.rows
+    rate = float(options.holes.split(":")[1]) if options.holes else 0.0
+    seen = max(0.3, (1 - rate) ** len(asked.of))
+    pairs = getattr(model, "pairs_", None)
+    std = 0.0
+    if pairs is not None and pairs.products is not None:
+        one = asked.kind in ("mean", "share")
+        std = (pairs.products.single_std if one else pairs.products.std) / options.rows
+        scale = np.sqrt(variance * options.rows)  # of one row's influence: a coordinate of size 1
+        std = std * scale
+    return WIDE * float(np.sqrt(variance / seen + std**2))
 
 
 def repetition(population, domain, options, seed):
-    """Truth, value and half width of each estimate, and its half width without privacy."""
-    numbers, groups = facts(population, domain)
+    """Truth, value and half width of each estimand, and the unavoidable half width."""
+    wanted = [*estimands(population, domain)]
     rows = population.sample(options.rows, replace=True, random_state=seed).reset_index(drop=True)
-    truth = {name: q for name, q, _ in estimates(population, numbers, groups)}
-    bare = {name: 1.96 * u**0.5 for name, _, u in estimates(rows, numbers, groups)}
-    schema = default_schema(domain, nullable=True)
+    schema = default_schema(domain, nullable=options.holes is not None)
     private = with_holes(missdp.Table.read(rows, schema), options.holes, seed)
     family = missdp.synthesizers()[options.method]
     model = family(epsilon=options.epsilon, delta=1e-6).fit(private)
-    tables = model.sample(options.rows, multiple=options.tables)
-    found = [{name: (q, u) for name, q, u in estimates(table, numbers, groups)} for table in tables]
-    lines = {}
-    for name, true in truth.items():
-        q, u = zip(*(table[name] for table in found), strict=True)
-        low, high = combine_estimates(q, u).interval()
-        lines[name] = [true, (low + high) / 2, (high - low) / 2, bare[name]]
-    return lines
+    if options.tables:
+        found = from_tables(model, wanted, domain, options)
+    else:
+        found = without_rows(model, wanted)
+    return {
+        asked.name: [
+            direct(population, asked, domain)[0],
+            *found[asked.name],
+            unavoidable(model, population, asked, domain, options),
+        ]
+        for asked in wanted
+        if asked.name in found
+    }
 
 
-def report(files):
-    """Print coverage by table, settings and kind."""
+def report(files, worst):
+    """Print coverage by table, settings and kind, of all tables together, and what is worst."""
     runs = [json.loads(line) for file in files for line in Path(file).read_text().splitlines()]
-    keys = sorted({tuple(run["settings"]) for run in runs}, key=str)
-    print(f"{'':44s}" + "".join(f"{kind:>16s}" for kind in (*KINDS, "all", "least")))
-    for key in keys:
-        own = [run["found"] for run in runs if tuple(run["settings"]) == key]
-        held, wide = {}, {}
-        for lines in own:
-            for name, (true, middle, half, bare) in lines.items():
-                held.setdefault(name, []).append(abs(true - middle) <= half)
-                wide.setdefault(name, []).append(half / max(bare, 1e-300))
+    every = {}
+    for run in runs:
+        table, *rest = run["settings"]
+        for key in ((table, *rest), ("all", *rest)):
+            for name, line in run["found"].items():
+                held = every.setdefault(key, {}).setdefault((table, name), [])
+                held.append((abs(line[0] - line[1]) <= line[2], line[2] / max(line[3], 1e-300)))
+    print(f"{'':54s}" + "".join(f"{kind:>14s}" for kind in (*KINDS, "all")))
+    for key, found in sorted(every.items(), key=str):
         cells = []
         for kind in (*KINDS, ""):
-            names = [name for name in held if name.startswith(kind)]
-            share = np.mean([np.mean(held[name]) for name in names])
-            cells.append(f"{share:.2f} x{np.median([np.median(wide[n]) for n in names]):.1f}")
-        least = min(held, key=lambda name: np.mean(held[name]))
-        cells.append(f"{np.mean(held[least]):.2f} {least}")
-        print(
-            f"{' '.join(map(str, key)):44s}" + "".join(f"{cell:>16s}" for cell in cells), len(own)
-        )
+            own = [np.array(v, float) for (_, name), v in found.items() if name.startswith(kind)]
+            held = np.mean([v[:, 0].mean() for v in own]) if own else np.nan
+            wide = np.median([np.median(v[:, 1]) for v in own]) if own else np.nan
+            cells.append(f"{held:.3f} x{wide:.2f}" if own else "")
+        print(f"{' '.join(map(str, key)):54s}" + "".join(f"{cell:>14s}" for cell in cells))
+        least = sorted(found, key=lambda one: np.mean([h for h, _ in found[one]]))
+        for one in least[:worst] if key[0] != "all" else ():
+            v = np.array(found[one], float)
+            print(f"    {v[:, 0].mean():.2f} x{np.median(v[:, 1]):.1f} of {len(v)}  {one[1]}")
+    print(f"{sum(run['seconds'] for run in runs) / 3600:.2f} CPU hours")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+")
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--worst", type=int, default=2, help="estimands that are named")
     parser.add_argument("--method", default="all-pairs")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--holes", help="mcar:RATE or mar:RATE")
     parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--tables", type=int, default=10)
+    parser.add_argument("--tables", type=int, default=0, help="of sample(multiple=), instead")
     parser.add_argument("--repetitions", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="number of the first repetition")
     options = parser.parse_args()
     if options.report:
-        return report(options.files)
+        return report(options.files, options.worst)
     truth, domain, out = map(Path, options.files)
     population, known = pd.read_parquet(truth), json.loads(domain.read_text("utf-8"))
     for name, fact in known.items():
         if fact["kind"] != "numeric":
             population[name] = population[name].astype(str)
-    settings = [truth.parent.name + "/" + truth.stem, options.method, options.epsilon]
-    settings += [options.holes or "none", options.rows, options.tables]
+            common = population[name].value_counts().index.tolist()
+            fact["levels"] = common + [x for x in map(str, fact["levels"]) if x not in common]
+    settings = [truth.parent.name, options.method, options.epsilon, options.holes or "complete"]
+    settings += [options.rows, options.tables]
     done = (
         {json.loads(line)["seed"] for line in out.read_text().splitlines()} if out.exists() else ()
     )
@@ -152,7 +259,7 @@ def main():
             line = {"settings": settings, "seed": seed, "found": found}
             with out.open("a") as file:
                 file.write(json.dumps(line | {"seconds": time.process_time() - began}) + "\n")
-    return report([out])
+    return report([out], options.worst)
 
 
 if __name__ == "__main__":

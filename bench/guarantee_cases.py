@@ -79,6 +79,7 @@ def options(family):
         "Kamino": [{}, {"heads": "sequential"}],
         "DPMisGAN": [{}, {"critic": "mlp"}],
         "PrivBayes": [{}, {"delta": 0.0}],
+        "AllPairs": [{}, {"workload": 3}],
     }
     return cases.get(family, [{}])
 

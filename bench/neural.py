@@ -231,7 +231,8 @@ def gradients(rows=512):
     """Print milliseconds of the gradients of so many rows of Adult to both critics."""
     import torch
 
-    from missdp.baselines.critics import random_critic, two_critics_gradient
+    from missdp.baselines.critics import two_critics_gradient
+    from missdp.baselines.networks import random_critic
 
     rng = np.random.default_rng(0)
     facts = table("adult", "mcar_0.2").schema

@@ -45,6 +45,7 @@ NEEDS = {"adversarial.md": "torch", "spark.md": "pyspark"}
 # Pages that take more than three seconds.
 SLOW = (
     *(*NEEDS, "testing.md", "imputation.md", "ground-truth.md", "worked-example.md"),
+    "table-to-estimate.md",
     *("claims-synthesis.md", "ground-truth-proofs.md"),
 )
 
@@ -73,7 +74,7 @@ PYTHON = PythonCodeBlockParser(doctest_optionflags=FLAGS)
 SYBIL = Sybil(parsers=[PYTHON], path=str(ROOT))
 # Pages whose commands run between their snippets.
 WORKED = {
-    "worked-example.md": Sybil(
+    page: Sybil(
         parsers=[
             PYTHON,
             CodeBlockParser(language="console", evaluator=run_commands),
@@ -81,6 +82,7 @@ WORKED = {
         ],
         path=str(ROOT),
     )
+    for page in ("worked-example.md", "table-to-estimate.md")
 }
 
 

@@ -31,7 +31,7 @@ from missdp.baselines.networks import Layers, NetworkModel
 from missdp.cli.first_formats import convert_file
 from missdp.datasets import yrbss
 from missdp.errors import DataError, MissDPError, ParameterError
-from missdp.estimate import Estimates
+from missdp.estimate import Estimates, SensitivityAnalysis
 from missdp.evaluate.classifiers import ClassifierF1
 from missdp.evaluate.distances import MarginalDistance, MissingFidelity
 from missdp.evaluate.fidelity import Fidelity
@@ -190,6 +190,7 @@ CRUDE = Crude((LEVELS,), (TABLE[0],), Total(9.0, 1.0), 0.5)
 PLAN = RowProducts({"a": TABLE, "b": TABLE}, clip=2.0)
 SUMS = Products({"a": TABLE}, {"a": TABLE[0]}, {("a", "b"): TABLE}, std=1.0, single_std=0.5)
 NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
+ESTIMATES = Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",))
 SINGLE = [
     EVENT,
     FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.5)]),
@@ -217,7 +218,8 @@ SINGLE = [
     PairRelease(CRUDE, SUMS, PLAN),
     NUMBER,
     PairRelease(CRUDE, SUMS, dataclasses.replace(PLAN, further={"a": TABLE}), (NUMBER, None)),
-    Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",)),
+    ESTIMATES,
+    SensitivityAnalysis("a", 2.0, (0.0, 0.5), (ESTIMATES, ESTIMATES), (None,)),
     PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, 12.0),
     ClassTable((LEVELS, LEVELS), np.ones(2) / 2, (TABLE, TABLE), TABLE, {1: 0}, 12.0),
     LAYERS,

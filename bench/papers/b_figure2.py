@@ -28,7 +28,7 @@ from missdp.pricing import (
     TableDistance,
     bounds,
 )
-from missdp.pricing.privacy_maps import ORDERS, PrivacyMap, Sensitivity, _theorem_two
+from missdp.pricing.privacy_maps import ORDERS, PrivacyMap, Sensitivity, _split
 
 DELTA, NOISE = 1e-6, 10.0
 MECHANISM = PrivacyMap.gaussian(
@@ -48,7 +48,7 @@ def published(tau: float) -> float:
     moved = TableDistance(replaced=0, moved_rows=1, moved_l12=tau)
     orders = [a for a in ORDERS if a >= 11]
     curve = [
-        _theorem_two(a, lambda o: o / (2 * NOISE**2), lambda o: MECHANISM.curve(o, moved), c=2.0)
+        _split(a, lambda o: o / (2 * NOISE**2), lambda o: MECHANISM.curve(o, moved), 2.0)
         for a in orders
     ]
     return epsilon_of(RDPEvent(orders=orders, epsilons=curve), DELTA)

@@ -43,6 +43,7 @@ from missdp.pricing import (
 from missdp.pricing.privacy_maps import (
     PrivacyMap,
     Sensitivity,
+    _split,
     _theorem_two,
 )
 
@@ -181,7 +182,7 @@ def factors(name: str, mechanism: PrivacyMap, step: Step) -> tuple[float | None,
 
     return (
         published(name, step),
-        _theorem_two(ALPHA, replaced, moved, c=2.0) / base,
+        _split(ALPHA, replaced, moved, 2.0) / base,
         _theorem_two(ALPHA, replaced, moved) / base,
         overall_curve(mechanism, step.ours, ALPHA) / base,
     )

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from missdp import aliases as _aliases  # noqa: F401 - the rooms of the last release
+
 if TYPE_CHECKING:
     from missdp.accounting import Budget, Guarantee
     from missdp.baselines import DPCTGAN, DPAutoGAN, DPMisGAN, Kamino, PrivBayes

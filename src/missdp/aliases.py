@@ -1,8 +1,10 @@
 """Returns, with a warning, public names that stand elsewhere since the last release."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 
 _PRICING = """
     NEIGHBOURS Bound BoundedDonations CentralGaps ColumnImputer ConstantImputer CovarianceGap
@@ -25,6 +27,7 @@ MOVED: dict[str, str] = {
     "missdp.accounting.RDPAccountant": "missdp.accounting.RENYI",
     "missdp.accounting.ZCDPAccountant": "missdp.accounting.ZCDP",
     **{f"missdp.preprocess.{name}": f"missdp.pricing.{name}" for name in _PRICING.split()},
+    "missdp.ground_truth.Parted": "missdp.synth.Synthesizer",
     "missdp.sources.SparkSource": "missdp.engines.SparkSource",
     "missdp.synth.sample_spark": "missdp.engines.sample_spark",
     "missdp.table.DuckDBRows": "missdp.engines.DuckDBRows",
@@ -60,3 +63,14 @@ def moved_from(package: str) -> Callable[[str], object]:
         return getattr(import_module(home), last)
 
     return find
+
+
+def _room_that_moved(package: str) -> ModuleType:
+    """Return a module that has the names of a room of the last release, each with a warning."""
+    module = ModuleType(package, "Names that stand elsewhere now; kept for one release.")
+    vars(module)["__getattr__"] = moved_from(package)
+    return module
+
+
+for _package in ("missdp.missingness", "missdp.preprocess"):
+    sys.modules[_package] = _room_that_moved(_package)

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from missdp.errors import OutputError, replacing
+from missdp.errors import MissingDependencyError, OutputError, ParameterError, replacing
 
 if sys.platform != "win32":
     import fcntl
@@ -182,10 +182,10 @@ def _opened(path: Path) -> Iterator[Draft]:
             draft.close()
 
 
+#: Signals that ask a run to stop, and can be answered.
 STOPS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""Signals that ask a run to stop, and can be answered."""
 
 
 class PutOff(contextlib.AbstractContextManager["PutOff"]):
@@ -256,6 +256,17 @@ def noise_is_drawn() -> None:
     """Say that from now on a stop would lose what was paid for; see `PutOff`."""
     for waiting in _UNTIL_NOISE:
         waiting.begin()
+
+
+def picture_format(path: str | Path) -> str:
+    """Return the format that the suffix of a path stands for, or refuse it."""
+    found = Path(path).suffix.lower().removeprefix(".")
+    if found not in ("svg", "png", "pdf"):
+        raise ParameterError(f"the picture {str(path)!r} must end in .svg, .png or .pdf")
+    absent = MissingDependencyError("pictures need an extra: pip install 'missdp[plot]'")
+    with replacing(ImportError, by=absent):
+        import matplotlib  # noqa: F401
+    return found
 
 
 def check_writable(path: Path) -> None:

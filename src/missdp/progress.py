@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "progress_bar"]
 
+#: Called with the name of a stage and the share of the work that is done; None: nobody knows.
 Progress: TypeAlias = Callable[[str, float | None], None]
-"""Called with the name of a stage and the share of the work that is done; None: nobody knows."""
 
 
 @contextlib.contextmanager

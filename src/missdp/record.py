@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, MissDPError, ParameterError, replacing
 
+#: The number of the format that is written; the first one that all documents share.
 FORMAT = 4
-"""The number of the format that is written; the first one that all documents share."""
 
 # Rooms above this one that define kinds of their own when they are imported.
-_ROOMS = ("missdp.accounting", "missdp.schema", "missdp.ground_truth", "missdp.pricing")
+_ROOMS = ("missdp.accounting", "missdp.schema", "missdp.ground_truth", "missdp.pricing.prices")
+#: Whatever a constructor may raise when it is given values of the wrong type or size.
 WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Whatever a constructor may raise when it is given values of the wrong type or size."""
 
 
 class Record:
@@ -97,7 +97,7 @@ class Record:
         """
         if not isinstance(data, Mapping):
             raise ParameterError(f"expected a JSON object with a 'kind', got {type(data).__name__}")
-        found = cls._named(data.get("kind", cls.kind))
+        found = cls._kind_of(data)
 
         def refusal(error: BaseException) -> MissDPError:
             if isinstance(error, MissDPError):
@@ -158,17 +158,19 @@ class Record:
         return cls.from_dict(document)
 
     @classmethod
-    def _named(cls, kind: Any) -> type[Self]:
-        """Return the class of a kind, which must be this class or one below it."""
-        if kind not in Record._kinds if isinstance(kind, str) else False:
+    def _kind_of(cls, data: Mapping[str, Any]) -> type[Self]:
+        """Return the class that a dictionary names, which must be this class or one below it."""
+        kind = data.get("kind", cls.kind)
+        if isinstance(kind, str) and kind not in Record._kinds:
             for room in _ROOMS:
                 import_module(room)
         found = Record._kinds.get(kind) if isinstance(kind, str) else None
         if found is None or not issubclass(found, cls):
             known = sorted(name for name, one in Record._kinds.items() if issubclass(one, cls))
-            raise ParameterError(
-                f"unknown kind {kind!r}; known kinds: {', '.join(known)}. "
-                "If another module defines it, import that module first."
+            raise cls._refusal(
+                data,
+                f"kind must be one of {', '.join(known)}, not {data.get('kind')!r}; if another "
+                "module defines it, import that module first",
             )
         return found
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from missdp.errors import MissDPError, OutputError, replacing
+from missdp.types import Flags
 
 __all__ = ["Pile", "blocks", "numbered", "on_disk", "pick", "portions", "put", "room"]
 
@@ -230,7 +231,7 @@ def put(array: NDArray[Any], where: NDArray[np.integer], numbers: NDArray[Any] |
         array[where[part]] = numbers[part]
 
 
-def numbered(keep: NDArray[np.bool_], kind: DTypeLike) -> NDArray[Any]:
+def numbered(keep: Flags, kind: DTypeLike) -> NDArray[Any]:
     """Return how many rows before each one are kept.
 
     Examples

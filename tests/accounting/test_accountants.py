@@ -66,19 +66,6 @@ def test_rdp_agrees_with_zcdp_up_to_its_grid():
             assert exact <= RENYI.epsilon(events, delta) <= exact * 1.01
 
 
-def test_sampled_gaussian_agrees_with_dp_accounting():
-    from dp_accounting.pld import PLDAccountant as GooglePLD
-    from dp_accounting.rdp import RdpAccountant as GoogleRDP
-
-    event = SampledGaussianEvent(rate=0.02, noise_multiplier=1.2, steps=300)
-    google = GooglePLD().compose(to_dp_event(event)).get_epsilon(1e-5)
-    assert PLD.epsilon([event], 1e-5) == pytest.approx(google, rel=1e-3)
-    google = GoogleRDP().compose(to_dp_event(event)).get_epsilon(1e-5)
-    assert RENYI.epsilon([event], 1e-5) == pytest.approx(google, rel=2e-2)
-    assert epsilon_of(event, 1e-5) <= RENYI.epsilon([event], 1e-5)
-    assert epsilon_of(SampledGaussianEvent(rate=0, noise_multiplier=1, steps=9), 1e-5) == 0
-
-
 def test_approximate_events_add_their_delta():
     epsilon, delta = 0.7, 1e-3
     events = [ApproximateEvent(epsilon=epsilon, delta=delta)] * 2

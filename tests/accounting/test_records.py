@@ -1,6 +1,7 @@
 """Conditions and events: validation, words, and the way through JSON and back."""
 
 import importlib
+import itertools
 import json
 import pkgutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import pytest
 from accounting_strategies import conditions, events
 from hypothesis import given
+from hypothesis import strategies as st
 
 import missdp
 from missdp.accounting import (
@@ -23,6 +25,8 @@ from missdp.accounting import (
     ZCDPEvent,
     flatten,
 )
+from missdp.accounting.gates import DataChosenGates
+from missdp.errors import ParameterError
 from missdp.record import Record
 
 
@@ -68,6 +72,16 @@ def test_replace_one_is_two_steps(event, field, value):
     assert converted.adjacency == "replace-one"
     assert type(converted) is type(event)
     assert converted.to_replace_one() is converted
+
+
+@given(st.lists(st.frozensets(st.sampled_from("abcd")), max_size=4))
+def test_gates_have_attributes_of_their_own_where_some_choice_gives_each_one(gates):
+    structure = DataChosenGates(attributes=[*"abcd"], distinct_targets=True)
+    if any(len({*choice}) == len(gates) for choice in itertools.product(*gates)):
+        structure.check(gates)
+    else:
+        with pytest.raises(ParameterError, match="distinct targets"):
+            structure.check(gates)
 
 
 ACCOUNTING_ALONE = """

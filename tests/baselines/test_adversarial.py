@@ -51,9 +51,9 @@ def made(name, **parameters):
 
 
 def test_what_is_claimed_is_what_dp_accounting_finds_and_all_of_it_is_spent():
-    model = made("autogan", n_rows=500, steps=20).fit(ROWS)
+    model = made("autogan", n_rows=500, steps=8).fit(ROWS)
     trained = [e for e in releases(model.guarantee_.events) if isinstance(e, SampledGaussianEvent)]
-    assert [e.steps for e in trained] == [10, 20]
+    assert [e.steps for e in trained] == [4, 8]
     assert all(e.rate == 100 / 500 for e in trained)
     (whole,) = model.guarantee_.events
     theirs = RdpAccountant(orders=list(whole.capacity.orders))

@@ -16,7 +16,7 @@ from missdp.mechanisms import SeededNoise, training
 from missdp.mechanisms.training import SampledSum
 from missdp.testing import TINY, Claim, canary, check_sensitivity
 from missdp.testing.claims import judge
-from missdp.testing.findings import Recorder, Repeater
+from missdp.testing.witnesses import Recorder, Repeater
 
 torch = pytest.importorskip("torch")
 
@@ -69,7 +69,7 @@ def test_a_canary_whose_gradients_are_clipped_is_found_as_well_as_was_charged_an
     assert len(steps) == (6 if name == "autogan" else 4)
     assert all(event.rate == 1 for event in events)
     claimed = math.sqrt(sum(e.steps / e.noise_multiplier**2 for e in events))
-    found = judge(*likelihoods(steps, runs=600), Claim((), mu=claimed))
+    found = judge(*likelihoods(steps, runs=400), Claim((), mu=claimed))
     assert not found.flagged
     assert found.ratio >= 0.9
     moved = math.sqrt(sum(law.shift(one, other) ** 2 for law, one, other in steps))
@@ -121,7 +121,7 @@ def test_sensitivities_flag_rows_that_are_sampled_by_their_levels(monkeypatch):
     with pytest.raises(CheckFailedError, match="at least its rate"):
         check_sensitivity(
             DPCTGAN,
-            parameters=PUBLISHED | {"epsilon": 1.0},
+            parameters=PUBLISHED | {"epsilon": 1.0, "steps": 4},
             strategies=["observed"],
             trials=4,
         )

@@ -7,9 +7,9 @@ from missdp.baselines.critics import (
     autoencoder_gradient,
     conditional_gradient,
     expected_gradient,
-    random_critic,
     two_critics_gradient,
 )
+from missdp.baselines.networks import random_critic
 
 torch = pytest.importorskip("torch")
 

@@ -1,4 +1,4 @@
-"""Kamino: heads from moments or training, constraints between rows, what is charged."""
+"""Kamino: heads, constraints between rows, what is charged, and what an attacker learns."""
 
 import itertools
 import json
@@ -12,14 +12,28 @@ from hypothesis import strategies as st
 
 import missdp
 from missdp import Categorical, Kamino, Numeric, Ordinal, Schema, Table
-from missdp.accounting import Budget, MissingCompletelyAtRandom, releases
+from missdp.accounting import (
+    Budget,
+    MissingCompletelyAtRandom,
+    SampledGaussianEvent,
+    epsilon_of,
+    releases,
+)
 from missdp.errors import CheckFailedError, DataError, MissDPWarning, ParameterError
 from missdp.evaluate import MCAR, marginal_distance, pair_violations
+from missdp.mechanisms import training
+from missdp.mechanisms.training import SampledSum
 from missdp.record import sealed, unsealed
 from missdp.schema import Denial, NotApplicable
 from missdp.sources import DuckDBSource
 from missdp.sources.partners import violating_pairs
-from missdp.testing import check_non_interference, check_sensitivity
+from missdp.testing import (
+    TINY,
+    audit_synthesizer,
+    canary,
+    check_non_interference,
+    check_sensitivity,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 
@@ -233,7 +247,7 @@ RULED = Schema(ATTRIBUTES, (TOWN_TELLS_STATE, MOSTLY))
 def test_what_it_shows_and_moves_was_paid_for_with_constraints_too(heads, missing):
     steps = {} if heads == "moments" else {"steps": 2, "batch": 50}
     given = {"parameters": {"heads": heads} | steps, "strategies": [missing], "schema": RULED}
-    assert check_non_interference(Kamino, **given).passed
+    assert check_non_interference(Kamino, **given, pairs=("two tables", "one hole")).passed
     assert check_sensitivity(Kamino, trials=4, **given).passed
 
 
@@ -248,8 +262,9 @@ def test_a_family_that_shows_an_exact_rate_is_found_out():
                 for d in self._denials("mostly")
             }
 
+    given = {"strategies": ["observed"], "schema": RULED, "pairs": ["two tables"]}
     with pytest.raises(CheckFailedError, match="interference"):
-        check_non_interference(Exact, strategies=["observed"], schema=RULED)
+        check_non_interference(Exact, **given)
 
 
 def test_models_with_heads_that_went_are_still_read(tmp_path):
@@ -266,3 +281,69 @@ def test_models_with_heads_that_went_are_still_read(tmp_path):
     )
     with pytest.raises(ParameterError, match="heads must be one of"):
         again.fit(people(50))
+
+
+TRAINED = {"delta": 1e-3, "steps": 8, "batch": 1, "n_rows": 9}  # each step reads one row in nine
+
+
+def audited(heads, strategy, *, trials, epsilon=2.0):
+    parameters = {"epsilon": epsilon, "heads": heads} | (TRAINED if heads != "moments" else {})
+    return audit_synthesizer(
+        Kamino,
+        parameters=parameters,
+        strategies=[strategy],
+        tables=canary(TINY, 8),
+        trials=trials,
+    )[strategy]
+
+
+@pytest.fixture
+def public_rate(monkeypatch):
+    """Rows are sampled at the rate for those that a head reads, and charged at that for all rows.
+
+    So did the published code: 1,068 complete rows of 30,162 were trained on at 28 times the rate.
+    """
+
+    def faster(rate, sigma):
+        return SampledSum(min(1.0, 9 * rate), sigma)
+
+    monkeypatch.setattr(training, "SampledSum", faster)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", Kamino.strategies)
+@pytest.mark.parametrize("heads", ["moments", "sequential"])
+def test_the_claim_survives_an_attack(heads, strategy):
+    found = audited(heads, strategy, trials=200 if heads == "moments" else 48)
+    assert not found.flagged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("published", [True, False])
+def test_an_audit_flags_the_batch_rate_of_the_published_code_and_not_what_was_charged(
+    published, request
+):
+    if published:
+        request.getfixturevalue("public_rate")
+    assert audited("sequential", "observed", trials=300).flagged == published
+
+
+@pytest.mark.usefixtures("public_rate")
+def test_sensitivities_flag_it_too():
+    with pytest.raises(CheckFailedError, match="at least its rate"):
+        check_sensitivity(
+            Kamino, parameters=TRAINED | {"epsilon": 1.0, "heads": "sequential"}, trials=3
+        )
+
+
+def test_what_the_published_code_claims_and_what_its_noise_proves():
+    """Batches of 23 and 2,000 steps for each of 14 heads, on 1,068 complete rows of 30,162."""
+
+    def proven(rate):
+        steps = SampledGaussianEvent(
+            rate=rate, noise_multiplier=0.8412780, steps=14 * 2000, discrete=False
+        )
+        return epsilon_of([steps], 1e-6)
+
+    assert proven(23 / 30_162) == pytest.approx(1.0, abs=1e-3)
+    assert proven(23 / 1_068) > 20

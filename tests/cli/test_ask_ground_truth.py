@@ -20,7 +20,16 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-START = ("synthesize", "data.csv", "--schema", "schema.toml", "-o", "out.csv", "--method", "mst")
+START = (
+    "synthesize",
+    "data.csv",
+    "--schema",
+    "schema.toml",
+    "-o",
+    "out.csv",
+    "--method",
+    "privbayes",
+)
 ASKED = (*START, "--missing", "complete-rows", "--ground-truth-epsilon", "1")
 
 RATES = "a=0.64,b=0.8"  # 0.512 of the rows are complete

@@ -40,7 +40,8 @@ def test_what_takes_long_is_imported_where_it_is_used(code, needed):
 
 
 @pytest.mark.parametrize(
-    ("typed", "offered"), [("missdp s", {"schema", "synthesize", "sample", "simulate"})]
+    ("typed", "offered"),
+    [("missdp s", {"schema", "synthesize", "sample", "sensitivity", "simulate"})],
 )
 def test_names_are_completed_without_importing_anything_heavy(typed, offered, monkeypatch):
     for name, value in (("_MISSDP_COMPLETE", "complete_bash"), ("COMP_WORDS", typed)):

@@ -310,7 +310,7 @@ def sizes_of_drafts(process):
 
 def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
-    n = 20_000
+    n = 5_000
     table = pd.DataFrame(
         {
             "x": rng.normal(50, 10, n).round(6),

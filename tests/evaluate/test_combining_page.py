@@ -84,6 +84,7 @@ def test_what_was_measured_stands_on_the_page(capsys):
     assert width[1, 0] < 1.15
 
 
+@pytest.mark.slow
 def test_the_measurement_runs(capsys):
     main(["--short"])
     assert capsys.readouterr().out.count("|\n") == 8

@@ -82,7 +82,7 @@ def test_one_row_moves_every_count_by_one_at_most(pair, missing):
         assert one.event.sensitivity == 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(tables, st.integers(1, 4))
 def test_streams_count_as_memory_does_in_any_batches(rows, size):
     raw = table_of(rows)

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mechanisms.witness import Keeper
 from missdp.accounting import Budget, Cost, GaussianEvent
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.mechanisms import Door, SeededNoise, products
-from missdp.mechanisms.laws import Witness
 from missdp.mechanisms.products import RowProducts
 from missdp.schema import Categorical, NotApplicable, Numeric, Schema
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
@@ -33,16 +33,8 @@ def table_of(rows):
     return Table.from_codes(SCHEMA, {n: columns[:, i] for i, n in enumerate(SCHEMA.names)})
 
 
-class Exact(Witness):
-    """Keeps what is behind the answer, and what was charged for it."""
-
-    def answer(self, event, law, exact):
-        self.event, self.law, self.exact = event, law, exact()
-        return super().answer(event, law, lambda: self.exact)
-
-
 def door_to(source, missing="joint"):
-    witness = Exact(0)
+    witness = Keeper(0)
     budget = Budget.from_cost(Cost(currency="gdp", amount=1.0), delta=1e-6)
     return witness, Door(source, strategy_named(missing), budget=budget, noise=witness)
 
@@ -227,7 +219,7 @@ def test_levels_that_are_merged_share_a_block():
 def test_filled_rows_have_no_holes_left():
     blocks = {n: np.eye(k) for n, k in LEVELS.items()}
     budget = Budget.from_cost(Cost(currency="gdp", amount=1.0), delta=1e-6)
-    witness = Exact(0)
+    witness = Keeper(0)
     door = Door(
         MemorySource(table_of(ROWS)), strategy_named("impute-first"), budget=budget, noise=witness
     )

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from mechanisms.witness import Keeper
 from missdp import Categorical, Schema, Table
 from missdp.accounting import Budget, Cost, SampledGaussianEvent
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
-from missdp.mechanisms import Door, SecureNoise, SeededNoise, Training, Witness
+from missdp.mechanisms import Door, SecureNoise, SeededNoise, Training
 from missdp.mechanisms.row_gradients import Grid, RowFunction, RowGradients
 from missdp.sources import MemorySource, strategy_named
 
@@ -49,22 +50,6 @@ def table(n, seed=0):
 
 def ones(codes):
     return np.ones((len(codes["a"]), 1))
-
-
-class Keeper(Witness):
-    """Keeps what is behind every answer, and repeats answers if it has any."""
-
-    def __init__(self, seed=0, repeat=()):
-        super().__init__(seed)
-        self.kept, self.answers, self.repeat = [], [], list(repeat)
-
-    def answer(self, event, law, exact):
-        if self.repeat:
-            return self.repeat.pop(0)
-        found = exact()
-        self.kept.append((event, law, found))
-        self.answers.append(law.draw(found, self))
-        return self.answers[-1]
 
 
 def door_to(rows, missing="joint", *, epsilon=1e4, noise=None, currency="zcdp", source=None):

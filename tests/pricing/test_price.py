@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler as UnknownScaler
+from sklearn.preprocessing import StandardScaler as Unknown
 
 from missdp import pricing as mp
 from missdp.accounting import (
@@ -23,7 +23,7 @@ from missdp.accounting import (
     PublicDomain,
     epsilon_of,
 )
-from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.mechanisms.noise import SeededNoise
 from missdp.pricing import (
     bounds,
@@ -99,46 +99,6 @@ def test_laplace_price_is_the_table_entry_and_pure():
         price(impute_and_scale(mp.PrivateMean(noise_multiplier=2.0), delta=0.0))
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS[:2], ids=lambda e: e.mechanism)
-def test_calibration_meets_the_target_with_little_to_spare(estimator):
-    found = calibrated(impute_and_scale(estimator), 1.0)
-    assert 0.99 < price(found).epsilon <= 1.0
-    assert found.estimator.noise_multiplier != estimator.noise_multiplier
-
-
-def test_fit_states_the_same_guarantee_and_the_seed():
-    pipeline = impute_and_scale(mp.PrivateMean(noise_multiplier=4.0), random_state=0)
-    fitted = clone(pipeline).fit(*rows())
-    assert fitted.guarantee_.epsilon == price(pipeline).epsilon
-    assert ExplicitSeed() in fitted.guarantee_.conditions
-    assert (
-        ExplicitSeed() not in clone(pipeline).set_params(random_state=None).guarantee().conditions
-    )
-    assert fitted.estimator_.guarantee_ is fitted.guarantee_
-    assert mp.NotFittedOnThisTable() not in fitted.guarantee_.conditions
-    secure = clone(pipeline).set_params(random_state=None).fit(*rows())
-    assert np.abs(secure.estimator_.mean_ - fitted.estimator_.mean_).max() < 1
-
-
-def test_the_budget_is_charged_before_anything_is_read():
-    class Untouchable:
-        def __array__(self, *args, **kwargs):
-            raise AssertionError("the data were read before the budget was charged")
-
-    budget = Budget(0.5, 1e-6, adjacency="replace-one")
-    pipeline = impute_and_scale(mp.PrivateMean(noise_multiplier=4.0), budget=budget)
-    with pytest.raises(BudgetExceededError):
-        pipeline.fit(Untouchable())
-    assert budget.events == ()
-    enough = Budget(1e4, 1e-6, adjacency="replace-one")
-    with pytest.raises(AssertionError):
-        clone(pipeline).set_params(budget=enough).fit(Untouchable())
-    assert len(enough.events) == 1
-    assert mp.IncompleteRows(30, 2) in enough.spent.conditions
-    with pytest.raises(UnprovenError, match="replace-one"):
-        clone(pipeline).set_params(budget=Budget(1e4, 1e-6)).fit(*rows())
-
-
 def test_estimates_are_right_when_the_noise_is_small():
     rng = np.random.default_rng(1)
     x = rng.uniform(-0.5, 0.5, size=(4000, 2))
@@ -173,25 +133,6 @@ def test_the_released_mean_has_the_stated_noise(kind):
     assert kstest(mean / (0.7 * scale), law).pvalue < 1e-2
 
 
-def test_scikit_learn_pipelines_are_priced_and_unknown_steps_refused():
-    ours = make_pipeline(
-        mp.PCARankReducer(n_components=1, least_gap=0.2), mp.PrivateMean(noise_multiplier=4.0)
-    )
-    domain = mp.RowDomain(rows=500, columns=3)
-    declared = mp.PricedPipeline(ours.steps[:-1], ours[-1], rows=500, columns=3)
-    assert price(ours, domain=domain).epsilon == price(declared).epsilon
-    assert price(declared, delta=1e-3).epsilon < price(declared).epsilon
-    with pytest.raises(ParameterError, match="domain"):
-        price(ours)
-    with pytest.raises(UnprovenError, match="stability is not known"):
-        price(make_pipeline(UnknownScaler(), mp.PrivateMean(noise_multiplier=4.0)), domain=domain)
-    with pytest.raises(UnprovenError, match="not a private estimator"):
-        price(make_pipeline(mp.PCARankReducer(n_components=1, least_gap=0.2), UnknownScaler()),
-              domain=domain)  # fmt: skip
-    with pytest.raises(ParameterError, match="imputation"):
-        price(mp.PricedPipeline([], ESTIMATORS[0], rows=9, columns=1, complete=False))
-
-
 GOOD = """
 delta = 1e-6
 [table]
@@ -209,50 +150,6 @@ least_std = 0.4
 kind = "mean"
 noise_multiplier = 4.0
 """
-
-
-def test_a_description_is_read_into_the_same_price(tmp_path):
-    path = tmp_path / "pipeline.toml"
-    path.write_text(GOOD)
-    described = load_pipeline(path)
-    written = impute_and_scale(mp.PrivateMean(noise_multiplier=4.0))
-    assert price(described).epsilon == price(written).epsilon
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("impute-mean", "impute-magic", "kind must be one of"),
-        ("max_incomplete", "max_incomplet", "does not take max_incomplet"),
-        ("max_incomplete = 30", "", "max_incomplete"),
-        ("rows = 1000", "", "rows and columns"),
-        ("[mechanism]", "[mechanisms]", "does not take mechanisms"),
-        ('name = "scale"', 'name = "impute-mean"', "share a name"),
-        ("noise_multiplier = 4.0", "noise_multiplier = 4.0\nrandom_state = 0", "random_state"),
-        ("delta = 1e-6", "delta = ", "not a TOML file"),
-        ("rows = 1000", "rows = 1", "at least 2 rows"),
-        ("max_incomplete = 30", 'max_incomplete = "many"', "whole number"),
-        ("noise_multiplier = 4.0", "noise_multiplier = [1]", "finite number"),
-    ],
-)
-def test_a_wrong_description_is_refused_in_one_line(tmp_path, old, new, message):
-    path = tmp_path / "pipeline.toml"
-    path.write_text(GOOD.replace(old, new))
-    with pytest.raises(ParameterError, match=message) as caught:
-        load_pipeline(path)
-    assert "\n" not in str(caught.value)
-    with pytest.raises(ParameterError, match="cannot read"):
-        load_pipeline(tmp_path / "absent.toml")
-
-
-def test_the_picture_is_written(tmp_path):
-    pytest.importorskip("matplotlib")
-    path = tmp_path / "price.svg"
-    prices = plot_price(
-        ESTIMATORS and impute_and_scale(ESTIMATORS[0]), path, multipliers=[2.0, 4.0]
-    )
-    assert path.read_text().lstrip().startswith("<?xml")
-    assert prices[0].epsilon > prices[1].epsilon
 
 
 CASES = {
@@ -312,7 +209,11 @@ def test_good_tables_pass_and_bad_ones_are_refused(name):
     poor = pipeline(name, budget=Budget(0.3, 1e-6, adjacency="replace-one"))
     with pytest.raises(BudgetExceededError):  # before anything is read
         propose_test_release(poor, object(), test_epsilon=0.5)
-    plan = plan_test(pipeline(name), test_epsilon=2.0)
+    whole = pipeline(name)
+    plan, parts = plan_test(whole, test_epsilon=2.0), whole.bounds()[0].epsilon
+    assert max(2.0, parts) <= plan.guarantee.epsilon <= 2.0 + parts + 1e-4
+    # The events, composed at the same delta, are the coarser account that a budget keeps.
+    assert plan.guarantee.epsilon <= epsilon_of(plan.charges, 1e-6) + 1e-9
     assert plan.guarantee.conditions == (DeclaredRowCount(4000), PublicDomain())
     assert plan.guarantee.adjacency == "replace-one"
 
@@ -346,28 +247,6 @@ def test_the_total_is_never_looser_than_theorem_8(epsilon, beta, surplus):
     assert best.epsilon + epsilon <= theorem_8
 
 
-def test_the_total_is_at_most_the_sum_and_at_least_its_parts():
-    for name in CASES:
-        whole = pipeline(name)
-        plan = plan_test(whole, test_epsilon=0.5)
-        parts = whole.bounds()[0].epsilon
-        assert max(0.5, parts) <= plan.guarantee.epsilon <= 0.5 + parts + 1e-4
-        # The events, composed at the same delta, are the coarser account that a budget keeps.
-        assert plan.guarantee.epsilon <= epsilon_of(plan.charges, 1e-6) + 1e-9
-
-
-def test_what_cannot_be_tested_is_refused():
-    steps = [("impute", mp.MedianImputer(max_incomplete=9, central_gap=0.1))]
-    untestable = mp.PricedPipeline(
-        steps, mp.PrivateMean(noise_multiplier=9.0), rows=100, columns=2, complete=False
-    )
-    with pytest.raises(UnprovenError, match="distance to failure"):
-        plan_test(untestable, test_epsilon=0.5)
-    for bad in ({"test_epsilon": 0.0}, {"test_epsilon": 1.0, "failure_delta": 0.5}):
-        with pytest.raises(ParameterError):
-            plan_test(pipeline("pca"), **bad)
-
-
 DELTA, RUNS = 1e-2, 4_000
 
 
@@ -397,40 +276,109 @@ def shown_epsilon(pipeline, x, y):
     return math.log((low - DELTA) / high)
 
 
-def imputed():
-    """Most cells are missing: every imputed cell follows the one replaced value."""
-    x = np.full((200, 1), 0.0)
-    x[50:] = np.nan
-    y = x.copy()
-    x[0], y[0] = 1.0, -1.0
-    return [("impute", mp.MeanImputer(max_incomplete=150))], x, y, False
+# Statistics by brute force; other tests cover the code, and tracing it would double the time.
 
 
 # Statistics by brute force; other tests cover the code, and tracing it would double the time.
 @pytest.mark.no_cover
 def test_the_attack_exceeds_the_naive_claim_but_not_the_price():
-    steps, x, y, complete = imputed()
-    pipeline = mp.PricedPipeline(
-        steps, mp.PrivateMean(noise_multiplier=2.0), rows=len(x), columns=1, complete=complete,
-        delta=DELTA,
-    )  # fmt: skip
-    result = price(pipeline)
-    shown = shown_epsilon(pipeline, x, y)
-    assert shown > 1.3 * result.naive_epsilon
-    assert shown <= result.epsilon
-
-
-def test_the_imputation_price_is_almost_reached():
-    """The pair is the worst one, so an exact audit of the shift leaves no slack in the price."""
-    steps, x, y, complete = imputed()
-    pipeline = mp.PricedPipeline(
-        steps, mp.PrivateMean(noise_multiplier=2.0), rows=200, columns=1, complete=complete,
-        delta=DELTA,
-    )  # fmt: skip
-    facts, noise = pipeline.facts(), SeededNoise(0)
-    doors = [ReplaceOneDoor(t, facts, budget=None, noise=noise) for t in (x, y)]
-    finals = [door._rows().mean() for door in doors]
-    sigma = 2.0 * 2 / 200
-    assert abs(finals[0] - finals[1]) / sigma == pytest.approx(
-        math.sqrt(2 * pipeline.bounds()[0].event.rho), rel=1e-4
+    """Most cells are missing: every imputed cell follows the one replaced value."""
+    x = np.full((200, 1), 0.0)
+    x[50:] = np.nan
+    y = x.copy()
+    x[0], y[0] = 1.0, -1.0
+    steps, end = (
+        [("impute", mp.MeanImputer(max_incomplete=150))],
+        mp.PrivateMean(noise_multiplier=2.0),
     )
+    facts = {"rows": 200, "columns": 1, "complete": False, "delta": DELTA}
+    pipeline = mp.PricedPipeline(steps, end, **facts)
+    result, shown = price(pipeline), shown_epsilon(pipeline, x, y)
+    assert 1.3 * result.naive_epsilon < shown <= result.epsilon
+    # The pair is the worst one, so an exact audit of the shift leaves no slack in the price.
+    facts, noise = pipeline.facts(), SeededNoise(0)
+    finals = [ReplaceOneDoor(t, facts, budget=None, noise=noise)._rows().mean() for t in (x, y)]
+    moved = math.sqrt(2 * pipeline.bounds()[0].event.rho)
+    assert abs(finals[0] - finals[1]) / (2.0 * 2 / 200) == pytest.approx(moved, rel=1e-4)
+
+
+def test_a_fit_states_the_price_and_charges_before_anything_is_read():
+    pipeline = impute_and_scale(mp.PrivateMean(noise_multiplier=4.0), random_state=0)
+    fitted = clone(pipeline).fit(*rows())
+    assert fitted.guarantee_.epsilon == price(pipeline).epsilon
+    assert ExplicitSeed() in fitted.guarantee_.conditions
+    assert ExplicitSeed() not in pipeline.guarantee().conditions
+    assert fitted.estimator_.guarantee_ is fitted.guarantee_
+    assert mp.NotFittedOnThisTable() not in fitted.guarantee_.conditions
+    secure = clone(pipeline).set_params(random_state=None).fit(*rows())
+    assert np.abs(secure.estimator_.mean_ - fitted.estimator_.mean_).max() < 1
+    small, enough = (Budget(e, 1e-6, adjacency="replace-one") for e in (0.5, 1e4))
+    for budget, error in ((small, BudgetExceededError), (enough, DataError)):
+        with pytest.raises(error):  # what is no table is refused when it is read, and paid by then
+            clone(pipeline).set_params(budget=budget).fit(object())
+    assert small.events == ()
+    assert len(enough.events) == 1
+    assert mp.IncompleteRows(30, 2) in enough.spent.conditions
+    for estimator in ESTIMATORS[:2]:
+        found = calibrated(impute_and_scale(estimator), 1.0)
+        assert 0.99 < price(found).epsilon <= 1.0
+        assert found.estimator.noise_multiplier != estimator.noise_multiplier
+
+
+def test_what_has_no_price_is_refused(tmp_path):
+    domain, pca = (
+        mp.RowDomain(rows=500, columns=3),
+        mp.PCARankReducer(n_components=1, least_gap=0.2),
+    )
+    ours, end = make_pipeline(pca, ESTIMATORS[0]), ESTIMATORS[0]
+    declared = mp.PricedPipeline(ours.steps[:-1], ours[-1], rows=500, columns=3)
+    assert price(ours, domain=domain).epsilon == price(declared).epsilon
+    assert price(declared, delta=1e-3).epsilon < price(declared).epsilon
+    steps = [("impute", mp.MedianImputer(max_incomplete=9, central_gap=0.1))]
+    holes = mp.PricedPipeline(steps, end, rows=100, columns=2, complete=False)
+    for ask, error, told in (
+        (lambda: price(ours), ParameterError, "domain"),
+        (lambda: price(make_pipeline(Unknown(), end), domain=domain), UnprovenError, "not known"),
+        (lambda: price(make_pipeline(pca, Unknown()), domain=domain), UnprovenError, "private est"),
+        (lambda: price(holes.set_params(steps=[])), ParameterError, "imputation"),
+        (lambda: plan_test(holes.set_params(steps=steps), test_epsilon=0.5), UnprovenError, "fail"),
+        (lambda: plan_test(declared, test_epsilon=0.0), ParameterError, "test_epsilon"),
+        (lambda: plan_test(declared, test_epsilon=1, failure_delta=0.5), ParameterError, "at most"),
+        (lambda: load_pipeline(tmp_path / "absent.toml"), ParameterError, "cannot read"),
+    ):
+        with pytest.raises(error, match=told) as caught:
+            ask()
+        assert caught.value.__context__ is None
+
+
+WRONG = [
+    ("impute-mean", "impute-magic", "kind must be one of"),
+    ("max_incomplete", "max_incomplet", "does not take max_incomplet"),
+    ("max_incomplete = 30", "", "needs max_incomplete"),
+    ("rows = 1000", "", "needs rows"),
+    ("[mechanism]", "[mechanisms]", "does not take mechanisms"),
+    ('name = "scale"', 'name = "impute-mean"', "share a name"),
+    ("noise_multiplier = 4.0", "noise_multiplier = 4.0\nrandom_state = 0", "random_state"),
+    ("delta = 1e-6", "delta = ", "not a TOML file"),
+    ("delta = 1e-6", "delta = 'small'", "delta"),
+    ("rows = 1000", "rows = 1", "at least 2 rows"),
+    ("rows = 1000", "rows = 'x'", "whole number"),
+    ("max_incomplete = 30", 'max_incomplete = "many"', "whole number"),
+    ("noise_multiplier = 4.0", "noise_multiplier = [1]", "finite number"),
+]
+
+
+def test_a_description_is_read_into_the_same_price_or_refused_in_one_line(tmp_path):
+    path, end = tmp_path / "pipeline.toml", mp.PrivateMean(noise_multiplier=4.0)
+    path.write_text(GOOD)
+    assert price(load_pipeline(path)).epsilon == price(impute_and_scale(end)).epsilon
+    for old, new, message in WRONG:
+        path.write_text(GOOD.replace(old, new))
+        with pytest.raises(ParameterError, match=message) as caught:
+            load_pipeline(path)
+        assert "\n" not in str(caught.value)
+        assert caught.value.__context__ is None
+    pytest.importorskip("matplotlib")
+    prices = plot_price(impute_and_scale(end), tmp_path / "p.svg", multipliers=[2.0, 4.0])
+    assert (tmp_path / "p.svg").read_text().lstrip().startswith("<?xml")
+    assert prices[0].epsilon > prices[1].epsilon

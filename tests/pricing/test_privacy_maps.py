@@ -22,6 +22,7 @@ from missdp.pricing import bounds, overall_curve
 from missdp.pricing.privacy_maps import (
     PrivacyMap,
     Sensitivity,
+    _split,
     _subsampled_gaussian_curve,
     _theorem_two,
 )
@@ -71,7 +72,7 @@ def test_exponential_mechanism_stays_within_its_curve(seed, alpha):
 
 
 @given(seed=SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_subsampling_stays_within_its_map(seed):
     """Exact output laws: a mixture over every sample of 2 of 6 rows; gradients are the rows."""
     rng = np.random.default_rng(seed)
@@ -101,16 +102,6 @@ def test_smooth_subsampling_is_tight_when_nothing_else_moves(alpha):
     assert sgd.curve(alpha, moved) == pytest.approx(renyi(alpha, log_p, log_q), rel=1e-3)
 
 
-@pytest.mark.parametrize(("scale", "more"), [(1.0, 1.0), (0.7, 1.5)])
-def test_a_noise_scale_that_is_a_third_too_small_is_seen(scale, more):
-    """The exact divergence is that of the map at the stated scale, and breaks it below."""
-    distance = mp.TableDistance(replaced=1, moved_rows=5, moved_max=0.2)
-    sgd = PrivacyMap.subsampled(lipschitz=1.0, smoothness=1.0, rows=6, batch=6, sigma=1.0, steps=1)
-    log_p, log_q = (norm.logpdf(GRID, mean, scale) for mean in (1.0, (5 * 0.8 - 1.0) / 6))
-    found = renyi(4.0, log_p, log_q) / sgd.curve(4.0, distance)
-    assert found == pytest.approx(1.0, rel=1e-3) if scale == 1 else found > more
-
-
 @pytest.mark.parametrize("alpha", [2, 3, 8, 64, 200])
 @pytest.mark.parametrize("multiplier", [0.7, 2.0, 8.0])
 def test_amplification_agrees_with_the_reference_library(alpha, multiplier):
@@ -125,7 +116,7 @@ def test_amplification_agrees_with_the_reference_library(alpha, multiplier):
 
 
 @given(seed=SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_iteration_stays_within_its_map(seed):
     """Exact laws of w <- w - eta (a w - b_i + Z), stopped at a uniform time: Gaussian mixtures."""
     rng = np.random.default_rng(seed)
@@ -158,7 +149,7 @@ def test_iteration_stays_within_its_map(seed):
 def test_the_optimised_triangle_is_sound_and_no_looser(a, b, alpha, c):
     """For Gaussians the truth is alpha (a + b)^2 / 2: the optimum of the split reaches it."""
     best = _theorem_two(alpha, lambda o: o * a**2 / 2, lambda o: o * b**2 / 2)
-    fixed = _theorem_two(alpha, lambda o: o * a**2 / 2, lambda o: o * b**2 / 2, c=c)
+    fixed = _split(alpha, lambda o: o * a**2 / 2, lambda o: o * b**2 / 2, c)
     truth = alpha * (a + b) ** 2 / 2
     assert truth * (1 - 1e-9) <= best <= fixed * (1 + 1e-4)
     if 0.05 < a / b < 20:
@@ -249,71 +240,33 @@ def test_a_sample_of_very_many_rows_costs_no_less_than_is_proven(rows):
 
 
 N, P, ETA, GAP, EPSILON = 1000, 20, 0.01, 0.25, 0.3
-UNIT = Sensitivity(replaced=1.0, l12=1.0)
+
+
 TAUS = {
     "deduplication": P,
     "quantisation": ETA * P,
-    "mean imputation": 2 * P / (N - P),
+    "imputation": 2 * P / (N - P),
     "PCA": 12.2 / GAP,
 }
-PRINTED_GAUSSIAN = {
-    "deduplication": 1 + P**2,
-    "quantisation": 1 + ETA**2 * P**2,
-    "mean imputation": 1 + 4 * P**2 / (N - P) ** 2,
-    "PCA": 1 + 12.2**2 / GAP**2,
-}
-
-
-def movement(tau):
-    return mp.TableDistance(replaced=1, moved_rows=N - 1, moved_l12=tau)
 
 
 @pytest.mark.parametrize("step", TAUS)
-@pytest.mark.parametrize("alpha", [11.0, 20.0, 50.0])
-def test_gaussian_and_gradient_descent_rows(step, alpha):
+def test_published_rows_of_gaussian_noise_and_gradient_descent(step):
     """1.05 alpha e^2 (1 + tau^2) and 1.05 alpha e^2 (4 + tau^2): Theorem 2 at c = 2, rounded up."""
-    moved = movement(TAUS[step])
-    gaussian = PrivacyMap.gaussian(sensitivity=UNIT, sigma=1 / EPSILON)
-    descent = PrivacyMap.gaussian(
-        sensitivity=Sensitivity(replaced=2 / N, l12=1 / N),
-        sigma=math.sqrt(7) / (EPSILON * N),
-        steps=7,
-    )
-    for mechanism, printed in (
-        (gaussian, PRINTED_GAUSSIAN[step]),
-        (descent, PRINTED_GAUSSIAN[step] + 3),
-    ):
-        entry = 1.05 * alpha * EPSILON**2 * printed
-        rest = replace(moved, replaced=0)
-        exact = 1.05 * (
-            mechanism.curve(2 * alpha, mp.NEIGHBOURS) + mechanism.curve(2 * alpha, rest)
-        )
-        assert entry == pytest.approx(exact, rel=1e-9)
-        curves = (
-            partial(mechanism.curve, distance=mp.NEIGHBOURS),
-            partial(mechanism.curve, distance=rest),
-        )
-        assert _theorem_two(alpha, *curves) <= _theorem_two(alpha, *curves, c=2.0) <= entry
-        assert mechanism.curve(alpha, moved) <= _theorem_two(alpha, *curves) * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("step", TAUS)
-def test_laplace_and_exponential_rows(step):
-    """epsilon (1 + tau), pure."""
-    for mechanism in (
-        PrivacyMap.laplace(sensitivity=UNIT, scale=1 / EPSILON),
-        exponential_map(sensitivity=UNIT, epsilon=EPSILON),
-    ):
-        best = bounds(mechanism, movement(TAUS[step]), 0.0)[0]
-        assert best.epsilon == pytest.approx(EPSILON * (1 + TAUS[step]))
-        assert best.name == "direct"
-
-
-def test_constants_of_the_sensitivities():
-    assert pytest.approx(12.2) == 4 * (3 * 101 + 2) / 100
-    holes = mp.RowDomain(rows=N, columns=1, complete=False)
-    step = mp.MeanImputer(max_incomplete=P, cells_per_row=1)
-    assert step.stability(mp.NEIGHBOURS, holes).moved_l12 == pytest.approx(TAUS["mean imputation"])
-    ours = mp.PCARankReducer(n_components=1, least_gap=GAP)
-    tau = ours.stability(mp.NEIGHBOURS, mp.RowDomain(rows=N, columns=3)).moved_l12
-    assert tau == pytest.approx(3 * math.sqrt(3) / 2 / GAP * (N - 1) / N)
+    alpha, tau = 11.0, TAUS[step]
+    moved = mp.TableDistance(replaced=1, moved_rows=N - 1, moved_l12=tau)
+    rest, unit = replace(moved, replaced=0), Sensitivity(replaced=1.0, l12=1.0)
+    gaussian = PrivacyMap.gaussian(sensitivity=unit, sigma=1 / EPSILON)
+    gradient, sigma = Sensitivity(replaced=2 / N, l12=1 / N), math.sqrt(7) / (EPSILON * N)
+    descent = PrivacyMap.gaussian(sensitivity=gradient, sigma=sigma, steps=7)
+    for mechanism, own in ((gaussian, 1), (descent, 4)):
+        entry = 1.05 * alpha * EPSILON**2 * (own + tau**2)
+        curves = [partial(mechanism.curve, distance=d) for d in (mp.NEIGHBOURS, rest)]
+        assert entry == pytest.approx(1.05 * sum(c(2 * alpha) for c in curves), rel=1e-9)
+        best = _theorem_two(alpha, *curves)
+        assert best <= _split(alpha, *curves, 2.0) <= entry
+        assert mechanism.curve(alpha, moved) <= best * (1 + 1e-9)
+    laplace = PrivacyMap.laplace(sensitivity=unit, scale=1 / EPSILON)
+    for mechanism in (laplace, exponential_map(sensitivity=unit, epsilon=EPSILON)):
+        best = bounds(mechanism, moved, 0.0)[0]
+        assert (best.name, best.epsilon) == ("direct", pytest.approx(EPSILON * (1 + tau)))

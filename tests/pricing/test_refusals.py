@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,12 +13,20 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
+from missdp import Categorical, Numeric, Schema, Table
 from missdp import pricing as mp
 from missdp.accounting import Budget, PureEvent
-from missdp.errors import DataError, MissDPError, NotFittedError, ParameterError
+from missdp.errors import (
+    DataError,
+    NotFittedError,
+    ParameterError,
+    SchemaError,
+    UnprovenError,
+)
 from missdp.mechanisms.noise import SeededNoise
-from missdp.pricing import load_pipeline, propose_test_release
+from missdp.pricing import propose_test_release, rows_of
 from missdp.pricing.replace_one import ReplaceOneDoor
+from missdp.schema import NotApplicable
 from pricing.cases import CHAINS, ESTIMATORS
 from pricing.stability_cases import extreme_pair
 
@@ -35,24 +44,6 @@ class Awkward:
 
 
 ODD = ["odd", None, pd.NA, np.array([1, 2]), 10**400, float("inf"), [1], Awkward()]
-
-
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
-@pytest.mark.parametrize("frame", [False, True])
-def test_one_odd_label_changes_no_other_row(odd, frame):
-    """NumPy reads [1, "odd"] as text throughout: then no label equals 1 any more."""
-    plain, strange = [1, 0, 1, 1, 0], [1, 0, 1, 1, odd]
-    if frame:
-        plain, strange = pd.Series(plain), pd.Series(strange, dtype=object)
-    for model in (
-        mp.PrivateLogisticRegression(noise_multiplier=9.0),
-        mp.PrivateLinearRegression(noise_multiplier=9.0),
-    ):
-        model.check_target(strange, 5)
-        reader = model.question(mp.RowDomain(rows=5, columns=1)).loss
-        first, second = reader.read(plain), reader.read(strange)
-        np.testing.assert_array_equal(first[:4], second[:4])
-        assert np.isfinite(second).all()
 
 
 SHAPES = ("mean, Laplace", "covariance", "histogram", "logistic, sgd", "linear, gd")
@@ -87,7 +78,6 @@ def test_no_table_of_the_declared_shape_is_refused(name):
                 assert np.isfinite(getattr(fitted, fact, 0.0)).all()
 
 
-NEVER = [math.nan, math.inf, -math.inf, "loud", True, [1], None, -1e-3]
 KINDS = {
     mp.RowClipper: {},
     mp.ConstantImputer: {},
@@ -107,123 +97,196 @@ KINDS = {
     mp.PrivateHistogram: {"edges": [-1, 0, 1], "noise_multiplier": 4.0},
     mp.PrivateLogisticRegression: {"noise_multiplier": 30.0},
     mp.PrivateLinearRegression: {"noise_multiplier": 30.0, "method": "sgd"},
-    mp.PricedPipeline: {"estimator": mp.PrivateMean(noise_multiplier=4.0)},
+    mp.PricedPipeline: {},
 }
 NO_NUMBERS = {"budget", "random_state", "steps", "estimator", "complete", "classes", "frame"}
+
+
 NUMBERS = [(k, f.name) for k in KINDS for f in fields(k) if f.name not in NO_NUMBERS]
 MAY_BE = {("value", -1e-3), ("max_neighbours", None), ("max_donations", None)}
 MAY_BE |= {("cells_per_row", None)}
+NEVER = [math.nan, math.inf, -math.inf, "loud", True, (1,), None, -1e-3]
+WRONG = [(*place, bad, None) for place in NUMBERS for bad in NEVER if (place[1], bad) not in MAY_BE]
+FEWER, LOUD = [0, 1], mp.PrivateLogisticRegression
+WRONG += [
+    (mp.PrivateHistogram, "edges", [1, 0], None),
+    (mp.PrivateHistogram, "edges", "ab", None),
+    (mp.PrivateHistogram, "column", 3, None),
+    (mp.PrivateMean, "noise_multiplier", 1e-300, None),
+    *((LOUD, "radius", 1.0, y) for y in (FEWER, 7)),
+    *((LOUD, "classes", bad, [0] * 6) for bad in ((0, 1, 2), (1, 1))),
+    *((mp.PricedPipeline, name, bad, None) for name, bad in (("rows", 5), ("columns", 2))),
+    (mp.PricedPipeline, "complete", "yes", None),
+]
 CELL = 0.123456789
 
 
-def released(kind, facts, budget):
+def released(kind, facts, budget, y, *, tested):
     """What a user does with a step, an estimator or a pipeline: it is fitted, and charged for."""
-    rows, y = np.full((6, 3), CELL), [0, 1] * 3
+    rows = np.full((6, 3), CELL)
     shape = {"rows": 6, "columns": 3, "delta": 0.01}
+    steps, end = [], mp.PrivateMean(noise_multiplier=4.0)
     if kind is mp.PricedPipeline:
-        kind(**{"steps": [], "budget": budget, **shape, **facts}).fit(rows, y)
+        shape |= facts
     elif issubclass(kind, mp.StableTransformer):
-        mean = mp.PrivateMean(noise_multiplier=4.0)
         shape["complete"] = "Imputer" not in kind.__name__
-        mp.PricedPipeline([("step", kind(**facts))], mean, budget=budget, **shape).fit(rows, y)
+        steps = [("step", kind(**facts))]
+    elif not tested:
+        return kind(**{"budget": budget, "delta": 0.01, **facts}).fit(rows, y)
     else:
-        kind(**{"budget": budget, "delta": 0.01, **facts}).fit(rows, y)
+        end = kind(**facts)
+    whole = mp.PricedPipeline(**{"steps": steps, "estimator": end, "budget": budget, **shape})
+    if tested and not steps:
+        return propose_test_release(whole, rows, y, test_epsilon=1.0)
+    return whole.fit(rows, y)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_good_parameters_are_charged_for(kind):
     budget = Budget(1e9, 0.5, adjacency="replace-one")
-    released(kind, KINDS[kind] | ({"rows": 6} if kind is mp.PricedPipeline else {}), budget)
+    released(kind, KINDS[kind], budget, [0, 1] * 3, tested=False)
     assert len(budget.events) == 1
 
 
-@given(place=st.sampled_from(NUMBERS), bad=st.sampled_from(NEVER))
-@settings(max_examples=250, deadline=None)
-def test_a_bad_parameter_is_refused_in_one_line_before_the_charge(place, bad):
-    kind, name = place
-    assume((name, bad) not in MAY_BE if not isinstance(bad, list) else True)
+@given(one=st.sampled_from(WRONG), tested=st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_what_can_be_foreseen_is_refused_in_one_line_before_the_charge(one, tested):
+    kind, name, bad, y = one
+    assume(not (tested and name in ("radius", "delta")))  # a pipeline does not use its estimator's
     budget = Budget(1e9, 0.5, adjacency="replace-one")
-    with pytest.raises(ParameterError) as caught:
-        released(kind, KINDS[kind] | {name: bad}, budget)
+    with pytest.raises((ParameterError, DataError)) as caught:
+        released(kind, KINDS[kind] | {name: bad}, budget, y or [0, 1] * 3, tested=tested)
     assert budget.events == ()
     assert "\n" not in str(caught.value)
     assert str(CELL)[:5] not in str(caught.value)
     assert caught.value.__context__ is None
 
 
-BAD = [
-    (mp.PrivateHistogram, {"edges": [1, 0]}, None),
-    (mp.PrivateHistogram, {"edges": "ab"}, None),
-    (mp.PrivateHistogram, {"column": 3}, None),
-    (mp.PrivateMean, {"noise_multiplier": 1e-300}, None),
-    (mp.PrivateLogisticRegression, {}, None),
-    (mp.PrivateLogisticRegression, {}, [0, 1]),
-    (mp.PrivateLogisticRegression, {}, 7),
-    (mp.PrivateLogisticRegression, {"classes": (0, 1, 2)}, [0] * 6),
-    (mp.PrivateLogisticRegression, {"classes": (1, 1)}, [0] * 6),
-    (mp.PricedPipeline, {"rows": 5}, None),
-    (mp.PricedPipeline, {"columns": 2}, None),
-    (mp.PricedPipeline, {"complete": "yes"}, None),
-]
+@given(odd=st.sampled_from(ODD), frame=st.booleans())
+def test_one_odd_label_changes_no_other_row(odd, frame):
+    """NumPy reads [1, "odd"] as text throughout: then no label equals 1 any more."""
+    plain, strange = [1, 0, 1, 1, 0], [1, 0, 1, 1, odd]
+    if frame:
+        plain, strange = pd.Series(plain), pd.Series(strange, dtype=object)
+    for kind in (mp.PrivateLogisticRegression, mp.PrivateLinearRegression):
+        model = kind(noise_multiplier=9.0)
+        model.check_target(strange, 5)
+        reader = model.question(mp.RowDomain(rows=5, columns=1)).loss
+        first, second = reader.read(plain), reader.read(strange)
+        np.testing.assert_array_equal(first[:4], second[:4])
+        assert np.isfinite(second).all()
 
 
-@pytest.mark.parametrize(("kind", "facts", "y"), BAD)
-def test_what_can_be_foreseen_is_refused_before_the_charge(kind, facts, y):
-    budget = Budget(1e6, 0.5, adjacency="replace-one")
-    shape, step = {"rows": 6, "columns": 3, "delta": 0.01}, ("clip", mp.RowClipper(radius=0.5))
-
-    def made():
-        if kind is mp.PricedPipeline:
-            estimator, shaped = mp.PrivateMean(noise_multiplier=4.0), shape | facts
-        else:
-            estimator, shaped = kind(**KINDS[kind] | facts), shape
-        return mp.PricedPipeline([step], estimator, budget=budget, **shaped)
-
-    for release in (
-        lambda: made().fit(np.zeros((6, 3)), y),
-        lambda: propose_test_release(made(), np.zeros((6, 3)), y, test_epsilon=1.0),
-    ):
-        with pytest.raises((ParameterError, DataError)):
-            release()
-    if kind is not mp.PricedPipeline:
-        alone = {"budget": budget, "delta": 0.01, **KINDS[kind], **facts}
-        with pytest.raises((ParameterError, DataError)):
-            kind(**alone).fit(np.zeros((6, 3)), y)
-    assert budget.events == ()
-
-
-@pytest.mark.parametrize("name", ["guarantee_", "estimator_", "coef_", "mean_"])
-def test_what_a_fit_would_set_is_missing_in_one_way(name):
+def test_what_a_fit_would_set_is_missing_in_one_way(monkeypatch):
     bare = mp.PricedPipeline([], mp.PrivateMean(noise_multiplier=4.0), rows=6, columns=3)
-    for unfitted in (bare, bare.estimator, mp.PrivateLogisticRegression(noise_multiplier=4.0)):
-        assert not hasattr(unfitted, name)
-        with pytest.raises(NotFittedError, match=name):
-            getattr(unfitted, name)
-    with pytest.raises(NotFittedError):
-        mp.PCARankReducer(n_components=1, least_gap=0.1).get_feature_names_out()
-
-
-def test_a_broken_fit_leaves_no_earlier_guarantee(monkeypatch):
+    step = mp.PCARankReducer(n_components=1, least_gap=0.1)
+    for unfitted in (bare, bare.estimator, step):
+        for name in ("guarantee_", "estimator_", "coef_", "mean_", "n_features_in_"):
+            assert not hasattr(unfitted, name)
+            with pytest.raises(NotFittedError, match=name):
+                getattr(unfitted, name)
+    for ask in (step.get_feature_names_out, lambda: step.transform(np.zeros((6, 3)))):
+        with pytest.raises(NotFittedError):
+            ask()
     estimator = mp.PrivateMean(noise_multiplier=4.0, random_state=0).fit(np.zeros((6, 3)))
     monkeypatch.setattr(mp.PrivateMean, "keep", None)
     with pytest.raises(TypeError):
         estimator.fit(np.zeros((6, 3)))
-    assert not hasattr(estimator, "guarantee_")
+    assert not hasattr(estimator, "guarantee_")  # a broken fit leaves none of an earlier one
 
 
-def test_errors_about_a_file_or_a_step_carry_no_trace_of_others(tmp_path):
-    path = tmp_path / "pipeline.toml"
-    cases = ["delta = ", "\udcff", "[table]\nrows = 'x'\n[mechanism]\nkind = 'mean'\n"]
-    for text in cases:
-        path.write_bytes(text.encode("utf-8", "surrogatepass"))
-        with pytest.raises(MissDPError) as caught:
-            load_pipeline(path)
+class Unreadable:
+    """Rows that nobody may read."""
+
+    shape = (4, 2)
+
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("the rows were read")
+
+    __len__ = __array__
+
+
+WORK = Categorical(name="work", levels=("no", "yes"))
+HOURS = Numeric(name="hours", lower=0, upper=80, nullable=True, refused=(-7,))
+FRAME = pd.DataFrame({"work": ["no", "yes", "yes", "yes"], "hours": [40.0, 20, -7, None]})
+RULED = Table.read(FRAME, Schema((WORK, HOURS), (NotApplicable("hours", unless="work = 'yes'"),)))
+CODED = Table.read(
+    FRAME.assign(hours=[-1, 20, 30, 40]),
+    Schema((WORK, Numeric(name="hours", lower=0, upper=80, not_applicable=(-1,)))),
+)
+MARKED = Schema((replace(WORK, undeclared=("levels",)), HOURS))
+FREE = Table.read(FRAME, Schema((WORK, HOURS)))
+BINS = Schema((WORK, Numeric(name="hours", lower=0, upper=80)))
+ABSENT = "'hours' is not applicable to some rows.*Table.subset"
+ROWS = [
+    (RULED, SchemaError, ABSENT),
+    (CODED, SchemaError, ABSENT),
+    (Table.read(FRAME, MARKED), SchemaError, "'work'"),
+    (Table.from_codes(BINS, {"work": [0, 1] * 2, "hours": [0] * 4}), DataError, "no numeric"),
+    *((np.zeros(shape), DataError, "declared shape") for shape in ((5, 3), (4, 2), (4,))),
+    *(([[0.1] * 3] * 3 + [last], DataError, None) for last in ([0.1], [0.1] * 4, 0.1)),
+]
+LOOK = mp.PrivateMean(noise_multiplier=5.0)
+
+
+@given(wrong=st.sampled_from(ROWS), complete=st.booleans(), tested=st.booleans())
+def test_other_rows_are_refused_before_the_charge(wrong, complete, tested):
+    rows, error, told = wrong
+    budget = Budget(10.0, 1e-5, adjacency="replace-one")
+    steps = [] if complete else [("impute", mp.ConstantImputer())]
+    facts = {"rows": 4, "columns": 3, "complete": complete, "budget": budget}
+    whole = mp.PricedPipeline(steps, mp.PrivateMean(noise_multiplier=5.0), **facts)
+    release = partial(propose_test_release, whole, test_epsilon=0.1) if tested else whole.fit
+    with pytest.raises(error, match=told):
+        release(rows)
+    if error is SchemaError:
+        for ask in (LOOK.set_params(budget=budget).fit, rows_of if told == "'work'" else LOOK.fit):
+            with pytest.raises(SchemaError, match=told):
+                ask(rows)
+    assert budget.events == ()
+    assert len(whole.fit(FREE).guarantee_.events) == len(budget.events) == 1
+
+
+FILLING = [
+    mp.ConstantImputer(),
+    mp.MeanImputer(max_incomplete=3),
+    mp.MedianImputer(max_incomplete=3, central_gap=0.1),
+    mp.TrimmedMeanImputer(max_incomplete=1, trim=1, trimmed_range=0.5),
+    mp.RegressionImputer(target=1, max_incomplete=1, least_eigenvalue=0.01),
+    mp.NeighbourImputer(n_neighbors=2, max_incomplete=2),
+]
+
+
+def test_whatever_fills_a_cell_refuses_what_is_not_applicable():
+    assert not any(mp.RowDomain.of(t.schema, rows=4).complete for t in (RULED, CODED))
+    fitted = mp.PrivateLinearRegression(noise_multiplier=9.0)
+    fitted.coef_ = np.zeros(3)
+    assert fitted.predict(FREE).tolist() == [0.0] * 4
+    filling = [step.fit for step in FILLING]
+    filling += [clone(step).fit(rows_of(FREE)).transform for step in FILLING]
+    for fill in (*filling, fitted.predict, mp.RowDomain(rows=4, columns=3).enforce):
+        with pytest.raises(SchemaError, match=ABSENT):
+            fill(RULED)
+
+
+@given(name=st.sampled_from(sorted(ESTIMATORS)), schedule=st.sampled_from(["fixed", "adaptive"]))
+def test_a_budget_that_cannot_be_charged_is_refused_by_name_before_anything_is_read(name, schedule):
+    """One under add-remove; and an estimator's own in a pipeline, which would take it for paid."""
+    budget = Budget(1e6, 1e-3, schedule=schedule)
+    other = Budget(8.0, 1e-5, adjacency="replace-one")
+    estimator = clone(ESTIMATORS[name]).set_params(budget=budget)
+    whole = mp.PricedPipeline([], ESTIMATORS[name], rows=4, columns=2, budget=budget)
+    inside = mp.PricedPipeline([], clone(estimator).set_params(budget=other), rows=4, columns=2)
+    cases = [
+        *((fit, UnprovenError, "adjacency='replace-one'") for fit in (estimator.fit, whole.fit)),
+        (inside.fit, ParameterError, "give it to the pipeline"),
+        (partial(propose_test_release, inside, test_epsilon=1.0), ParameterError, "pipeline"),
+        (partial(propose_test_release, whole, test_epsilon=1.0), UnprovenError, "replace-one"),
+    ]
+    for release, error, told in cases:
+        with pytest.raises(error, match=told) as caught:
+            release(Unreadable(), Unreadable())
+        assert error is ParameterError or type(estimator).__name__ in str(caught.value)
         assert caught.value.__context__ is None
-    with pytest.raises(MissDPError) as caught:
-        load_pipeline(tmp_path / "absent.toml")
-    assert caught.value.__context__ is None
-    with pytest.raises(MissDPError) as caught:
-        mp.PricedPipeline(
-            [("s", mp.StandardScaler(least_std=0))], ESTIMATORS[0], rows=6, columns=3
-        ).fit(np.zeros((6, 3)))
-    assert caught.value.__context__ is None
+    assert not budget.events
+    assert not other.events

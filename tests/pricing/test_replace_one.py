@@ -15,13 +15,20 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from missdp import pricing as mp
-from missdp.accounting import Budget, DeclaredRowCount, ExplicitSeed, PublicDomain, PureEvent
+from missdp.accounting import (
+    Budget,
+    DeclaredRowCount,
+    ExplicitSeed,
+    Guarantee,
+    PublicDomain,
+    PureEvent,
+)
 from missdp.errors import BudgetExceededError, DataError, ParameterError
 from missdp.mechanisms import SecureNoise, SeededNoise, Witness
 from missdp.pricing.domain import RowDomain
 from missdp.pricing.questions import (
     VectorNoise,
-    _secret_stop,
+    _secret,
 )
 from missdp.pricing.replace_one import PreparedRows, ReplaceOneDoor
 
@@ -30,7 +37,7 @@ FACTS = PreparedRows(raw=DOMAIN, label="test", delta=1e-3)
 RNG = np.random.default_rng(0)
 ROWS, TARGET = RNG.normal(size=(40, 2)), RNG.integers(0, 2, 40)
 LOSS = mp.Loss.logistic(radius=1.0, coefficient_norm=1.0)
-TEST = {"test": PureEvent(epsilon=5.0, adjacency="replace-one"), "epsilon": 5.0, "threshold": 4.0}
+TEST = PureEvent(epsilon=5.0, adjacency="replace-one")
 kinds = pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 
 
@@ -38,6 +45,11 @@ def door(values=ROWS, *, target=TARGET, budget=None, noise=None, facts=FACTS):
     return ReplaceOneDoor(
         values, facts, target=target, budget=budget, noise=noise or SeededNoise(0)
     )
+
+
+def planned(facts, asked):
+    charges = (TEST, facts.bounds(asked)[0].event)
+    return mp.TestPlan(5.0, 4.0, 1e-4, Guarantee(9.0), charges)
 
 
 def first_entry(rows):
@@ -168,7 +180,7 @@ def test_what_the_budget_refuses_is_not_read():
         with pytest.raises(BudgetExceededError):
             door(budget=budget, noise=Unread(0)).ask(asked)
         with pytest.raises(BudgetExceededError):
-            door(budget=budget, noise=Unread(0)).ask_if(asked, **TEST)
+            door(budget=budget, noise=Unread(0)).ask_if(asked, planned(FACTS, asked))
     assert not budget.events
 
 
@@ -253,13 +265,13 @@ def test_samples_are_fresh_and_without_replacement(noise):
 
 @pytest.mark.parametrize("seeds", [[SeededNoise(i) for i in range(2000)], [SecureNoise()] * 2000])
 def test_the_secret_stop_is_uniform(seeds):
-    stops = [_secret_stop(8, noise) for noise in seeds]
+    stops = [_secret(noise).randint(1, 8) for noise in seeds]
     assert chisquare(np.bincount(stops, minlength=9)[1:]).pvalue > 1e-7
 
 
 def test_a_hidden_run_releases_its_last_iterate_only():
     asked = mp.SecretStop(domain=DOMAIN, loss=LOSS, multiplier=1e-6, rate=1.0)
-    stop = _secret_stop(40, SeededNoise(0))
+    stop = _secret(SeededNoise(0)).randint(1, 40)
     rows, y, point = DOMAIN.enforce(ROWS), 2.0 * TARGET - 1, np.zeros(2)
     for i in range(stop):
         point = point + y[i] * rows[i] / (1 + math.exp(y[i] * (rows[i] @ point)))
@@ -298,9 +310,10 @@ def test_a_question_is_answered_if_the_test_passes(here, passes):
     facts = replace(FACTS, steps=(Alarming(here),))
     asked = mp.VectorQuery.mean(facts.domain, multiplier=1e-4)
     budget = Budget(1e30, 1e-3, adjacency="replace-one")
-    found = door(facts=facts, budget=budget).ask_if(asked, **TEST)
+    plan = planned(facts, asked)
+    found = door(facts=facts, budget=budget).ask_if(asked, plan)
     assert (found is not None) == passes
-    assert budget.events == (TEST["test"], facts.bounds(asked)[0].event)
+    assert budget.events == plan.charges
     assert DeclaredRowCount(7) not in budget.spent.conditions
     if found is not None:
         np.testing.assert_allclose(found, DOMAIN.enforce(ROWS).mean(axis=0) / 2, atol=1e-4)

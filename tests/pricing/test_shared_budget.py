@@ -15,7 +15,7 @@ from missdp.accounting import (
     epsilon_under,
 )
 from missdp.accounting.filters import filter_cost
-from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
+from missdp.errors import BudgetExceededError, UnprovenError
 from missdp.pricing import propose_test_release
 from pricing.cases import ESTIMATORS
 
@@ -42,60 +42,6 @@ def pipeline(**more):
     steps = [("scale", mp.StandardScaler(least_std=0.2))]
     facts = {"rows": 300, "columns": 2, "random_state": 0} | more
     return mp.PricedPipeline(steps, mp.PrivateMean(noise_multiplier=90.0), **facts)
-
-
-class Unreadable:
-    """Rows that nobody may read."""
-
-    shape = (300, 2)
-
-    def __array__(self, *args, **kwargs):
-        raise AssertionError("the rows were read")
-
-    def __len__(self):
-        raise AssertionError("the rows were read")
-
-
-@pytest.mark.parametrize("schedule", ["fixed", "adaptive"])
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_an_add_remove_budget_refuses_by_name_before_anything_is_read(name, schedule):
-    budget = Budget(1e6, 1e-3, schedule=schedule)
-    estimator = clone(ESTIMATORS[name]).set_params(budget=budget)
-    whole = mp.PricedPipeline([], ESTIMATORS[name], rows=300, columns=2, budget=budget)
-    for refused in (
-        lambda: estimator.fit(Unreadable(), Unreadable()),
-        lambda: whole.fit(Unreadable(), Y),
-        lambda: propose_test_release(whole, Unreadable(), Y, test_epsilon=1.0),
-    ):
-        with pytest.raises(UnprovenError, match=type(estimator).__name__) as caught:
-            refused()
-        assert "adjacency='replace-one'" in str(caught.value)
-        assert caught.value.__context__ is None
-    assert not budget.events
-
-
-def test_a_budget_that_would_not_be_charged_is_refused_before_anything_is_read():
-    """The pipeline's is: whoever gives one to its estimator would take the release for paid."""
-    budget = Budget(8.0, 1e-5, adjacency="replace-one")
-    whole = pipeline().set_params(estimator=mp.PrivateMean(noise_multiplier=90.0, budget=budget))
-    for run in (whole.fit, lambda rows: propose_test_release(whole, rows, test_epsilon=0.5)):
-        with pytest.raises(ParameterError, match="give it to the pipeline"):
-            run(Unreadable())
-    assert not budget.events
-    whole.set_params(budget=budget).fit(X)
-    assert len(budget.events) == 1
-
-
-@pytest.mark.parametrize("last", [[0.1], [0.1, 0.2, 0.3], 0.1])
-def test_lists_of_another_shape_are_refused_before_the_charge(last):
-    budget = Budget(8.0, 1e-5, adjacency="replace-one")
-    whole, rows = pipeline(budget=budget), [*X.tolist()[:-1], last]
-    for run in (whole.fit, lambda rows: propose_test_release(whole, rows, test_epsilon=0.5)):
-        with pytest.raises(DataError):
-            run(rows)
-    assert not budget.events
-    whole.fit(X.tolist())
-    assert len(budget.events) == 1
 
 
 def test_estimators_pipelines_and_tests_share_a_fixed_budget():

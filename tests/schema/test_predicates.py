@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import MissDPError, ParameterError
-from missdp.schema.predicates import parse_names
+from missdp.schema.where import parse_names
 from missdp.statistics import parse_where
 
 SCHEMA = Schema(

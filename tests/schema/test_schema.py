@@ -117,7 +117,7 @@ def test_repeated_and_unknown_names_are_refused():
     for stranger in (None, [], "x"):
         with pytest.raises(SchemaError, match="mapping"):
             Schema.from_dict(stranger)
-    with pytest.raises(SchemaError, match="must be text"):
+    with pytest.raises(SchemaError, match="an attribute is not valid"):
         Schema.from_dict({"attribute": [{"kind": "numeric", 3: 4}]})
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.schema import Denial, PairDenial
+from missdp.schema.conditions import Compare, CompareTwo
 from missdp.table.encode import Column, code_dtype
 
 SIGNS = {"EQ": operator.eq, "IQ": operator.ne, "LT": operator.lt, "LTE": operator.le,
@@ -93,13 +94,13 @@ def violates(denial: PairDenial, first: Table, second: Table) -> np.ndarray:
         found &= SIGNS[names[sign]](a[:, None], b[None]) & known[:, None] & also[None]
     for table, singles, shape in ((first, denial.first, (-1, 1)), (second, denial.second, (1, -1))):
         for part in singles:
-            if isinstance(part, tuple):
-                (a, known), (b, also) = cells(table, part[0]), cells(table, part[2])
-                holds = SIGNS[names[part[1]]](a, b) & known & also
+            if isinstance(part, CompareTwo):
+                (a, known), (b, also) = cells(table, part.one.name), cells(table, part.two.name)
+                holds = SIGNS[names[part.sign]](a, b) & known & also
             else:
-                a, known = cells(table, part.attribute.name)  # type: ignore[attr-defined]
-                sign = part.sign  # type: ignore[attr-defined]
-                holds = SIGNS[names[sign]](a, part.value) & known  # type: ignore[attr-defined]
+                assert isinstance(part, Compare)
+                a, known = cells(table, part.attribute.name)
+                holds = SIGNS[names[part.sign]](a, part.value) & known
             found &= holds.reshape(shape)
     return found
 

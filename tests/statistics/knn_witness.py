@@ -40,14 +40,18 @@ def filled(knn: KNNImputation, table: Table, labels: Any = None) -> dict[str, np
 
 
 class Chance:
-    """In the place of a generator: fixed labels, and the same draw for every row."""
+    """In the place of a generator: fixed labels, other ones each time, and one draw for all rows.
 
-    def __init__(self, labels):
-        self._labels = labels
+    What a row's labels are depends on its first one alone.
+    """
+
+    def __init__(self, labels, times):
+        self._labels, self._times = labels, times
 
     def integers(self, low, high, *, size, dtype):
         assert size == len(self._labels)
-        return np.asarray(self._labels, dtype=dtype)
+        with np.errstate(over="ignore"):
+            return np.asarray(self._labels, dtype=dtype) * dtype(self._times)
 
     def random(self, size):
         return np.full(size, 0.37)
@@ -86,11 +90,12 @@ class Recorder(Witness):
 
     def __init__(self, labels=()):
         super().__init__(0)
-        self._labels = labels
+        self._labels, self._drawn = labels, 0
         self.kept: list[Behind] = []
 
     def generator(self):
-        return Chance(self._labels)
+        self._drawn += 1
+        return Chance(self._labels, 0x9E3779B97F4A7C15 ** (self._drawn - 1) % 2**64)
 
     def answer(self, event, law, exact):
         self.kept.append(Behind(event, law, exact()))
@@ -172,6 +177,10 @@ QUESTIONS = {
     "correlation": lambda s, **c: s.correlation("income", "income", **c),
     "histogram": lambda s, **c: s.histogram("income", where="sex = 'm'", **c),
     "histogram both": lambda s, **c: s.histogram("car", where="income > 2", **c),
+    "means by imputed": lambda s, **c: s.mean("income", where="grade < 2", by="car", **c),
+    "means by others": lambda s, **c: s.mean("income", by="sex", **c),
+    "shares by imputed": lambda s, **c: s.proportion("income > 2", by="car", **c),
+    "counts by imputed": lambda s, **c: s.count(where="income > 2", by="car", **c),
     "histogram of others": lambda s, **c: s.histogram("grade", where="car = 'yes'", **c),
 }
 BOUNDED = {

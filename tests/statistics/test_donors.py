@@ -45,7 +45,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def imputation(k: int, group: bool = False, **more: object) -> KNNImputation:
     where = {"match_on": "grade", "group": "sex"} if group else {"match_on": ("grade", "sex")}
-    return KNNImputation(impute=("income", "car"), k=k, **where, **more)
+    return KNNImputation(impute=("income", "car"), k=k, **where, **more, tie_breaks=1)
 
 
 def prepare(rows: list[Row], k: int, group: bool = False, schema=PLAIN, **more) -> Prepared:
@@ -308,14 +308,16 @@ BEFORE = {
 
 def test_answers_are_what_they_were() -> None:
     for schema, before in BEFORE.items():
-        found = answers(schema, KNNImputation(impute="income", match_on=("grade", "work")))
+        found = answers(
+            schema, KNNImputation(impute="income", match_on=("grade", "work"), tie_breaks=1)
+        )
         # To the last bit on one machine; sums of floating point differ a little between machines.
         for one, other in zip(found, before, strict=True):
             assert one == pytest.approx(other, rel=1e-12)
 
 
 IN_PARTS = {
-    "mechanisms.views.PART_ROWS": 64, "mechanisms.questions.PART_ROWS": 64,
+    "mechanisms.questions.PART_ROWS": 64,
     "mechanisms.private_rows.PART_ROWS": 64, "mechanisms.private_rows._MANY": 10,
     "statistics.donors.DONEES": 50, "statistics.imputation.DONEES": 50,
     "statistics.profile.DONEES": 50, "statistics.donors._HEARD": 20,
@@ -328,8 +330,8 @@ IN_PARTS = {
 @pytest.mark.parametrize(
     "imputation",
     [
-        KNNImputation(impute="income", match_on=("grade", "work")),
-        KNNImputation(impute=("income", "c"), match_on="grade", group="work", k=5),
+        KNNImputation(impute="income", match_on=("grade", "work"), tie_breaks=1),
+        KNNImputation(impute=("income", "c"), match_on="grade", group="work", k=5, tie_breaks=1),
         None,
     ],
     ids=["nearest", "several", "none"],

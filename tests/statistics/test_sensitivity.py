@@ -23,26 +23,28 @@ from knn_witness import (
 )
 
 from missdp import Schema
+from missdp.accounting import Budget
 from missdp.mechanisms import Counts, Noise, Sums
 from missdp.mechanisms.smooth import plan_smooth
 from missdp.mechanisms.smooth_laws import SmoothLaw
-from missdp.statistics import KNNImputation
+from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.statistics.answers import Asking, _product_change, _square_change
 from missdp.statistics.profile import Profile
 
 FILLED = {"impute": ("income", "car"), "match_on": ("grade", "sex")}
 IMPUTATIONS: dict[str, Any] = {
-    "nearest": KNNImputation(**FILLED),
-    "two": KNNImputation(**FILLED, k=2),
-    "three": KNNImputation(**FILLED, k=3),
-    "group": KNNImputation(impute=("income", "car"), match_on="grade", group="sex"),
-    "blocks": KNNImputation(**FILLED, partition={"grade": 2}),
+    "nearest": KNNImputation(**FILLED, tie_breaks=1),
+    "averaged": KNNImputation(**FILLED, tie_breaks=3),
+    "two": KNNImputation(**FILLED, k=2, tie_breaks=1),
+    "three": KNNImputation(**FILLED, k=3, tie_breaks=1),
+    "group": KNNImputation(impute=("income", "car"), match_on="grade", group="sex", tie_breaks=1),
+    "blocks": KNNImputation(**FILLED, partition={"grade": 2}, tie_breaks=1),
     "none": None,
 }
 RULED_IMPUTATIONS: dict[str, Any] = IMPUTATIONS | {
-    "one": KNNImputation(impute="income", match_on="grade"),
-    "one of work": KNNImputation(impute="income", match_on="grade", group="work"),
-    "of others": KNNImputation(impute="car", match_on=("income", "grade")),
+    "one": KNNImputation(impute="income", match_on="grade", tie_breaks=1),
+    "one of work": KNNImputation(impute="income", match_on="grade", group="work", tie_breaks=1),
+    "of others": KNNImputation(impute="car", match_on=("income", "grade"), tie_breaks=1),
 }
 WORLDS = {PLAIN: (IMPUTATIONS, QUESTIONS), RULED: (RULED_IMPUTATIONS, RULED_QUESTIONS)}
 CASES = [(schema, name) for schema, (imputations, _) in WORLDS.items() for name in imputations]
@@ -105,7 +107,7 @@ def labelled(label: str, answers: list[Behind]) -> Behind:
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_the_bound_is_attained(k: int) -> None:
     # Removing a donor moves every donee: neither a smaller weight nor a smaller M_0 would do.
-    knn, rows = KNNImputation(**FILLED, k=k), one_donor(k)
+    knn, rows = KNNImputation(**FILLED, k=k, tie_breaks=1), one_donor(k)
     full, less = (labelled("centred sum of income", kept(r, knn)) for r in (rows, rows[1:]))
     assert prepared(knn, as_table(rows), labels_of(rows)).profile.exact(0) == 4
     # A mean of k donors divides the weight.
@@ -211,7 +213,7 @@ def test_audit_on_neighbouring_tables(epsilon: float, size: int) -> None:
 @pytest.mark.parametrize("imputed", [("income", "car"), ("car",)])
 def test_donees_that_leave_a_subpopulation_take_their_whole_value(imputed) -> None:
     """Also where no value is filled, only who belongs: a donee takes its whole square with it."""
-    who = KNNImputation(impute=imputed, match_on=("grade", "sex"), k=3)
+    who = KNNImputation(impute=imputed, match_on=("grade", "sex"), k=3, tie_breaks=1)
     left = set()
     for a, b in zip(kept(LEAVING, who), kept(LEAVING[1:], who), strict=True):
         assert not moves_too_far(a, b), a.event.label
@@ -234,3 +236,17 @@ def test_changes_of_squares_and_products_are_exact() -> None:
         left, right = close(2.0, other)
         most = np.abs(np.multiply.outer(here, left) - np.multiply.outer(there, right)).max()
         assert most <= _product_change([3.0, 2.0], [width, other], same=False) + 1e-9
+
+
+def test_a_mean_over_ways_to_break_ties_is_bounded_by_the_mean_of_their_bounds() -> None:
+    rng = np.random.default_rng(5)
+    rows = [
+        Row(0, "f", income, "no", int(label))
+        for income, label in zip([8] * 10 + [None] * 40, rng.permutation(50) * 2, strict=True)
+    ]
+    knn = KNNImputation(**FILLED, tie_breaks=6)
+    asked = ImputedStatistics(as_table(rows), knn, budget=Budget(1.0), random_state=3)
+    weights = {"own": 1.0, "donee": 1.0, "beta": 0.1}
+    each = [cells.profile.smooth_bound(**weights) for cells in asked._door._rows.worlds]
+    assert len(set(each)) > 2
+    assert asked._door._rows.bound(**weights) == pytest.approx(np.mean(each), rel=1e-12)

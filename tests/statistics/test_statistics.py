@@ -37,7 +37,7 @@ SCHEMA = Schema(
         Numeric(name="hours", lower=0, upper=80),
     )
 )
-KNN = KNNImputation(impute="income", match_on=("age", "sex"))
+KNN = KNNImputation(impute="income", match_on=("age", "sex"), tie_breaks=1)
 
 
 def survey(size: int = 4000, seed: int = 0) -> Table:
@@ -239,7 +239,8 @@ def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, m
 
     def asked(amount, seed):
         scale = ScaleRelease(epsilon=amount / 4) if first == "income" else None
-        question = statistics(table=OF_NUMBERS, scale=scale, random_state=seed)
+        often = replace(KNN, tie_breaks=20)
+        question = statistics(table=OF_NUMBERS, imputation=often, scale=scale, random_state=seed)
         return question.correlation(first, "hours", epsilon=amount)
 
     widths = []
@@ -258,17 +259,19 @@ def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, m
 @pytest.mark.parametrize("paid", [False, True])
 @pytest.mark.parametrize("name", ["count", "proportion", "mean", "sum"])
 def test_a_worst_case_never_changes_the_noise_interval(name: str, paid: bool) -> None:
-    """It is that of an answer for the nine tenths of the cost that are left."""
+    """It is that of an answer for what is left of the cost, a tenth less."""
     scale = ScaleRelease(epsilon=0.5) if paid else None
+    beside = 1 - 0.02 * {"proportion": 2, "sum": 4}.get(name, 3) if paid else 1.0
     with_it, without = (
         ASKS[name](statistics(scale=scale, random_state=5), epsilon=epsilon, uncertainty=kind)
-        for epsilon, kind in ((1.0, "worst-case"), (0.9, "noise"))
+        for epsilon, kind in ((1.0, "worst-case"), ((beside - 0.1) / beside, "total"))
     )
     assert with_it.imputation_interval is not None
     assert (with_it.interval is not None) == paid
     assert bool(with_it.note) != paid
     if paid:
-        assert with_it.interval == pytest.approx(without.interval, rel=1e-6)
+        widths = [answer.interval[1] - answer.interval[0] for answer in (with_it, without)]
+        assert widths[0] == pytest.approx(widths[1], rel=0.02)
 
 
 def test_gaussian_noise_wins_for_vectors_and_lomax_for_single_counts() -> None:
@@ -284,10 +287,13 @@ def test_gaussian_noise_wins_for_vectors_and_lomax_for_single_counts() -> None:
         released = [
             asked.histogram("income", rho=0.5), asked.count(where="income > 40", rho=0.5)
         ]  # fmt: skip
-    assert set(chosen) == {("histogram of income", "gaussian"), ("count", "lomax")}
+    rough = {(label, kind) for label, kind in chosen if kind != "plain"}
+    assert rough == {("histogram of income", "gaussian"), ("count", "lomax")}
     # The choice reads a released number, so both are charged as what they have in common.
     for answer, label in zip(released, ("histogram of income", "count"), strict=True):
-        assert answer.guarantee.events[-1] == ZCDPEvent(rho=0.5, label=label)
+        left = answer.guarantee.events[-1]
+        assert left == ZCDPEvent(rho=left.rho, label=label)
+        assert 0.46 < left.rho < 0.5  # a little is for how many rows there are, and were filled
 
 
 def released_scales(release, confidence, size):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from missdp import PrivBayes, Table
 from missdp.baselines import DPMisGAN, Kamino
@@ -40,6 +41,7 @@ FAMILIES = [
     Family("aim-pure", AIM, {"delta": 0.0, "rounds": 2, "model_rows": 100}),
     Family("mst-pure", MST, {"delta": 0.0, "model_rows": 100}, ("observed",)),
     Family("all-pairs", AllPairs),
+    Family("all-pairs-workload", AllPairs, {"workload": 3}),
     Family("all-pairs-imputed", AllPairs, {"imputer": "pairs"}, ("impute-first",)),
     Family("kamino", Kamino),
     Family("kamino-sequential", Kamino, TRAINED, ("observed", "complete-rows"), streams=False),
@@ -62,6 +64,13 @@ PAIRED = [
 """Each family once, with the strategies in turn."""
 FIRST = [c for i, c in enumerate(PAIRED) if c[0].build not in [f.build for f, _ in PAIRED[:i]]]
 """Each class once, with its usual parameters."""
+OFTEN = [*PAIRED, *((f, f.strategies[0]) for f, _ in FIRST if f.name not in NEURAL)]
+OFTEN += [(f, s) for f, s in CASES if f.name == "privbayes"]
+DAILY = [
+    pytest.param(*case, id=name, marks=[pytest.mark.slow] * (case not in OFTEN))
+    for case, name in zip(CASES, IDS, strict=True)
+]
+"""All strategies with the family that is quickest, and one or two with others; all if slow."""
 
 
 @cache

@@ -12,7 +12,10 @@ from missdp.errors import ParameterError, UnprovenError
 from missdp.ground_truth import epsilon_for_ground_truth, planned_ground_truth
 from synth.tables import rows_of, schema_of
 
-pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning"),
+    pytest.mark.usefixtures("one_turn"),
+]
 
 SCHEMA = schema_of(dict.fromkeys("abcde", 3))
 KNOWN = MissingCompletelyAtRandom(dict.fromkeys("abcde", 0.7))

@@ -1,7 +1,8 @@
 """One suite over every family and strategy: the public kit, and what only ours promise.
 
-Every strategy of every family is checked for what depends on both; `PAIRED` has each family once,
-with strategies in turn, for what depends on the family or on the base alone.
+Every strategy of every family is checked for what depends on both (`DAILY`; what is
+left of the strategies by the slow tests); `PAIRED` has each family once, with
+strategies in turn, for what depends on the family or on the base alone.
 """
 
 from dataclasses import replace
@@ -15,10 +16,9 @@ from missdp.mechanisms import Score
 from missdp.testing import HABITS, RULED, check_non_interference, check_sensitivity
 from missdp.testing.habits import _RULED_HABITS, _habits_of
 from synth.conformance import (
-    CASES,
+    DAILY,
     FAMILIES,
     FIRST,
-    IDS,
     PAIRED,
     SCHEMA,
     make_table,
@@ -26,8 +26,11 @@ from synth.conformance import (
 )
 from testing.ruled import ONE_FIT, ONE_FREE, OWN, costs_nothing, gates, kinds_of_holes, obeyed_rules
 
-pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
-every_case = pytest.mark.parametrize(("family", "strategy"), CASES, ids=IDS)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning"),
+    pytest.mark.usefixtures("one_turn"),
+]
+every_case = pytest.mark.parametrize(("family", "strategy"), DAILY)
 every_family = pytest.mark.parametrize(
     ("family", "strategy"), PAIRED, ids=[f"{f.name}-{s}" for f, s in PAIRED]
 )
@@ -78,9 +81,9 @@ def test_what_a_fit_shows_was_released(family, strategy):
 @every_case
 def test_one_row_moves_what_was_charged_for(family, strategy):
     given = {"parameters": family.options, "strategies": [strategy]}
-    check_sensitivity(family.build, **given, trials=6 if (family, strategy) in FIRST else 2)
+    check_sensitivity(family.build, **given, trials=4 if (family, strategy) in FIRST else 2)
     if ((family, strategy) in PAIRED and family.name not in LONG) or family.name == "independent":
-        check_sensitivity(family.build, **given, schema=RULED, trials=4, seed=2)
+        check_sensitivity(family.build, **given, schema=RULED, trials=3, seed=2)
 
 
 @pytest.mark.slow
@@ -91,7 +94,7 @@ def test_one_row_moves_what_was_charged_for_whichever_row_it_is(family, strategy
         check_sensitivity(family.build, **given, schema=schema, trials=60, seed=1)
 
 
-@pytest.mark.parametrize(("family", "strategy"), [p for p in PAIRED if p[0].name not in LONG])
+@pytest.mark.parametrize(("family", "strategy"), FIRST)
 def test_kinds_and_rules(family, strategy):
     on = subject(family, strategy, RULED)
     assert failed(_habits_of(on, ["spends_what_was_asked"])) == []

@@ -20,11 +20,13 @@ from missdp.accounting import (
 )
 from missdp.errors import ParameterError
 from missdp.ground_truth import planned_ground_truth
-from missdp.inference.dyadic import depth_of
+from missdp.inference.dyadic import Histogram, depth_of
 from missdp.mechanisms import Door, Witness
-from missdp.schema.grid import on_grid, pending
+from missdp.schema.grid import MOST_CODES, on_grid, pending
 from missdp.sources import open_source, strategy_named
+from missdp.synth.cuts import cut
 
+pytestmark = pytest.mark.usefixtures("one_turn")
 FAMILIES = (AllPairs, AIM, MST, Kamino, PrivBayes)
 SCHEMA = Schema(
     (
@@ -207,32 +209,50 @@ ODD = {
     "pareto": lambda rng, n: rng.pareto(1.1, n),
     "heaped": lambda rng, n: rng.integers(0, 40, n) * 5.0,
 }
+REACH = dict.fromkeys(ODD, 2e5) | {"huge": 1e13, "tiny": 1e-8}
 
 
 @pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
-@pytest.mark.parametrize(("kind", "n"), [("one value", 0), *((kind, 3000) for kind in ODD)])
-def test_odd_columns_give_sensible_values_and_never_a_crash(kind, n):
+@pytest.mark.parametrize(
+    ("family", "n"), [*((family, 50) for family in FAMILIES), (AllPairs, 0), (AllPairs, 3000)]
+)
+def test_odd_columns_give_sensible_values_and_never_a_crash(family, n):
     rng = np.random.default_rng(1)
-    x = ODD[kind](rng, n).astype(float)
-    scale = {"huge": 1e13, "tiny": 1e-8}.get(kind, 2e5)
-    schema = Schema(
-        (
-            Numeric(name="x", lower=-scale, upper=scale, nullable=True, outside="clamp"),
-            Categorical(name="c", levels=("a", "b")),
-        )
+    frame = pd.DataFrame({name: draw(rng, n).astype(float) for name, draw in ODD.items()})
+    attributes = (
+        Numeric(name=name, lower=-reach, upper=reach, nullable=True, outside="clamp")
+        for name, reach in REACH.items()
     )
-    frame = pd.DataFrame({"x": x, "c": np.where(rng.random(n) < 0.5, "a", "b")})
-    drawn = (
-        AllPairs(epsilon=2.0, random_state=n).fit(frame, schema=schema).sample(1000)["x"].to_numpy()
-    )
-    assert np.isfinite(drawn).all()
-    assert (np.abs(drawn) <= scale).all()
-    if n == 3000 and kind not in ("all missing", "two values"):
-        x = np.clip(x, -scale, scale)
-        grid = np.quantile(x, np.linspace(0.05, 0.95, 19))
-        width = max(x.std(), 1e-3 * scale)  # a cell of the grid at most
-        near = [
-            np.interp(q, np.linspace(0, 1, 1000), np.sort(drawn))
-            for q in np.linspace(0.05, 0.95, 19)
-        ]
-        assert np.abs(np.array(near) - grid).max() < 0.5 * width
+    model = family(epsilon=16.0 if n == 3000 else 2.0, random_state=n)
+    drawn = model.fit(frame, schema=Schema(tuple(attributes))).sample(1000)
+    for name, reach in REACH.items():
+        found = drawn[name].to_numpy()
+        assert np.isfinite(found).all()
+        assert (np.abs(found) <= reach).all()
+        if n == 3000 and name not in ("all missing", "two values"):
+            truth = np.clip(frame[name], -reach, reach)
+            width = max(truth.std(), 1e-3 * reach)  # a cell of the grid at most
+            levels = np.linspace(0.05, 0.95, 19)
+            assert np.abs(np.quantile(found, levels) - np.quantile(truth, levels)).max() < (
+                0.5 * width
+            )
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3))
+def test_there_are_never_more_bins_and_spikes_than_caps_are_planned_for(seed, unit):
+    rng = np.random.default_rng(seed)
+    wide = pending(SCHEMA, SCHEMA.names)
+    grid = on_grid(wide)["age"]
+    inner = np.flatnonzero(rng.random(grid.size - 1) < rng.random()) + 1
+    starts = np.array([0, *inner, grid.size])
+    mass = rng.dirichlet(np.full(len(inner) + 1, 10.0 ** rng.integers(-2, 2)))
+    for rows in (1e3, 1e8):
+        found = cut(SCHEMA["age"], grid, Histogram(starts, mass, rows), unit=unit)
+        assert found.size <= wide["age"].size == MOST_CODES
+
+
+def test_there_are_more_bins_where_counts_are_large():
+    grid = on_grid(pending(SCHEMA, SCHEMA.names))["age"]
+    even = np.arange(112), np.full(111, 1 / 111)
+    sizes = [cut(SCHEMA["age"], grid, Histogram(*even, n), unit=4.0).size for n in (1e4, 52e3, 1e6)]
+    assert sizes == [10, 13, 16]

@@ -20,6 +20,7 @@ from missdp.synth.noisy_counts import (
 )
 from synth.tables import rows_of, schema_of
 
+pytestmark = pytest.mark.usefixtures("one_turn")
 SIZES = [[2] * 8, [10] * 5, [2, 3, 4, 8, 9]]
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
 QUICK = {"delta": 1e-6, "model_rows": 100}

@@ -27,6 +27,7 @@ from missdp.synth.state import sampling_generator
 from synth.conformance import FIRST, make_table
 from synth.tables import rows_of, schema_of
 
+pytestmark = pytest.mark.usefixtures("one_turn")
 extremes = st.sampled_from([1e-300, 1e-12, 1e-3, 0.1, 0.5, 0.999, 1 - 1e-12])
 epsilons = st.sampled_from([1e-300, 1e-6, 1e-2, 1.0, 30.0, 1e3, 1e4, 1e5, 1e300])
 deltas = st.sampled_from([5e-324, 1e-300, 1e-9, 0.1, 0.999999])

@@ -1,5 +1,7 @@
 """Tables, and the files that they are read from and written to."""
 
+import contextlib
+import csv
 import errno
 import gzip
 import os
@@ -11,13 +13,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.sources import DuckDBSource
 from missdp.table import draft_schema
+from missdp.table.read_files import _Quotes, file_batches
 from missdp.table.written import write_blocks
 
 SCHEMA = Schema(
@@ -188,6 +191,35 @@ def test_a_csv_file_has_all_its_rows_or_is_refused(tmp_path, rows, cut, end):
     if start.count(b'"') % 2:  # every quote is part of a quoted field here
         with pytest.raises(DataError):
             Table.read(path, loose)
+
+
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@given(text=st.text('x",\n', max_size=14), cuts=st.lists(st.integers(1, 14), max_size=3))
+@example(text='1,"x\n2,"y\n', cuts=[])
+@example(text='1,"x\n2,"y"\n', cuts=[])
+def test_no_quote_of_a_row_takes_the_rows_behind_it(tmp_path, text, cuts):
+    """A quote that a row leaves open would end at a quote of another row, if anything could follow.
+
+    As Python's strict reader has it; its laxer one, and Arrow, go on with the cell.
+    """
+    path, content = tmp_path / "x.csv", f"a,b\n{text}"
+    path.write_bytes(content.encode())
+    rows, found = None, None
+    with contextlib.suppress(csv.Error):
+        rows = [row for row in csv.reader(content.splitlines(keepends=True), strict=True) if row]
+    with contextlib.suppress(DataError):
+        batches = file_batches(path, ("a", "b"))
+        found = [[c and c.decode() for c in r.values()] for b in batches for r in b.to_pylist()]
+    if rows is None or any(len(row) != 2 for row in rows):
+        assert found is None
+    else:
+        assert found == [[cell or None for cell in row] for row in rows[1:]]
+    # Wherever blocks of bytes end.
+    watched, whole = _Quotes(","), _Quotes(",")
+    whole.see(content.encode())
+    for part in np.split(np.frombuffer(content.encode(), np.uint8), sorted(cuts)):
+        watched.see(part.tobytes())
+    assert watched.misplaced == whole.misplaced
 
 
 def test_headers_without_names_are_told_as_what_they_are(tmp_path):

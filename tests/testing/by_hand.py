@@ -8,7 +8,7 @@ import math
 
 from missdp.schema import Numeric
 from missdp.schema.bound import Derives, Routes
-from missdp.schema.predicates import OPERATORS, Compare, Join, Not
+from missdp.schema.conditions import OPERATORS, Compare, CompareTwo, Join, Not
 
 HOLE, ABSENT = "hole", "not applicable"
 
@@ -46,7 +46,7 @@ def _breaks(rule, row):
     if isinstance(rule, Routes):
         applies, absent = _holds(rule.unless, row), row[rule.target] == ABSENT
         return applies is not None and applies == absent
-    return all(_holds(part, row) is True for part in rule.together)
+    return _holds(rule.never, row) is True
 
 
 def _does_not_follow(rule, row):
@@ -64,9 +64,8 @@ def _does_not_follow(rule, row):
 
 def _holds(what, row):
     """Whether a condition holds; None if that depends on a hole."""
-    if isinstance(what, tuple):
-        one, sign, two = what
-        return _compared(row[one], sign, row[two])
+    if isinstance(what, CompareTwo):
+        return _compared(row[what.one.name], what.sign, row[what.two.name])
     if isinstance(what, Compare):
         return _compared(row[what.attribute.name], what.sign, what.value)
     if isinstance(what, Not):

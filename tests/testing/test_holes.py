@@ -114,8 +114,9 @@ def test_nothing_is_told_by_a_release_of_ours(family, missing):
             model = family(epsilon=1.0, missing=missing).fit(frame, schema=SCHEMA)
             return model.sample(200, missing_values=kept)
 
-    some = PAIRS[1::2] if family is AllPairs else PAIRS  # it takes its time
-    assert not any(differing_facts(run, pair, repeats=3) for pair in some)
+    few = PAIRS[1:2] if family is AllPairs else PAIRS[1::2]  # it takes its time
+    some = PAIRS if (family, missing) == (PrivBayes, "joint") else few
+    assert not any(differing_facts(run, pair, repeats=2) for pair in some)
 
 
 def test_the_page_on_other_libraries_shows_what_was_measured():

@@ -100,7 +100,12 @@ class Budget:
         if schedule not in get_args(Schedule):
             raise ParameterError(f"schedule must be 'fixed' or 'adaptive', got {schedule!r}")
         self._schedule: Schedule = schedule
-        self._cost = self._capacity(currency)
+        self._cost: Cost | None = None
+        if schedule == "adaptive":
+            chosen = currency or ("zcdp" if self._delta > 0 else "pure")
+            self._cost = Cost.worth(chosen, self._epsilon, self._delta)
+        elif currency is not None:
+            raise ParameterError("currency is for budgets with schedule='adaptive'")
         # In the currency of an adaptive budget; of a fixed one the sum of epsilons, if all pure.
         self._spent: Fraction | None = Fraction(0)
         self._rho: Fraction | None = Fraction(0)  # of a fixed one the sum of rhos, if all have one
@@ -150,14 +155,6 @@ class Budget:
         )
         made._cost = cost
         return made
-
-    def _capacity(self, currency: Currency | None) -> Cost | None:
-        if self._schedule == "fixed":
-            if currency is not None:
-                raise ParameterError("currency is for budgets with schedule='adaptive'")
-            return None
-        chosen = currency or ("zcdp" if self._delta > 0 else "pure")
-        return Cost.worth(chosen, self._epsilon, self._delta)
 
     @property
     def epsilon(self) -> float:
@@ -282,7 +279,7 @@ class Budget:
         self.check_process()
         parts = under(self._adjacency, flatten(events))
         with self._lock:
-            return self._fits(parts, *self._with(parts))
+            return self._fits(parts, self._with(parts))
 
     @property
     def spent(self) -> Guarantee:
@@ -372,7 +369,7 @@ class Budget:
         converted = under(self._adjacency, parts)
         with self._lock:
             sums = self._with(converted)
-            if not self._fits(converted, *sums):
+            if not self._fits(converted, sums):
                 raise BudgetExceededError(
                     f"the release does not fit into the budget (epsilon={self._epsilon:g}, "
                     f"delta={self._delta:g}, {self._adjacency}); nothing was computed or recorded. "
@@ -394,13 +391,8 @@ class Budget:
                 rho = _plus(rho, zcdp_cost, part, times)
         return spent, rho, failure
 
-    def _fits(
-        self,
-        parts: tuple[Event, ...],
-        spent: Fraction | None,
-        rho: Fraction | None,
-        failure: Fraction,
-    ) -> bool:
+    def _fits(self, parts: tuple[Event, ...], sums: _Sums) -> bool:
+        spent, rho, failure = sums
         total = exact(self._epsilon if self._cost is None else self._cost.amount)
         left = exact(self._delta) - failure
         if spent is not None and spent <= total:

@@ -61,7 +61,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting.events import (
     ApproximateEvent,
@@ -328,33 +327,24 @@ def _sampled_step(rate: float, multiplier: float) -> FloatArray:
     What is computed is log(1 + sum over k of C(a, k) q^k (1 - q)^(a - k) (exp(gain) - 1)) / (a - 1)
     with gain = k (k - 1) / (2 sigma^2): without the 1, a small sum keeps its digits.
     """
-    from scipy.special import xlog1py
+    from scipy.special import betaln, xlog1py
 
     if rate == 0:
         return np.zeros_like(_SAMPLED_ORDERS)
-    start, order, k, log_choose = _binomials()
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+
+    def whole(order: float) -> float:
+        k = np.arange(2.0, order + 1)
+        log_choose = -betaln(k + 1, order - k + 1) - math.log(order + 1)
         gain = k * (k - 1) / (2 * multiplier * multiplier)
         terms = log_choose + k * math.log(rate) + xlog1py(order - k, -rate)
         terms += gain + np.log(-np.expm1(-gain))
-        top = np.maximum.reduceat(terms, start)
-        sums = np.add.reduceat(np.exp(terms - np.repeat(top, np.diff([*start, k.size]))), start)
-        curve = np.logaddexp(0.0, top + np.log(sums)) / (_SAMPLED_ORDERS - 1)
+        return float(np.logaddexp(0.0, np.logaddexp.reduce(terms))) / (order - 1)
+
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        curve = np.array([whole(order) for order in _SAMPLED_ORDERS])
     # The logarithms of binomials are a relative 1e-15 of up to 3000 off.
     curve = curve * (1 + 1e-11) + 2 * _ROUNDING
     return np.where(np.isnan(curve), math.inf, curve)
-
-
-@lru_cache(maxsize=1)
-def _binomials() -> tuple[NDArray[np.int64], FloatArray, FloatArray, FloatArray]:
-    """For each of the orders a, from ``start`` on: a, k = 2..a, and log C(a, k)."""
-    from scipy.special import gammaln
-
-    counts = _SAMPLED_ORDERS.astype(np.int64) - 1
-    start = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    order = np.repeat(_SAMPLED_ORDERS, counts)
-    k = np.arange(order.size) - np.repeat(start, counts) + 2.0
-    return start, order, k, gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
 
 
 # Privacy loss distributions

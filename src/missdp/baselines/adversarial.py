@@ -18,14 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Budget
-from missdp.baselines.critics import LEAK
 from missdp.baselines.networks import (
+    LEAK,
     Layers,
     NetworkModel,
     calibrated,
     known_margins,
     margins_only,
+    network_start,
     observed_shares,
+    same_masks,
+    through,
 )
 from missdp.errors import MissingDependencyError, ParameterError, replacing
 from missdp.inference.masks import RowModel
@@ -48,24 +51,11 @@ _BATCH = 512
 _MOST_CELLS = 1 << 23  # of all pairs, that are fitted together
 _CLIP = 1.0  # norm of a row's gradient; with Adam, its unit does not matter
 _ROWS_AT_ONCE = 32
-_BETAS = (0.5, 0.9)
+_BETAS = (0.5, 0.9)  # of Adam, as are rates
+_CRITIC_RATE, _GENERATOR_RATE = 5e-3, 4e-3
+_TURNS = 10  # steps of critics for each step of generators
 _KEPT = 0.98  # of the average of a generator, at each of its steps
 _LEAST_VARIANCE = 1e-12
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pace:
-    """How long and how fast networks are trained; public, and fixed before the first step.
-
-    A step of the critics is expected to read ``batch`` rows, and as many are generated for it;
-    ``turns`` is the number of such steps for each step of generators; rates are those of Adam.
-    """
-
-    steps: int
-    batch: int
-    turns: int = 10
-    critic_rate: float = 5e-3
-    generator_rate: float = 4e-3
 
 
 class Blocks:
@@ -175,23 +165,13 @@ def _leaky(torch: Any, fed: Any) -> Any:
     return torch.nn.functional.leaky_relu(fed, LEAK)
 
 
-def through(torch: Any, layers: Layers, parameters: Sequence[Any], inputs: Any) -> Any:
-    """Return what a network gives for inputs, with these parameters as tensors."""
-    for k, (weight, bias) in enumerate(zip(parameters[::2], parameters[1::2], strict=True)):
-        inputs = inputs @ weight + bias
-        if k < len(layers.bends):
-            bent = layers.bends[k] == "leaky"
-            inputs = _leaky(torch, inputs) if bent else torch.tanh(inputs)
-    return inputs
-
-
 def leaky_score(torch: Any, hidden: Any, critic: Sequence[Any]) -> Any:
     """Return a critic's scores from what its first layer gives."""
     w2, b2, w3, b3 = critic
     return _leaky(torch, hidden @ w2 + b2) @ w3 + b3
 
 
-def adam(torch: Any, parameters: Sequence[Any], rate: float) -> Any:
+def adam(torch: Any, parameters: Sequence[Any], rate: float = _CRITIC_RATE) -> Any:
     """Return an optimiser."""
     return torch.optim.Adam(list(parameters), lr=rate, betas=_BETAS)
 
@@ -203,58 +183,96 @@ def descend(optimiser: Any, parameters: Sequence[Any], gradients: Sequence[Any])
     optimiser.step()
 
 
-def planned(part: Door, pace: Pace, rows: float) -> Training:
-    """Return the training that all that is left of a budget buys; from released values only."""
-    rate = min(1.0, pace.batch / max(1.0, rows))
-    return Training.worth(part.left, rate=rate, steps=pace.steps, clip=_CLIP)
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """Critics trained on the rows behind a door, and generators against them.
 
-
-def contest(
-    part: Door,
-    crude: Crude,
-    gradient: Callable[..., Any],
-    shown: tuple[Any, ...],
-    critic: Sequence[Floats],
-    side: Side,
-    pace: Pace,
-    *,
-    rng: np.random.Generator,
-    report: Callable[[float], None],
-    label: str,
-) -> NetworkModel:
-    """Train critics on the rows behind a door and generators against them.
-
-    All that is left of the door's budget is charged, once, before the first step. A row's gradient
-    is ``gradient(codes, *shown, *critic)``, with public or released arrays ``shown`` (see
-    `missdp.baselines.critics`). The generators' parameters are averaged over their last steps, and
-    the model is calibrated to released margins.
+    Rows are on groups of levels, and all that is left of the door's budget is charged, once, before
+    the first step. The rest is released: what is known of the rows, and a stream of random numbers.
+    A step of the critics is expected to read ``batch`` rows, and as many are generated for it.
     """
-    setting = planned(part, pace, crude.rows)
-    training = part.train(
-        setting, gradient, (*shown, *critic), rows_at_once=_ROWS_AT_ONCE, label=label
-    )
-    blocks = side._blocks
-    torch, players = blocks.torch, blocks.learned(critic)
-    minds = adam(torch, players, pace.critic_rate)
-    hands = adam(torch, side.parameters, pace.generator_rate)
-    kept = [p.detach().clone() for p in side.parameters]
-    expected = setting.rate * max(1.0, crude.rows)
-    for t in range(pace.steps):
-        real = training.step(*shown, *(as_array(p) for p in players))
-        fake = torch.autograd.grad(side.fake_loss(players), players)
-        noisy = [blocks.tensor(found / expected) for found in real]
-        descend(minds, players, [a + b for a, b in zip(noisy, fake, strict=True)])
-        if (t + 1) % pace.turns == 0:
-            gradients = torch.autograd.grad(side.loss(players), side.parameters)
-            descend(hands, side.parameters, gradients)
-            for old, new in zip(kept, side.parameters, strict=True):
-                old.mul_(_KEPT).add_(new.detach(), alpha=1 - _KEPT)
-        report((t + 1) / pace.steps)
-    found = [as_array(p) for p in kept]
-    if not all(np.isfinite(array).all() for array in found):
-        raise ParameterError("the generators have diverged: choose smaller learning rates")
-    margins, rates, _ = known_margins(crude)
-    return calibrated(side.model_of(found), margins, rates, rng)
+
+    door: Door
+    crude: Crude
+    steps: int
+    batch: int
+    always: dict[int, int]
+    rng: np.random.Generator
+    blocks: Blocks
+    report: Callable[[float], None]
+
+    @property
+    def shown(self) -> tuple[Any, ...]:
+        """What gradients are shown: where levels of attributes start, and their shares."""
+        return np.array(self.blocks.starts), self.blocks.shares
+
+    def start(
+        self, values: Layers, masks: Layers | None = None, *, sees_values: bool = False
+    ) -> NetworkModel:
+        """Return a model before any training; if there are no masks, holes are at random."""
+        masks = same_masks(known_margins(self.crude)[1]) if masks is None else masks
+        return network_start(self.crude, values, masks, sees_values=sees_values, always=self.always)
+
+    def calibrated(self, model: NetworkModel) -> NetworkModel:
+        """Return a model calibrated to released margins."""
+        margins, rates, _ = known_margins(self.crude)
+        return calibrated(model, margins, rates, self.rng)
+
+    def gradients(
+        self,
+        gradient: Callable[..., Any],
+        shown: tuple[Any, ...],
+        learned: Sequence[Any],
+        *,
+        label: str,
+    ) -> Iterator[list[Any]]:
+        """Yield the noisy mean of the rows' gradients at what is learned, step by step.
+
+        A row's gradient is ``gradient(codes, *shown, *learned)``, with public or released arrays
+        ``shown`` (see `missdp.baselines.critics`).
+        """
+        rows = max(1.0, self.crude.rows)
+        rate = min(1.0, self.batch / rows)
+        setting = Training.worth(self.door.left, rate=rate, steps=self.steps, clip=_CLIP)
+        state = (*shown, *map(as_array, learned))
+        training = self.door.train(
+            setting, gradient, state, rows_at_once=_ROWS_AT_ONCE, label=label
+        )
+        for t in range(self.steps):
+            found = training.step(*shown, *map(as_array, learned))
+            yield [self.blocks.tensor(part / (setting.rate * rows)) for part in found]
+            self.report((t + 1) / self.steps)
+
+    def model(
+        self,
+        side: Side,
+        gradient: Callable[..., Any],
+        critic: Sequence[Floats],
+        *,
+        label: str,
+        shown: tuple[Any, ...] | None = None,
+    ) -> NetworkModel:
+        """Return a generator that critics cannot tell from the rows, calibrated.
+
+        The generators' parameters are averaged over their last steps.
+        """
+        torch, players = self.blocks.torch, self.blocks.learned(critic)
+        minds = adam(torch, players)
+        hands = adam(torch, side.parameters, _GENERATOR_RATE)
+        kept = [p.detach().clone() for p in side.parameters]
+        steps = self.gradients(gradient, shown or self.shown, players, label=label)
+        for t, real in enumerate(steps, start=1):
+            fake = torch.autograd.grad(side.fake_loss(players), players)
+            descend(minds, players, [a + b for a, b in zip(real, fake, strict=True)])
+            if t % _TURNS == 0:
+                gradients = torch.autograd.grad(side.loss(players), side.parameters)
+                descend(hands, side.parameters, gradients)
+                for old, new in zip(kept, side.parameters, strict=True):
+                    old.mul_(_KEPT).add_(new.detach(), alpha=1 - _KEPT)
+        found = [as_array(p) for p in kept]
+        if not all(np.isfinite(array).all() for array in found):
+            raise ParameterError("the generators have diverged: choose smaller learning rates")
+        return self.calibrated(side.model_of(found))
 
 
 def as_array(tensor: Any) -> Floats:
@@ -294,11 +312,13 @@ class RowsSide(Side):
         inputs = blocks.normal(self._batch, len(layers.weights[0]) - width)
         parameters = [*self.parameters, *self._frozen]
         if not width:
-            return blocks.drawn(through(torch, layers, parameters, inputs), soft=soft), seen, None
+            scores = through(torch, layers.bends, parameters, inputs)
+            return blocks.drawn(scores, soft=soft), seen, None
         about, given = self._conditions(seen)
         asked = torch.zeros_like(inputs[:, :1]).expand(-1, width).clone()
         asked.scatter_(1, given[:, None], 1.0)
-        scores = through(torch, layers, parameters, torch.cat([inputs, asked], dim=1))
+        fed = torch.cat([inputs, asked], dim=1)
+        scores = through(torch, layers.bends, parameters, fed)
         rows = blocks.drawn(scores, soft=soft)
         free = (blocks.whose[None, :] != about[:, None]).to(rows.dtype)
         return rows * free + asked, seen, given
@@ -367,7 +387,7 @@ class NeuralSynthesizer(PairsSynthesizer):
         door, total = self._opened_rows(door)
         crude = self._crude(door, total)
         if len(door.schema) == 1:
-            self.model_ = self._alone(crude)
+            self.model_ = margins_only(crude, self._never_missing(crude))  # which say everything
         else:
             if self._steps_planned:
                 self._training(0.0)
@@ -380,13 +400,12 @@ class NeuralSynthesizer(PairsSynthesizer):
         """Report how much of the training is done."""
         self._report("training", 0.1 + 0.85 * done)
 
-    def _grouped(self, door: Door, crude: Crude) -> Door:
-        """Return a door to rows on groups of levels."""
-        return door.merged(crude.groups(door.schema.names))
-
-    def _alone(self, crude: Crude) -> RowModel:
-        """Return the model of a single attribute, of which the margin says everything."""
-        return margins_only(crude, self._never_missing(crude))
+    def _contest(self, door: Door, crude: Crude, steps: int) -> Contest:
+        """Return a contest of so many steps, for all that is left of the budget."""
+        grouped = door.merged(crude.groups(door.schema.names))
+        rng, always = grouped.generator(), self._never_missing(crude)
+        blocks = Blocks(rng, known_margins(crude)[0])
+        return Contest(grouped, crude, steps, self._batch, always, rng, blocks, self._training)
 
     @abc.abstractmethod
     def _trained(self, door: Door, crude: Crude) -> RowModel:
@@ -394,13 +413,7 @@ class NeuralSynthesizer(PairsSynthesizer):
 
 
 def import_torch() -> ModuleType:
-    """Return the module torch.
-
-    Raises
-    ------
-    MissingDependencyError
-        If it is not installed.
-    """
+    """Return the module torch."""
     absent = MissingDependencyError(
         "adversarial families need PyTorch, an extra: pip install 'missdp[neural]'"
     )

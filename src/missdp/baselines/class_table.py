@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.masks import RowModel
-from missdp.inference.model import Codes, Levels, finite, split_rows
+from missdp.inference.model import Codes, Levels, draw, finite, split_rows
 
 Floats = NDArray[np.float64]
 
@@ -32,15 +32,6 @@ class ClassTable(RowModel):
         By attribute, a group of levels that is never missing.
     n_rows : float
         Number of rows that were counted.
-
-    Examples
-    --------
-    >>> levels = (Levels(np.arange(2), np.ones(2)),) * 2
-    >>> heads = (np.eye(2), np.eye(2))  # two classes: all 0, or all 1
-    >>> table = ClassTable(levels, np.array([0.5, 0.5]), heads, np.ones((2, 2)), {}, 10.0)
-    >>> one, other = table.sample(4, np.random.default_rng(0), keep_holes=True)
-    >>> sorted(one.tolist()), bool((one == other).all())
-    ([0, 0, 1, 1], True)
     """
 
     levels: tuple[Levels, ...]
@@ -69,17 +60,21 @@ class ClassTable(RowModel):
         They are spread over the classes, and over the levels in each, as evenly as
         whole rows can be: less chance than in independent rows, and the same law of each.
         """
-        classes, rows = _draw_classes(self.shares, self.heads, n, rng)
-        holes = np.zeros(rows.shape, dtype=bool)
-        if keep_holes:
-            holes = self._holes(classes, rows, rng)
+        classes, rows = self._drawn(n, rng)
+        holes = self._holes(classes, rows, rng) & keep_holes
         return split_rows(self.levels, rows, holes, rng)
 
     def with_holes(self, n: int, rng: np.random.Generator) -> Codes:
         """Draw rows on groups of levels; a hole has the code after the last group."""
-        classes, rows = _draw_classes(self.shares, self.heads, n, rng)
+        classes, rows = self._drawn(n, rng)
         holes = self._holes(classes, rows, rng)
         return np.where(holes, [head.shape[1] for head in self.heads], rows)
+
+    def _drawn(self, n: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
+        """Return the class of each of ``n`` rows, and their values."""
+        classes = draw(self.shares[np.newaxis], np.zeros(n, dtype=np.int64), rng)
+        rows = [draw(head, classes, rng) for head in self.heads]
+        return classes, np.stack(rows, axis=1)
 
     def _holes(
         self, classes: NDArray[np.int64], rows: Codes, rng: np.random.Generator
@@ -101,31 +96,3 @@ class ClassTable(RowModel):
             first.always,
             first.n_rows,
         )
-
-
-def _draw_classes(
-    shares: Floats, heads: tuple[Floats, ...], n: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], Codes]:
-    """Return the class of each of ``n`` rows, and their values; see `ClassTable`."""
-    uniforms = (np.arange(n) + rng.random()) / max(1, n)
-    classes = _placed(np.cumsum(shares)[np.newaxis], uniforms, np.zeros(n, dtype=np.int64))
-    rows = np.empty((n, len(heads)), dtype=np.int64)
-    counts = np.bincount(classes, minlength=len(shares))
-    first = np.cumsum(counts) - counts
-    for a, head in enumerate(heads):
-        # A random place among the rows of its class, and a point in that place.
-        place = np.empty(n, dtype=np.int64)
-        place[np.lexsort((rng.random(n), classes))] = np.arange(n)
-        uniforms = (place - first[classes] + rng.random(n)) / np.maximum(1, counts[classes])
-        rows[:, a] = _placed(np.cumsum(head, axis=1), uniforms, classes)
-    order = rng.permutation(n)
-    return classes[order], rows[order]
-
-
-def _placed(ends: Floats, uniforms: Floats, classes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where each number lies among the cumulative shares of its class."""
-    width = ends.shape[1]
-    edges = ends[:, :-1] / ends[:, -1:]
-    flat = (edges + np.arange(len(ends))[:, np.newaxis]).ravel()
-    inside = np.minimum(uniforms, 1 - 1e-12)
-    return np.asarray(np.searchsorted(flat, inside + classes, side="right") - classes * (width - 1))

@@ -22,31 +22,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.baselines.networks import LEAK
+
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Rows = Mapping[str, Codes]
 
-LEAK = 0.2  # slope of activations below 0
 _LEAST_VARIANCE = 1e-12
-
-
-def random_critic(inputs: int, hidden: int, rng: np.random.Generator) -> list[Floats]:
-    """Return random parameters of a critic: two hidden layers, and one number; biases are 0.
-
-    Examples
-    --------
-    >>> [w.shape for w in random_critic(10, 4, np.random.default_rng(0))]
-    [(10, 4), (4,), (4, 4), (4,), (4,), (1,)]
-    """
-    first, second = rng.standard_normal((inputs, hidden)), rng.standard_normal((hidden, hidden))
-    return [
-        first * math.sqrt(2 / inputs),
-        np.zeros(hidden),
-        second * math.sqrt(2 / hidden),
-        np.zeros(hidden),
-        rng.standard_normal(hidden) / math.sqrt(hidden),
-        np.zeros(1),
-    ]
 
 
 def two_critics_gradient(

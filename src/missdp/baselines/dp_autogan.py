@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,25 +11,15 @@ from missdp.accounting import Budget
 from missdp.baselines.adversarial import (
     CRITIC,
     LATENT,
-    Blocks,
+    Contest,
     NeuralSynthesizer,
-    Pace,
     RowsSide,
     adam,
     as_array,
-    contest,
     descend,
-    planned,
 )
-from missdp.baselines.critics import autoencoder_gradient, expected_gradient, random_critic
-from missdp.baselines.networks import (
-    Layers,
-    calibrated,
-    known_margins,
-    network_start,
-    random_layers,
-    same_masks,
-)
+from missdp.baselines.critics import autoencoder_gradient, expected_gradient
+from missdp.baselines.networks import Layers, random_critic, random_layers
 from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
@@ -39,7 +28,6 @@ Floats = NDArray[np.float64]
 
 _HIDDEN = 32
 _CODE = 12
-_ROWS_AT_ONCE = 32
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -134,69 +122,41 @@ class DPAutoGAN(NeuralSynthesizer):
         decoder: clipping each row's gradient bounds nothing. Here a row's clipped vector holds what
         it says to both. The autoencoder, at its own pace, gets a share of what is left.
         """
-        coder = Pace(steps=self._coder_steps, batch=self._batch)
-        pace = Pace(steps=self._critic_steps, batch=self._batch)
-        door, always = self._grouped(door, crude), self._never_missing(crude)
-        rng = door.generator()
-        margins, rates, _ = known_margins(crude)
-        blocks = Blocks(rng, margins)
-        first = coder.steps / (coder.steps + pace.steps)
-        part = door.reserve(door.share(self.coder_share), label="autoencoder")
-        start = _start(blocks, rng)
-        coded = _coded(part, crude, coder, blocks, start, lambda d: self._training(first * d))
-        generator = random_layers([LATENT, _HIDDEN, _CODE], rng)
-        chain = Layers(
-            (*generator.weights, coded[4], coded[6]),
-            (*generator.biases, coded[5], coded[7]),
-            ("leaky", "tanh", "leaky"),
+        contest = self._contest(door, crude, self._critic_steps)
+        first = self._coder_steps / self._steps_planned
+        part = contest.door.reserve(contest.door.share(self.coder_share), label="autoencoder")
+        coder = replace(
+            contest,
+            door=part,
+            steps=self._coder_steps,
+            report=lambda done: self._training(first * done),
         )
-        model = network_start(crude, chain, same_masks(rates), sees_values=False, always=always)
-        model = calibrated(model, margins, rates, rng)
-        return contest(
-            door,
-            crude,
+        coded = _coded(coder)
+        generator = random_layers([LATENT, _HIDDEN, _CODE], contest.rng)
+        arrays = [*generator.parameters, *coded[4:]]
+        chain = Layers(tuple(arrays[::2]), tuple(arrays[1::2]), ("leaky", "tanh", "leaky"))
+        model = contest.calibrated(contest.start(chain))
+        rest = replace(contest, report=lambda d: self._training(first + (1 - first) * d))
+        return rest.model(
+            RowsSide(model, contest.blocks, contest.batch, crude, frozen=2),
             expected_gradient,
-            (np.array(blocks.starts), blocks.shares),
-            random_critic(blocks.starts[-1], CRITIC, rng),
-            RowsSide(model, blocks, pace.batch, crude, frozen=2),
-            pace,
-            rng=rng,
-            report=lambda d: self._training(first + (1 - first) * d),
+            random_critic(contest.blocks.starts[-1], CRITIC, contest.rng),
             label="critic of rows",
         )
 
 
-def _start(blocks: Blocks, rng: np.random.Generator) -> list[Floats]:
-    """Return the parameters of an encoder and of a decoder that says margins, nearly."""
-    scores = np.log(blocks.shares)
-    encoder = random_layers([len(scores), _HIDDEN, _CODE], rng)
-    decoder = random_layers([_CODE, _HIDDEN, len(scores)], rng, last=0.3, out=scores)
-    return [*encoder.parameters, *decoder.parameters]
+def _coded(contest: Contest) -> list[Floats]:
+    """Return the parameters of encoder and decoder after all steps of one private training.
 
-
-def _coded(
-    part: Door,
-    crude: Crude,
-    pace: Pace,
-    blocks: Blocks,
-    start: list[Floats],
-    report: Callable[[float], None],
-) -> list[Floats]:
-    """Return the parameters of encoder and decoder after all steps of one private training."""
-    setting = planned(part, pace, crude.rows)
-    shown = np.array(blocks.starts), blocks.shares
-    training = part.train(
-        setting,
-        autoencoder_gradient,
-        (*shown, *start),
-        rows_at_once=_ROWS_AT_ONCE,
-        label="autoencoder",
-    )
-    learned = blocks.learned(start)
-    optimiser = adam(blocks.torch, learned, pace.critic_rate)
-    expected = setting.rate * crude.rows
-    for t in range(pace.steps):
-        found = training.step(*shown, *(as_array(tensor) for tensor in learned))
-        descend(optimiser, learned, [blocks.tensor(f / expected) for f in found])
-        report((t + 1) / pace.steps)
+    The decoder starts where it nearly says margins.
+    """
+    blocks, scores = contest.blocks, np.log(contest.blocks.shares)
+    encoder = random_layers([len(scores), _HIDDEN, _CODE], contest.rng)
+    decoder = random_layers([_CODE, _HIDDEN, len(scores)], contest.rng, last=0.3, out=scores)
+    learned = blocks.learned([*encoder.parameters, *decoder.parameters])
+    optimiser = adam(blocks.torch, learned)
+    for found in contest.gradients(
+        autoencoder_gradient, contest.shown, learned, label="autoencoder"
+    ):
+        descend(optimiser, learned, found)
     return [as_array(tensor) for tensor in learned]

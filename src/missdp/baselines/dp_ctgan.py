@@ -6,23 +6,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from missdp.baselines.adversarial import (
-    CRITIC,
-    LATENT,
-    Blocks,
-    NeuralSynthesizer,
-    Pace,
-    RowsSide,
-    contest,
-)
-from missdp.baselines.critics import conditional_gradient, random_critic
+from missdp.baselines.adversarial import CRITIC, LATENT, NeuralSynthesizer, RowsSide
+from missdp.baselines.critics import conditional_gradient
 from missdp.baselines.networks import (
     START,
     known_margins,
-    network_start,
     observed_shares,
+    random_critic,
     random_layers,
-    same_masks,
 )
 from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
@@ -105,29 +96,17 @@ class DPCTGAN(NeuralSynthesizer):
         counting the same: what it says to the critic is a function of the row alone, so that a
         step is one sampled Gaussian.
         """
-        pace = Pace(steps=self._steps_planned, batch=self._batch)
-        door, always = self._grouped(door, crude), self._never_missing(crude)
-        rng = door.generator()
-        margins, rates, _ = known_margins(crude)
-        blocks = Blocks(rng, margins)
+        contest = self._contest(door, crude, self._steps_planned)
+        rng, blocks = contest.rng, contest.blocks
         width = blocks.starts[-1]
         sizes = [LATENT + width, _HIDDEN, _HIDDEN, width]
         values = random_layers(sizes, rng, last=START, out=np.log(blocks.shares))
-        model = replace(
-            network_start(crude, values, same_masks(rates), sees_values=False, always=always),
-            conditions=tuple(margins),
-            asked=observed_shares(crude),
-        )
+        conditions, asked = tuple(known_margins(crude)[0]), observed_shares(crude)
+        model = replace(contest.start(values), conditions=conditions, asked=asked)
         levels = rng.standard_normal((width, CRITIC)) * (2 / width) ** 0.5
-        return contest(
-            door,
-            crude,
+        return contest.model(
+            RowsSide(model, blocks, contest.batch, crude),
             conditional_gradient,
-            (np.array(blocks.starts), blocks.shares),
             [levels, *random_critic(width, CRITIC, rng)],
-            RowsSide(model, blocks, pace.batch, crude),
-            pace,
-            rng=rng,
-            report=self._training,
             label="critic of rows and conditions",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -16,22 +16,20 @@ from missdp.baselines.adversarial import (
     LATENT,
     Blocks,
     NeuralSynthesizer,
-    Pace,
     Side,
-    contest,
     leaky_score,
-    through,
 )
 from missdp.baselines.class_table import ClassTable
-from missdp.baselines.critics import LEAK, expected_gradient, random_critic, two_critics_gradient
-from missdp.baselines.fit_classes import PairMoments, fit_classes, independent_classes
+from missdp.baselines.critics import expected_gradient, two_critics_gradient
+from missdp.baselines.fit_classes import PairMoments, fit_classes
 from missdp.baselines.networks import (
+    LEAK,
     START,
     NetworkModel,
     known_margins,
-    network_start,
+    random_critic,
     random_layers,
-    same_masks,
+    through,
 )
 from missdp.errors import ParameterError
 from missdp.inference.masks import RowModel
@@ -155,66 +153,53 @@ class DPMisGAN(NeuralSynthesizer):
     def _steps_planned(self) -> int:
         return 0 if self.critic == "kernel" else super()._steps_planned
 
-    def _alone(self, crude: Crude) -> RowModel:
-        return independent_classes(crude, self._never_missing(crude))
-
     def _trained(self, door: Door, crude: Crude) -> RowModel:
-        always, conditional = self._never_missing(crude), self.masks == "conditional"
         if self.critic == "mlp":
-            return self._contested(self._grouped(door, crude), crude, conditional, always)
+            return self._contested(door, crude)
         moments = PairMoments.of(self._all_pairs(door, crude))
         self._report("fitting", 0.5)
         return fit_classes(
             moments,
             classes=int(self.classes),
             fits=int(self.fits),
-            conditional=conditional,
-            always=always,
+            conditional=self.masks == "conditional",
+            always=self._never_missing(crude),
             rng=door.generator(),
             report=lambda done: self._report("fitting", 0.5 + 0.5 * done),
         )
 
-    def _contested(
-        self, door: Door, crude: Crude, sees_values: bool, always: Mapping[int, int]
-    ) -> NetworkModel:
+    def _contested(self, door: Door, crude: Crude) -> NetworkModel:
         """Return generators of rows and masks, their critics trained with all that is left.
 
         A generator of complete rows, a generator of masks, and a critic for each of their
         outcomes: one sees generated rows with generated holes beside incomplete real rows, the
         other the masks alone (Li, Jiang & Marlin 2019). One clipped vector holds what a row says to
-        both critics. ``sees_values`` says whether masks may depend on values.
+        both critics.
         """
         from scipy.special import logit
 
-        pace = Pace(steps=self._steps_planned, batch=self._batch)
-        rng = door.generator()
-        margins, rates, holed = known_margins(crude)
-        blocks = Blocks(rng, margins)
-        width, starts = blocks.starts[-1], np.array(blocks.starts)
+        contest = self._contest(door, crude, self._steps_planned)
+        rng, blocks, holed = contest.rng, contest.blocks, known_margins(crude)[2]
+        rates, width = known_margins(crude)[1], blocks.starts[-1]
         scores, sizes = np.log(blocks.shares), [LATENT, _HIDDEN, _HIDDEN, width]
         values = random_layers(sizes, rng, last=START, out=scores)
-        masks = same_masks(rates)
+        sees_values = self.masks == "conditional" and bool(holed)
+        masks = None
         if holed:
             inputs = _MASK_LATENT + sees_values * width
             out = logit(np.clip(rates, _LEAST, 1 - _LEAST))
             masks = random_layers([inputs, _MASK_HIDDEN, len(holed)], rng, last=START, out=out)
-        sees_values = sees_values and bool(holed)
-        model = network_start(crude, values, masks, sees_values=sees_values, always=always)
-        side = _MisGANSide(model, blocks, pace.batch)
+        model = contest.start(values, masks, sees_values=sees_values)
+        side = _MisGANSide(model, blocks, contest.batch)
         critic = random_critic(width, CRITIC, rng)
         if holed:
             critic += random_critic(len(holed), _MASK_CRITIC, rng)
-        return contest(
-            door,
-            crude,
-            two_critics_gradient if holed else expected_gradient,
-            (starts, np.array(holed) if holed else blocks.shares),
-            critic,
+        return contest.model(
             side,
-            pace,
-            rng=rng,
-            report=self._training,
+            two_critics_gradient if holed else expected_gradient,
+            critic,
             label="critics of rows and masks",
+            shown=(np.array(blocks.starts), np.array(holed)) if holed else None,
         )
 
 
@@ -240,13 +225,13 @@ class _MisGANSide(Side):
         """Return indicators of rows, and 1 where each attribute that may be missing is observed."""
         blocks, model = self._blocks, self._model
         torch, noise = blocks.torch, blocks.normal(self._batch, len(model.values.weights[0]))
-        rows = blocks.drawn(through(torch, model.values, self._values, noise), soft=soft)
+        rows = blocks.drawn(through(torch, model.values.bends, self._values, noise), soft=soft)
         if not model.holed:
             return rows, None
         inputs = blocks.normal(self._batch, _MASK_LATENT)
         if model.sees_values:
             inputs = torch.cat([inputs, rows.detach()], dim=1)
-        odds = through(torch, model.masks, self._masks, inputs)
+        odds = through(torch, model.masks.bends, self._masks, inputs)
         uniform = blocks.uniform(*odds.shape)
         noisy = odds + torch.log(uniform) - torch.log1p(-uniform)
         lost = (noisy > 0).to(noisy.dtype)

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.baselines.adversarial import import_torch, torch_device
+from missdp.baselines.adversarial import as_array, import_torch, torch_device
 from missdp.baselines.class_table import ClassTable
+from missdp.baselines.networks import known_margins
 from missdp.inference.clipping import clipped_away
-from missdp.inference.model import Codes, Levels
+from missdp.inference.model import Codes
 from missdp.synth.learn_pairs import Crude, PairRelease
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ Floats = NDArray[np.float64]
 
 _SPREAD = 0.5  # of the logits of classes at the start
 _SETTLING = 100
-_LEAST = 1e-6  # share of a level at the start
 _LEARNING_RATE = 0.05
 _EVIDENCE = 5.0  # standard deviations
 _KEPT = 0.9  # of the average of parameters, at each step
@@ -48,13 +48,6 @@ _STEPS = 300  # of a turn, at most
 _WINDOW = 50
 _STILL = 0.003  # share by which a window must lower what the critic tells
 _LOWER = 0.99  # share of what the critic told after the last turn: another one changes nothing
-
-
-def independent_classes(crude: Crude, always: dict[int, int]) -> ClassTable:
-    """Return the generator of one class: independent values, by the released margins."""
-    heads = tuple(_positive(m[: lv.n_groups])[np.newaxis] for m, lv in _margins(crude))
-    observed = np.clip(crude.observed, 0.0, 1.0)[np.newaxis]
-    return ClassTable(crude.levels, np.ones(1), heads, observed, always, crude.rows)
 
 
 def fit_classes(
@@ -199,11 +192,11 @@ class _Fit:
 
         heads: list[Tensor] = []
         holes: list[Tensor | None] = []
-        for margin, level in _margins(moments.crude):
-            logits = _logits(_positive(margin[: level.n_groups]), classes, rng)
-            heads.append(held(logits, learned=True))
-            if len(margin) > level.n_groups:
-                chance = float(np.clip(margin[: level.n_groups].sum(), 1e-3, 1 - 1e-3))
+        crude = moments.crude
+        for margin, known in zip(crude.margins, known_margins(crude)[0], strict=True):
+            heads.append(held(_logits(known, classes, rng), learned=True))
+            if len(margin) > len(known):
+                chance = float(np.clip(margin[: len(known)].sum(), 1e-3, 1 - 1e-3))
                 holes.append(held([[math.log(chance / (1 - chance))]], learned=True))
             else:
                 holes.append(None)
@@ -215,7 +208,7 @@ class _Fit:
             holes,
             [held(block) for block in moments.blocks],
             torch.tensor(moments.known, device=device),
-            [held(margin) for margin in moments.crude.margins],
+            [held(margin) for margin in crude.margins],
             (held(moments.single), held(moments.products)),
         )
 
@@ -320,9 +313,9 @@ class _Fit:
         with torch.no_grad():
             shares, laws = self._laws()
             blocks = torch.cat([q @ b for q, b in zip(laws, self.blocks, strict=True)], dim=1)
-            model = _plain((blocks * shares[:, None]).T @ blocks)
+            model = as_array((blocks * shares[:, None]).T @ blocks)
             known, ends, rows = self.moments.known, self.moments.ends, self.moments.crude.rows
-            off = np.where(known, model - _plain(self.target[1]), 0.0)
+            off = np.where(known, model - as_array(self.target[1]), 0.0)
         sizes, turn = self._spread(model)
         opened = False
         for a, hole in enumerate(self.holes):
@@ -354,15 +347,15 @@ class _Fit:
     def table(self) -> ClassTable:
         """Return the table as it is now."""
         torch = import_torch()
-        heads = tuple(_plain(torch.softmax(head, 1)) for head in self.heads)
+        heads = tuple(as_array(torch.softmax(head, 1)) for head in self.heads)
         classes = len(self.shares)
         observed = [
             np.ones(classes)
             if hole is None
-            else _plain(torch.sigmoid(hole).expand(classes, 1))[:, 0]
+            else as_array(torch.sigmoid(hole).expand(classes, 1))[:, 0]
             for hole in self.holes
         ]
-        shares = _plain(torch.softmax(self.shares, 0))
+        shares = as_array(torch.softmax(self.shares, 0))
         crude = self.moments.crude
         return ClassTable(
             crude.levels,
@@ -374,24 +367,11 @@ class _Fit:
         )
 
 
-def _plain(tensor: Tensor) -> Floats:
-    return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
-
-
-def _margins(crude: Crude) -> list[tuple[Floats, Levels]]:
-    return list(zip(crude.margins, crude.levels, strict=True))
-
-
-def _positive(margin: Floats) -> Floats:
-    found = np.maximum(margin, _LEAST)
-    return np.asarray(found / found.sum())
-
-
 def _logits(margin: Floats, classes: int, rng: np.random.Generator) -> Floats:
     """Return random logits of classes whose laws are the margin on average."""
+    from scipy.special import softmax
+
     logits = np.log(margin) + _SPREAD * rng.standard_normal((classes, len(margin)))
     for _ in range(_SETTLING):
-        law = np.exp(logits - logits.max(axis=1, keepdims=True))
-        law /= law.sum(axis=1, keepdims=True)
-        logits += np.log(margin / law.mean(axis=0))
+        logits += np.log(margin / softmax(logits, axis=1).mean(axis=0))
     return np.asarray(logits)

@@ -58,21 +58,6 @@ def leaned(
     Rows stay as they are where the rates are met already, within a tenth or two standard
     deviations of the noise. Else they are led as far as to two standard deviations from the rate:
     a model that has seen all pairs of attributes is seldom far off, and noise may be.
-
-    Examples
-    --------
-    >>> from missdp import Ordinal, Schema
-    >>> from missdp.schema import Denial
-    >>> from missdp.sources.partners import violating_pairs
-    >>> schema = Schema(
-    ...     tuple(Ordinal(name=n, levels=(1, 2, 3, 4)) for n in ("rank", "pay")),
-    ...     (Denial("t1&t2&LT(t1.rank,t2.rank)&GT(t1.pay,t2.pay)", holds="mostly"),),
-    ... )
-    >>> rng = np.random.default_rng(0)
-    >>> rows = Table.from_codes(schema, {n: rng.integers(0, 4, 1000) for n in schema.names})
-    >>> found = leaned(rows, schema.rulebook.pairs, [(0.1, 0.001)], rng)
-    >>> [round(violating_pairs(schema.rulebook.pairs[0], t) / 499_500, 1) for t in (rows, found)]
-    [0.3, 0.1]
     """
     if len(rows) < 2 or not denials:
         return rows

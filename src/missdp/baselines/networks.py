@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.baselines.critics import LEAK
 from missdp.inference.masks import RowModel
 from missdp.inference.model import Codes, Levels, finite, split_rows
 from missdp.record import Record
@@ -20,6 +20,9 @@ Floats = NDArray[np.float64]
 
 START = 0.1
 """Factor of the last weights of a generator, small enough for it to be near the margins."""
+
+LEAK = 0.2
+"""Slope of leaky activations below 0."""
 
 _AT_ONCE = 1 << 14  # rows
 _ROUNDS = 12  # of calibration
@@ -47,21 +50,9 @@ class Layers(Record):
         )
 
     def __call__(self, inputs: Floats) -> Floats:
-        """Return what comes out for each row of inputs.
-
-        Examples
-        --------
-        >>> one = np.ones((1, 1))
-        >>> layers = Layers((one, one), (np.zeros(1), np.ones(1)), ("leaky",))
-        >>> layers(np.array([[2.0], [-1.0]])).ravel().tolist()
-        [3.0, 0.8]
-        """
-        for k, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            inputs = inputs @ weight + bias
-            if k < len(self.bends):
-                bent = self.bends[k] == "leaky"
-                inputs = np.maximum(inputs, LEAK * inputs) if bent else np.tanh(inputs)
-        return inputs
+        """Return what comes out for each row of inputs."""
+        found: Floats = through(np, self.bends, self.parameters, inputs)
+        return found
 
     @property
     def parameters(self) -> list[Floats]:
@@ -76,6 +67,16 @@ class Layers(Record):
     def lifted(self, by: Floats) -> Layers:
         """Return the network with something added to what comes out."""
         return replace(self, biases=(*self.biases[:-1], self.biases[-1] + by))
+
+
+def through(library: Any, bends: Sequence[str], parameters: Sequence[Any], inputs: Any) -> Any:
+    """Return what a network gives for inputs; the library is NumPy, or torch with its tensors."""
+    for k, (weight, bias) in enumerate(zip(parameters[::2], parameters[1::2], strict=True)):
+        inputs = inputs @ weight + bias
+        if k < len(bends):
+            leaky = bends[k] == "leaky"
+            inputs = library.maximum(inputs, LEAK * inputs) if leaky else library.tanh(inputs)
+    return inputs
 
 
 def random_layers(
@@ -93,6 +94,12 @@ def random_layers(
         weights.append(scale * rng.standard_normal((n, m)))
         biases.append(out.copy() if final and out is not None else np.zeros(m))
     return Layers(tuple(weights), tuple(biases), ("leaky",) * (len(sizes) - 2))
+
+
+def random_critic(inputs: int, hidden: int, rng: np.random.Generator) -> list[Floats]:
+    """Return random parameters of a critic: two hidden layers, and one number; biases are 0."""
+    *below, last, bias = random_layers([inputs, hidden, hidden, 1], rng).parameters
+    return [*below, last[:, 0], bias]
 
 
 def same_masks(rates: Floats) -> Layers:
@@ -182,6 +189,8 @@ class NetworkModel(RowModel):
 
         A condition is a level among all levels, or -1.
         """
+        from scipy.special import softmax
+
         inputs = rng.standard_normal((n, len(self.values.weights[0])))
         given = np.full(n, -1)
         if self.conditions:
@@ -191,11 +200,8 @@ class NetworkModel(RowModel):
                 given[of] = self.starts[a] + rng.choice(len(law), size=len(of), p=law)
             inputs[:, -int(self.starts[-1]) :] = 0.0
             inputs[np.arange(n), given - int(self.starts[-1])] = 1.0
-        found = []
-        for part in np.split(self.values(inputs), self.starts[1:-1], axis=1):
-            law = np.exp(part - part.max(axis=1, keepdims=True))
-            found.append(law / law.sum(axis=1, keepdims=True))
-        return found, given
+        scores = np.split(self.values(inputs), self.starts[1:-1], axis=1)
+        return [softmax(part, axis=1) for part in scores], given
 
     def picked(self, laws: Sequence[Floats], given: Codes, rng: np.random.Generator) -> Codes:
         """Draw a level of each attribute, but for what the condition says."""

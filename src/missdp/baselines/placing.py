@@ -65,27 +65,7 @@ def placed(
     redraw: Redraw | None = None,
     order: Sequence[str] = (),
 ) -> Table:
-    """Return synthetic rows changed so that no two of them violate a denial constraint.
-
-    Raises
-    ------
-    DataError
-        If some rows cannot be placed, which takes a constraint that two equal rows violate.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from missdp import Categorical, Schema
-    >>> from missdp.schema import Denial
-    >>> schema = Schema(
-    ...     tuple(Categorical(name=n, levels=("x", "y", "z")) for n in ("zip", "city")),
-    ...     (Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"),),
-    ... )
-    >>> rows = Table.read(pd.DataFrame({"zip": list("xxxy"), "city": list("xxyz")}), schema)
-    >>> found = placed(rows, schema.rulebook.pairs, np.random.default_rng(0))
-    >>> found.codes("city").tolist()
-    [0, 0, 0, 2]
-    """
+    """Return synthetic rows changed so that no two of them violate a denial constraint."""
     for group in _connected(rows.schema, denials):
         rows = _Placing(tuple(group), rng, redraw or redrawn_from_others(rows), order).of(rows)
     if any(violating_pairs(denial, rows) for denial in denials):  # no group touches another one
@@ -146,7 +126,7 @@ class _Placing:
         targets: set[str] = {*rows.schema.rulebook.derives}
         for denial in _after_what_determines(self.denials):
             if denial.dependency is not None and denial.dependency[1] not in targets:
-                changed = self._with_most_frequent(changed, *denial.dependency)
+                changed = self._agreeing(changed, *denial.dependency)
                 targets.add(denial.dependency[1])
             elif (pair := _strict_orders(denial)) is not None:
                 free = [name for name in self._names if name in pair[1:3] and name not in targets]
@@ -157,15 +137,18 @@ class _Placing:
         back = np.flatnonzero(broken)
         return put(changed, back, rows, back, rows.schema.names)
 
-    def _with_most_frequent(self, rows: Table, given: tuple[str, ...], name: str) -> Table:
-        """Give rows that agree in some attributes the value that most of them have."""
+    def _agreeing(
+        self, rows: Table, given: tuple[str, ...], name: str, sure: Flags | None = None
+    ) -> Table:
+        """Give rows that agree in some attributes one value: of a sure one, or of most of them."""
         seen = np.flatnonzero(observed_on((*given, name), rows))
         part = rows.take(seen)
         group = _keys([_cells(part, other) for other in given], seen.size)
         both = _keys([group, part.codes(name)], seen.size)
         times = np.bincount(both)[both] if seen.size else both
-        # The last of each group in this order is one of those with its most frequent code.
-        line = np.lexsort((self.rng.random(seen.size), both, times, group))
+        first = np.zeros(seen.size) if sure is None else sure[seen]
+        # The last of each group in this order is a sure one, or has its most frequent code.
+        line = np.lexsort((self.rng.random(seen.size), both, times, first, group))
         last = np.searchsorted(group[line], group, side="right") - 1
         return put(rows, seen, part, line[last], (name,))
 
@@ -204,22 +187,11 @@ class _Placing:
 
     def _determined(self, drawn: Table, others: Table, names: tuple[str, ...]) -> Table:
         """Give what is determined by a dependency the value that it has in kept rows."""
+        rows, place = Table.joined([others, drawn]), np.arange(len(others) + len(drawn))
         for denial in _after_what_determines(self.denials):
-            if denial.dependency is None or denial.dependency[1] not in names:
-                continue
-            given, name = denial.dependency
-            known = others.take(observed_on((*given, name), others))
-            columns = [np.concatenate([_cells(known, n), _cells(drawn, n)]) for n in given]
-            both = _keys(columns, len(known) + len(drawn))
-            line = np.argsort(both[: len(known)], kind="stable")
-            place = np.searchsorted(both[: len(known)][line], both[len(known) :])
-            place = np.minimum(place, max(0, len(known) - 1))
-            seen = observed_on((*given, name), drawn)
-            if len(known):
-                seen &= both[: len(known)][line][place] == both[len(known) :]
-                where = np.flatnonzero(seen)
-                drawn = put(drawn, where, known, line[place][where], (name,))
-        return drawn
+            if denial.dependency is not None and denial.dependency[1] in names:
+                rows = self._agreeing(rows, *denial.dependency, place < len(others))
+        return rows.take(place[len(others) :])
 
     def _copied(self, rows: Table, kept: Flags, drawn: tuple[str, ...]) -> Table:
         """Let rows that are not kept take cells from kept ones."""
@@ -371,13 +343,7 @@ def _cells(table: Table, name: str) -> NDArray[Any]:
 
 
 def _keys(columns: Sequence[NDArray[Any]], n: int) -> Ints:
-    """Return one number for each row, the same for rows that agree in all columns.
-
-    Examples
-    --------
-    >>> _keys([np.array([5, 5, 7]), np.array([0.5, 0.5, 0.5])], 3).tolist()
-    [0, 0, 1]
-    """
+    """Return one number for each row, the same for rows that agree in all columns."""
     found = np.zeros(n, dtype=np.int64)
     for column in columns:
         values, codes = np.unique(column, return_inverse=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from missdp.baselines.network import Codes, Family, Network
 from missdp.inference.model import cell_index, draw
 from missdp.mechanisms.door import Clique
-from missdp.schema.rulebook import ImpossibleCells
+from missdp.schema.possible import ImpossibleCells
 
 _CELLS = 2_000_000  # of one conditional table: 16 MB
 _ROWS = 50_000  # on which margins are taken
@@ -28,15 +28,6 @@ def restricted(network: Network, impossible: ImpossibleCells, rng: np.random.Gen
     """Return the network with every attribute's law restricted to what rules allow.
 
     A table that would grow too large is left as it is.
-
-    Examples
-    --------
-    >>> families = (Family("work", ()), Family("hours", ()))
-    >>> laws = {"work": np.array([0.25, 0.75]), "hours": np.array([0.5, 0.25, 0.25])}
-    >>> never = {("work", "hours"): np.array([[True, True, False], [False, False, True]])}
-    >>> found = restricted(Network(families, laws), never, np.random.default_rng(0))
-    >>> found.conditionals["hours"].round(2).tolist()
-    [[0.0, 0.0, 1.0], [0.67, 0.33, 0.0]]
     """
     if not impossible:
         return network

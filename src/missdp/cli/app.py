@@ -21,6 +21,7 @@ COMMANDS = {
     "synthesize": "Turn a private table with holes into a synthetic one.",
     "sample": "Draw rows from a saved model, at no cost.",
     "estimate": "Estimate from a saved model with intervals, without rows, at no cost.",
+    "sensitivity": "Show how an estimate moves if values are not missing at random.",
     "impute": "Fill holes of private rows from a saved model, at no cost; they stay private.",
     "evaluate": "Compare a synthetic table with the private one, for the curator.",
     "simulate": "Punch holes into a complete table, for experiments.",
@@ -55,6 +56,11 @@ EXAMPLES = {
     "estimate": (
         "missdp estimate synthetic.model.json 'mean(age) by smoker'",
         "missdp estimate synthetic.model.json 'age ~ C(smoker)' --json",
+    ),
+    "sensitivity": (
+        "missdp sensitivity synthetic.model.json 'mean(age)' --attribute age --shift 0:0.5",
+        "missdp sensitivity synthetic.model.json 'mean(age) by smoker' --attribute age "
+        "--shift -0.5:0.5 --plot departures.svg",
     ),
     "impute": (_IMPUTE, f"{_IMPUTE} --draws 5"),
     "evaluate": ("missdp evaluate patients.csv synthetic.csv --schema patients.toml",),

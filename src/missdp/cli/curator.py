@@ -19,20 +19,15 @@ import typer
 from missdp.cli import say
 from missdp.cli.app import emit
 from missdp.cli.options import (
-    DataArgument,
     HolesOption,
     JsonOption,
-    MemoryOption,
     OutputOption,
-    PartsOption,
     SchemaOption,
-    SelectOption,
     SyntheticArgument,
-    TableOption,
     argument,
     check_apart,
     option,
-    rows_at,
+    reads_rows,
 )  # fmt: skip
 from missdp.cli.side_files import check_no_table, check_together
 from missdp.errors import DataError, OutputError, ParameterError, replacing
@@ -40,11 +35,10 @@ from missdp.files import reserved
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.attributes import KINDS
-from missdp.table import RowStream, Table, draft_columns
+from missdp.table import FileRows, RowStream, Table, draft_columns
 from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
 from missdp.table.draft import LostCells, lost_cells
 from missdp.table.memory import fits_into_memory
-from missdp.table.streams import stream_of
 from missdp.table.written import output_format, write_blocks
 
 if TYPE_CHECKING:
@@ -55,14 +49,11 @@ schema = typer.Typer(no_args_is_help=True, help="Draft and check schemas.", rich
 
 
 @schema.command(short_help="Write a draft schema, for a person to complete.")
+@reads_rows
 def draft(
-    data: DataArgument,
+    data: RowStream,
     output: Annotated[Path, option("--output", "-o", help="Where to write the draft.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    parts: PartsOption = False,
-    table: TableOption = None,
-    select: SelectOption = None,
-    memory: MemoryOption = None,
 ) -> None:
     """Write a draft schema from column names and cells, for a person to complete.
 
@@ -71,12 +62,10 @@ def draft(
     proposed as such: look each up in the code book. A column that cannot be drafted becomes a
     comment. The draft itself is private until the marks and comments are gone.
     """
-    del memory  # in force by now, though this takes no more for more rows
     if os.path.lexists(output) and not force:
         raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
-    private = rows_at(data, parts=parts, table=table, select=select)
-    check_apart([output], private)
-    drafted = draft_columns(private)
+    check_apart([output], data)
+    drafted = draft_columns(data)
     drafted.to_toml(output)
     marked = [a.name for a in drafted.attributes if a.undeclared]
     lines = [f"Wrote {output}: {len(drafted.attributes)} attributes."]
@@ -96,13 +85,10 @@ def draft(
 
 
 @schema.command()
+@reads_rows
 def check(
     schema: Annotated[Path, argument(help="TOML schema.")],
-    data: Annotated[str | None, argument(help="Data that should fit it.")] = None,
-    parts: PartsOption = False,
-    table: TableOption = None,
-    select: SelectOption = None,
-    memory: MemoryOption = None,
+    data: RowStream | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a schema, and whether data fits it.
@@ -110,15 +96,11 @@ def check(
     Nothing is said about rows that break rules: how many there are is private. So is what is said
     of columns whose cells cannot be read: it is for the curator.
     """
-    del memory  # in force by now, though this takes no more for more rows
     facts = Schema.from_toml(schema)
     lost = LostCells()
     if data is not None:
-        private = rows_at(data, parts=parts, table=table, select=select)
-        check_rows_fit(private, facts)
-        stream = stream_of(private)
-        assert stream is not None
-        lost = lost_cells(stream, facts)
+        check_rows_fit(data, facts)
+        lost = lost_cells(data, facts)
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
@@ -180,8 +162,9 @@ _BLOCK_ROWS = 2**18
 _MECHANISMS = ("mcar", "mar", "mnar", "self-masking")
 
 
+@reads_rows
 def simulate(
-    data: DataArgument,
+    data: RowStream,
     schema: SchemaOption,
     rate: Annotated[float, option(help="Share of missing cells per column with holes.")],
     output: OutputOption,
@@ -192,15 +175,9 @@ def simulate(
         typer.Option(help="Write the schema of the result here (nullable where holes may be)."),
     ] = None,
     holes: HolesOption = "nulls",
-    parts: PartsOption = False,
-    table: TableOption = None,
-    select: SelectOption = None,
-    memory: MemoryOption = None,
 ) -> None:
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
-    del memory  # in force by now
-    private = rows_at(data, parts=parts, table=table, select=select)
-    check_apart([output, output_schema], private, schema)
+    check_apart([output, output_schema], data, schema)
     check_no_table([output])
     output_format(output)
     if mechanism not in _MECHANISMS:
@@ -218,7 +195,7 @@ def simulate(
     )
     facts = Schema.from_toml(schema)
     with reserved([output, output_schema]):
-        holed = simulator.apply_blocks(_blocks(private, facts, mechanism), random_state=seed)
+        holed = simulator.apply_blocks(_blocks(data, facts, mechanism), random_state=seed)
         found = facts
 
         def written() -> Iterator[list[pa.Table]]:
@@ -235,14 +212,12 @@ def simulate(
         say(f"Fewer in what rules fill, or make not applicable: {', '.join(mended)}.")
 
 
-def _blocks(private: Path | RowStream, facts: Schema, mechanism: str) -> Iterator[Table]:
+def _blocks(data: RowStream, facts: Schema, mechanism: str) -> Iterator[Table]:
     """Yield the rows: all at once if they fit into memory, or each by itself may lose cells."""
-    stream = stream_of(private)
-    assert stream is not None
-    if fits_into_memory(stream.about(), facts, tables=_HELD):
-        yield Table.read(stream, facts)
+    if fits_into_memory(data.about(), facts, tables=_HELD):
+        yield Table.read(data, facts)
     elif mechanism == "mcar":
-        for columns in in_sizes(read_columns(stream, facts), _BLOCK_ROWS, facts):
+        for columns in in_sizes(read_columns(data, facts), _BLOCK_ROWS, facts):
             yield Table(facts, columns)
     else:
         raise ParameterError(
@@ -257,8 +232,9 @@ _WARNING = (
 )
 
 
+@reads_rows
 def evaluate(
-    data: DataArgument,
+    data: RowStream,
     synthetic: SyntheticArgument,
     schema: SchemaOption,
     ways: Annotated[str, typer.Option(help="Marginals to compare, e.g. 1,2,3.")] = "1,2",
@@ -276,25 +252,19 @@ def evaluate(
         Path | None,
         typer.Option(help="Draw every column into this file: .svg, .png or .pdf (an extra)."),
     ] = None,
-    parts: PartsOption = False,
-    table: TableOption = None,
-    select: SelectOption = None,
-    memory: MemoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare a synthetic table with the private one. The result is private, for the curator."""
-    del memory  # in force by now
     # Learners take long to import, and no other command here needs them.
     from missdp.evaluate import classifier_f1, fidelity, marginal_distance, missing_fidelity
     from missdp.evaluate.pictures import picture_format, plot_columns
 
     facts = Schema.from_toml(schema)
     check_together(synthetic)
-    private = rows_at(data, parts=parts, table=table, select=select)
     if plot is not None:
         picture_format(plot)
-        check_apart([plot], private, synthetic, schema)
-    truth, other = _held((private, synthetic), facts)
+        check_apart([plot], data, synthetic, schema)
+    truth, other = _held((data, FileRows(synthetic)), facts)
     if f1 and not (isinstance(truth, Table) and isinstance(other, Table)):
         raise ParameterError("--f1 learns from both tables in memory: they are too large for that")
     if test is not None and not f1:
@@ -314,7 +284,7 @@ def evaluate(
     holes = missing_fidelity(truth, other, schema=facts)
     document["missing"] = holes.to_dict()
     texts.append(str(holes))
-    texts += _public_facts(document, truth, other, facts, sources=(private, synthetic))
+    texts += _public_facts(document, truth, other, facts, sources=(data, synthetic))
     if f1:
         with progress_bar() as progress:
             scores = classifier_f1(
@@ -330,9 +300,8 @@ def evaluate(
     emit(document, "\n\n".join(texts), as_json=as_json)
 
 
-def _held(places: tuple[Path | RowStream, Path], facts: Schema) -> Iterator[Any]:
+def _held(streams: tuple[RowStream, RowStream], facts: Schema) -> Iterator[Any]:
     """Yield both tables, in memory if both fit into it; else they are read as often as needed."""
-    streams = [stream for place in places if (stream := stream_of(place)) is not None]
     each = [stream.about() for stream in streams]
     rows = None if None in each else sum(n for n in each if n is not None)
     held = fits_into_memory(rows, facts, tables=2)  # and once more where they are aligned
@@ -355,7 +324,7 @@ def _public_facts(
     other: Table | RowStream,
     facts: Schema,
     *,
-    sources: tuple[Path | RowStream, Path],
+    sources: tuple[RowStream, Path],
 ) -> list[str]:
     """Say how both tables keep to the schema's kinds of missing and rules, where it has any."""
     from missdp.evaluate import missingness_by_kind, pair_violations, rule_violations

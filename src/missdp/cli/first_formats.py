@@ -34,22 +34,7 @@ _UP = 1 + 1e-9  # before sums were exact, epsilon may have been rounded down by 
 
 
 def convert_file(old: Path, new: Path) -> tuple[Guarantee, bool]:
-    """Write a model or a guarantee of an earlier version in today's format.
-
-    Parameters
-    ----------
-    old, new : Path
-
-    Returns
-    -------
-    tuple of (Guarantee, bool)
-        What was promised, and whether the old file had a checksum.
-
-    Raises
-    ------
-    DataError
-        If the file is absent, was changed since, or is no such file.
-    """
+    """Write a file anew in today's format; return its guarantee, and whether it had a checksum."""
     refused = DataError(f"{str(old)!r} is no model or guarantee of an earlier version of missdp")
 
     def refusal(error: BaseException) -> MissDPError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +11,6 @@ from missdp.accounting.guarantee import warn_if_weak
 from missdp.cli.app import emit
 from missdp.cli.first_formats import convert_file
 from missdp.cli.options import (
-    DataArgument,
     HolesOption,
     IndependentOption,
     JsonOption,
@@ -21,26 +19,25 @@ from missdp.cli.options import (
     MostOption,
     ObservedOption,
     OutputOption,
-    PartsOption,
     RowsOption,
     SchemaOption,
     SeedOption,
-    SelectOption,
-    TableOption,
     argument,
     check_apart,
     option,
-    rows_at,
+    reads_rows,
     stated_assumption,
 )  # fmt: skip
 from missdp.cli.side_files import check_no_table, check_together
 from missdp.cli.synthesize import check_rows, counted, write_rows
 from missdp.errors import DataError, ParameterError
+from missdp.estimate.formula import is_formula
 from missdp.files import check_outputs, check_writable, reserved
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.grid import uncut
 from missdp.synth import load
+from missdp.table import RowStream
 from missdp.table.written import numbered, output_format, write_blocks
 
 _MOST_TABLES = 1000  # of one command
@@ -54,7 +51,7 @@ def sample(
         int | None,
         option(
             help="Draw that many tables, which vary as the model is uncertain, for means and "
-            "shares with intervals; OUTPUT-1, OUTPUT-2, ... are written. AIM and MST only."
+            "shares with intervals; OUTPUT-1, OUTPUT-2, ... are written. AllPairs, AIM and MST."
         ),
     ] = None,
     keep_holes: KeepHolesOption = False,
@@ -103,14 +100,15 @@ def estimate(
     """
     check_together(model)
     released = load(model)
-    formula = "~" in re.sub("`[^`]*`|\"[^\"]*\"|'[^']*'", "", question)
-    found = (released.regress if formula else released.estimate)(question, confidence=confidence)
+    answer = released.regress if is_formula(question) else released.estimate
+    found = answer(question, confidence=confidence)
     document = {**found.to_dict(), "guarantee": released.guarantee_.to_dict()}
     emit(document, f"{found}\n\n{released.guarantee_.in_words()}", as_json=as_json)
 
 
+@reads_rows
 def impute(
-    data: DataArgument,
+    data: RowStream,
     schema: SchemaOption,
     model: Annotated[Path, option(help="A saved model (JSON) of this schema.")],
     output: OutputOption,
@@ -125,10 +123,6 @@ def impute(
         ),
     ] = "random",
     holes: HolesOption = "nulls",
-    parts: PartsOption = False,
-    table: TableOption = None,
-    select: SelectOption = None,
-    memory: MemoryOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -138,13 +132,11 @@ def impute(
     """
     from missdp.pricing.model_imputer import STAYS_PRIVATE, DPImputer
 
-    del memory  # in force by now, though this takes no more for more rows
     output_format(output)
     if not 1 <= draws <= _MOST_TABLES:
         raise ParameterError(f"--draws must be from 1 to {_MOST_TABLES:,}")
     outputs = [output] if draws == 1 else numbered(output, draws)
-    private = rows_at(data, parts=parts, table=table, select=select)
-    check_apart(outputs, private, schema, model)
+    check_apart(outputs, data, schema, model)
     check_no_table(outputs)
     check_together(model)
     facts = Schema.from_toml(schema)
@@ -154,7 +146,7 @@ def impute(
         if facts not in (imputer.schema_, uncut(imputer.schema_)):
             raise DataError("the model was fitted to another schema than this one")
         progress("filling and writing", None)
-        filled = imputer.transform_blocks(private, draws=draws)
+        filled = imputer.transform_blocks(data, draws=draws)
         write_blocks(outputs, ([t.to_arrow(holes=holes) for t in block] for block in filled))
     names = [str(path) for path in outputs]
     document = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,7 +19,7 @@ from missdp.accounting import (
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.schema import Schema
-from missdp.table import PartRows, RowStream, memory_limit
+from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
 # Without showing what they are by default, which mostly is nothing.
 option = partial(typer.Option, show_default=False)
@@ -61,9 +62,6 @@ UndeclaredOption = Annotated[
     Literal["refuse", "accept"],
     typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
 ]
-DataArgument = Annotated[
-    str, argument(help="CSV or Parquet file with the private rows; or a database, see --table.")
-]
 MemoryOption = Annotated[
     str | None,
     option(
@@ -74,30 +72,6 @@ MemoryOption = Annotated[
         "wait in a temporary file. By default half of this machine's.",
     ),
 ]
-PartsOption = Annotated[
-    bool,
-    typer.Option("--parts", help="DATA is a folder of Parquet files, or a pattern such as '*.pq'."),
-]
-
-
-TableOption = Annotated[
-    str | None,
-    option(
-        "--table",
-        metavar="NAME",
-        help="DATA is a database, by its URL or a .duckdb file: read this table of it.",
-    ),
-]
-SelectOption = Annotated[
-    str | None,
-    option(
-        "--select",
-        metavar="SQL",
-        help="DATA is a database: read the rows of this SELECT statement.",
-    ),
-]
-
-
 EngineOption = Annotated[
     Literal["missdp", "spark"],
     typer.Option(
@@ -134,15 +108,31 @@ def check_epsilon(epsilon: float) -> None:
         )
 
 
-def rows_at(
+def _rows_at(
     data: str,
     *,
-    parts: bool = False,
-    table: str | None = None,
-    select: str | None = None,
-    engine: str = "missdp",
-) -> Path | RowStream:
-    """Return what reads the rows that a command was pointed to."""
+    parts: Annotated[
+        bool,
+        typer.Option(
+            "--parts", help="DATA is a folder of Parquet files, or a pattern such as '*.pq'."
+        ),
+    ] = False,
+    table: Annotated[
+        str | None,
+        option(
+            metavar="NAME",
+            help="DATA is a database, by its URL or a .duckdb file: read this table of it.",
+        ),
+    ] = None,
+    select: Annotated[
+        str | None,
+        option(metavar="SQL", help="DATA is a database: read the rows of this SELECT statement."),
+    ] = None,
+    memory: MemoryOption = None,
+    engine: EngineOption = "missdp",
+) -> RowStream | str:
+    """Return what reads the rows that a command was pointed to; for Spark, where they are."""
+    del memory  # in force by now
     asked = table is not None or select is not None
     if asked and engine != "missdp":
         raise ParameterError("--table and --select are for --engine missdp")
@@ -150,7 +140,9 @@ def rows_at(
         raise ParameterError("--parts is for files, and --table and --select are for databases")
     if parts:
         return PartRows(data)
-    if "://" in data and engine == "missdp":
+    if engine == "spark":
+        return data
+    if "://" in data:
         from missdp.engines import SQLRows
 
         return SQLRows(data, table=table, query=select)
@@ -163,27 +155,35 @@ def rows_at(
             "--table and --select are for databases: name a .duckdb file, or a URL such as "
             "postgresql://user@server/database or sqlite:///visits.db"
         )
-    return Path(data)
+    return FileRows(data)
+
+
+def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say where rows are: its ``data`` is what reads them."""
+    own = signature(command, eval_str=True)
+    of_rows, where = signature(_rows_at, eval_str=True).parameters, own.parameters["data"]
+    more = {name: of_rows[name] for name in ("parts", "table", "select", "memory")}
+
+    @wraps(command)
+    def called(data: str | None, **given: Any) -> None:
+        asked = {name: given.pop(name) for name in more} | {"engine": given.get("engine", "missdp")}
+        command(data=None if data is None else _rows_at(data, **asked), **given)
+
+    if where.default is where.empty:
+        what = "CSV or Parquet file with the private rows; or a database, see --table."
+        where = where.replace(annotation=Annotated[str, argument(help=what)])
+    else:
+        what = "Data that should fit it."
+        where = where.replace(annotation=Annotated[str | None, argument(help=what)])
+    options = own.parameters | {"data": where} | more
+    vars(called)["__signature__"] = own.replace(parameters=[*options.values()])
+    return called
 
 
 def check_apart(
-    outputs: Iterable[Path | None], data: Path | RowStream, *others: Path | None
+    outputs: Iterable[Path | None], data: RowStream | str, *others: Path | None
 ) -> None:
-    """Refuse early outputs that cannot be written, or that the rows are, or would be, read from.
-
-    Parameters
-    ----------
-    outputs : iterable of Path or None
-    data : Path or RowStream
-        What reads the rows. A table written among the files of a folder would be read with them the
-        next time.
-    others : Path or None
-        Further inputs.
-
-    Raises
-    ------
-    OutputError
-    """
+    """Refuse early outputs that cannot be written, or that rows are, or would be, read from."""
     named = [path for path in outputs if path is not None]
     check_outputs(named, inputs=[*_files_of(data), *others])
     for path in named:
@@ -194,26 +194,18 @@ def check_apart(
             )
 
 
-def _files_of(data: Path | RowStream) -> list[Path]:
+def _files_of(data: RowStream | str) -> list[Path]:
     """Return the files that rows are read from, none of which may be written to."""
-    if isinstance(data, Path):
-        return [data]
     if isinstance(data, PartRows):
         return list(data.paths)
-    path = getattr(data, "path", None)
+    path = Path(data) if isinstance(data, str) else getattr(data, "path", None)
     return [path] if isinstance(path, Path) else []
 
 
 def stated_assumption(
     observed: str | None, p_max: float | None, *, row_independent: bool, schema: Schema
 ) -> Condition | None:
-    """Return the one assumption that the options state, or None.
-
-    Raises
-    ------
-    ParameterError
-        If more than one is stated, or one cannot be read.
-    """
+    """Return the one assumption that the options state, or None; refuse several."""
     stated: list[Condition] = []
     if observed is not None:
         stated.append(MissingCompletelyAtRandom(_rates(observed, schema)))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -11,34 +14,29 @@ from missdp.accounting import Budget
 from missdp.cli import RUN, check_stdout
 from missdp.cli.app import emit
 from missdp.cli.options import (
-    DataArgument,
     JsonOption,
-    MemoryOption,
-    PartsOption,
     SchemaOption,
-    SelectOption,
-    TableOption,
     UndeclaredOption,
     check_epsilon,
     option,
-    rows_at,
+    reads_rows,
 )  # fmt: skip
-from missdp.errors import MissDPError, ParameterError
+from missdp.errors import MissDPError, ParameterError, replacing
 from missdp.schema import Schema
-from missdp.schema.predicates import parse_names
+from missdp.schema.where import parse_names
 from missdp.shelf import on_disk
-from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
+from missdp.statistics import Estimate, Histogram, QueryRequest, run_queries
 from missdp.table import RowStream, Table
 from missdp.table.blocks import joined, read_columns
 from missdp.table.encode import Column
 from missdp.table.memory import fits_into_memory, memory_in_force
-from missdp.table.streams import stream_of
 
 _Name = Annotated[str | None, option(metavar="ATTRIBUTE")]
 
 
+@reads_rows
 def query(
-    data: DataArgument,
+    data: RowStream,
     schema: SchemaOption,
     impute: Annotated[str, option(help="Attributes to fill, by commas (`a,b` in backticks).")],
     match: Annotated[str, option(help="Attributes that say who is near, by commas.")],
@@ -53,21 +51,27 @@ def query(
     standard_deviation: _Name = None,
     correlation: Annotated[str | None, typer.Option(metavar="ATTRIBUTE,ATTRIBUTE")] = None,
     histogram: _Name = None,
+    questions: Annotated[
+        Path | None, option(help="TOML file of several [[question]]s, which share epsilon evenly.")
+    ] = None,
     where: Annotated[str, typer.Option(help="Subpopulation, e.g. 'age >= 20 and age < 30'.")] = "",
+    by: Annotated[str, typer.Option(help="Answer for each level of this attribute.")] = "",
     k: Annotated[int, typer.Option(help="Donors per incomplete row.")] = 1,
     group: Annotated[str, typer.Option(help="Attributes on which donors must agree.")] = "",
     error_bar: Annotated[
-        bool, typer.Option("--error-bar/--no-error-bar", help="Pay a fifth for an error bar.")
+        bool, typer.Option("--error-bar/--no-error-bar", help="Pay a share for an error bar.")
     ] = True,
     uncertainty: Annotated[
-        Literal["noise", "worst-case"],
+        Literal["total", "noise", "worst-case"],
         typer.Option(help="worst-case: pay a tenth to also bound what missing cells could hide."),
-    ] = "noise",
+    ] = "total",
+    tie_breaks: Annotated[
+        int | None, option(help="How often ties among donors are broken; 20 or more by default.")
+    ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Show the intervals of noise and of missing cells.")
+    ] = False,
     undeclared: UndeclaredOption = "refuse",
-    parts: PartsOption = False,
-    table: TableOption = None,
-    select: SelectOption = None,
-    memory: MemoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer one question about a table with holes, privately.
@@ -75,7 +79,6 @@ def query(
     Missing values are taken from the k nearest complete rows. The answer's noise follows the smooth
     sensitivity of that imputation.
     """
-    del memory  # in force by now
     check_stdout()
     check_epsilon(epsilon)
     asked = {
@@ -88,63 +91,93 @@ def query(
         "correlation": correlation,
         "histogram": histogram,
     }
-    stated = [(name, of) for name, of in asked.items() if of is not None]
-    if len(stated) != 1:
+    stated = [{"statistic": name, "of": of} for name, of in asked.items() if of is not None]
+    if questions is None and len(stated) == 1:
+        stated[0] |= {"where": where, "by": by}
+    elif questions is not None and not (stated or where or by):
+        stated = _read_questions(questions)
+    else:
         options = ", ".join("--" + name.replace("_", "-") for name in asked)
-        raise ParameterError(f"ask exactly one question: one of {options}")
-    ((statistic, of),) = stated
-    budget = Budget(epsilon)
-    request = QueryRequest(
-        impute=impute,
-        match=match,
-        statistic=statistic,
-        of=of,
-        where=where,
-        epsilon=epsilon,
-        k=k,
-        group=group,
-        bar_share=0.2 if error_bar else 0.0,
-        uncertainty=uncertainty,
-    )
-    private = rows_at(data, parts=parts, table=table, select=select)
-    facts = Schema.from_toml(schema)
-    stream = stream_of(private)
-    assert stream is not None
-    with on_disk(_disk_limit(stream, facts, request)):
-        rows = _read(stream, facts, request)
+        raise ParameterError(f"ask exactly one question: one of {options}; or give --questions")
+    requests = [
+        QueryRequest(
+            impute=impute,
+            match=match,
+            epsilon=epsilon / len(stated),
+            k=k,
+            group=group,
+            bar_share=None if error_bar else 0.0,
+            uncertainty=uncertainty,
+            tie_breaks=tie_breaks,
+            **question,
+        )
+        for question in stated
+    ]
+    facts, budget = Schema.from_toml(schema), Budget(epsilon)
+    with on_disk(_disk_limit(data, facts, requests)):
+        rows = _read(data, facts, requests)
         RUN.note_spending(epsilon)
-        answer = run_query(rows, request, budget=budget, undeclared=undeclared)
-    text = _text(answer)
+        answers = run_queries(rows, requests, budget=budget, undeclared=undeclared)
+    guarantee = budget.spent if len(answers) > 1 else answers[0].guarantee
+    text = "\n".join([*(_text(a, details=details) for a in answers), "", guarantee.in_words()])
     RUN.note_release(text)
-    emit(answer.to_dict(), text, as_json=as_json)
+    found = [answer.to_dict() for answer in answers]
+    emit(found[0] if questions is None else {"answers": found}, text, as_json=as_json)
+
+
+_FIELDS = {"statistic", "of", "where", "by"}
+
+
+def _read_questions(path: Path) -> list[dict[str, str]]:
+    """Return the questions of a file: of each the statistic, of what, of whom, and by what."""
+    with replacing(OSError, by=ParameterError("the file of questions cannot be read")):
+        text = path.read_bytes()
+    wrong = ParameterError(
+        "a file of questions holds [[question]] tables with the keys statistic, of, where and by, "
+        "all text"
+    )
+    with replacing(ValueError, by=wrong):
+        found = tomllib.loads(text.decode()).get("question")
+    if not isinstance(found, list) or not found:
+        raise wrong
+    for question in found:
+        if not isinstance(question, dict) or not {"statistic"} <= set(question) <= _FIELDS:
+            raise wrong
+        if not all(isinstance(value, str) for value in question.values()):
+            raise wrong
+    return found
 
 
 # Bytes for each row at most, beside the table, where every row lacks what is filled.
 _ROW_BYTES, _DONOR_BYTES, _FILLED_BYTES = 200, 32, 24
 
 
-def _disk_limit(stream: RowStream, facts: Schema, request: QueryRequest) -> int | None:
+def _disk_limit(stream: RowStream, facts: Schema, requests: Sequence[QueryRequest]) -> int | None:
     """Return how much memory may be taken where rows are kept on disk; None if all fit.
 
     What is answered is the same either way. Nothing is refused: that would tell how many rows there
     are.
     """
-    fit = fits_into_memory(stream.about(), _needed(facts, request)[0], beside=_row_bytes(request))
+    needed, _ = _needed(facts, requests)
+    fit = fits_into_memory(stream.about(), needed, beside=_row_bytes(requests[0], facts))
     return None if fit else memory_in_force()
 
 
-def _row_bytes(request: QueryRequest) -> int:
+def _row_bytes(request: QueryRequest, facts: Schema) -> int:
     """Return how many bytes a row takes at most, beside its cells."""
     filled = 1 + request.impute.count(",")
-    return _ROW_BYTES + max(1, request.k) * _DONOR_BYTES + filled * _FILLED_BYTES
+    once = _ROW_BYTES + max(1, request.k) * _DONOR_BYTES + filled * _FILLED_BYTES
+    with contextlib.suppress(MissDPError):  # what is wrong is said when the question is asked
+        return once * request.imputation(facts).tie_breaks
+    return once
 
 
-def _read(stream: RowStream, facts: Schema, request: QueryRequest) -> Table:
-    """Return the rows with the attributes that a question reads, where that is known to be enough.
+def _read(stream: RowStream, facts: Schema, requests: Sequence[QueryRequest]) -> Table:
+    """Return the rows with the attributes that questions read, where that is known to be enough.
 
     Every column is read all the same if it may refuse a cell.
     """
-    some, valued = _needed(facts, request)
+    some, valued = _needed(facts, requests)
     if valued is None:
         return Table.read(stream, facts)
 
@@ -155,16 +188,18 @@ def _read(stream: RowStream, facts: Schema, request: QueryRequest) -> Table:
     return Table(some, joined(map(lean, batches), some))
 
 
-def _needed(facts: Schema, request: QueryRequest) -> tuple[Schema, set[str] | None]:
-    """Return what a question needs, by public facts alone: attributes, and of which values.
+def _needed(facts: Schema, requests: Sequence[QueryRequest]) -> tuple[Schema, set[str] | None]:
+    """Return what questions need, by public facts alone: attributes, and of which values.
 
     All is needed, which None says, of a question that makes no sense and will be refused; where
     facts are open, which is a condition; and where the facts about some attributes alone would be
     refused, since among very many rules a contradiction may be overlooked that is seen among few.
     """
     with contextlib.suppress(MissDPError):
-        shared = {*parse_names(request.match), *parse_names(request.group)}  # bins are enough
-        valued = {*request.imputation(facts).impute} | request.question(facts).reads(facts)
+        first = requests[0]
+        shared = {*parse_names(first.match), *parse_names(first.group)}  # bins are enough
+        valued = {*first.imputation(facts).impute}
+        valued = valued.union(*(request.question(facts).reads(facts) for request in requests))
         if valued | shared <= {*facts.names} and not facts.undeclared:
             wanted = facts.rulebook.reached(valued | shared)
             some = facts.subset(name for name in facts.names if name in wanted)
@@ -172,12 +207,14 @@ def _needed(facts: Schema, request: QueryRequest) -> tuple[Schema, set[str] | No
     return facts, None
 
 
-def _text(answer: Estimate | Histogram) -> str:
+def _text(answer: Estimate | Histogram, *, details: bool) -> str:
     if isinstance(answer, Estimate):
-        lines = [f"{answer.name}: {answer.value:.6g}{_bar(answer.interval)}"]
+        best = answer.interval if answer.total_interval is None else answer.total_interval
+        lines, known = [f"{answer.name}: {answer.value:.6g}{_bar(best)}"], best is not None
     else:
         bars = answer.intervals or (None,) * len(answer.values)
-        lines = [answer.name] + [
+        lines, known = [answer.name], answer.intervals is not None
+        lines += [
             f"  {level}: {value:.6g}{_bar(bar)}"
             for level, value, bar in zip(answer.levels, answer.values, bars, strict=True)
         ]
@@ -189,8 +226,18 @@ def _text(answer: Estimate | Histogram) -> str:
         )
     if answer.note:
         lines.append(f"{answer.note}.")
-    known = answer.interval if isinstance(answer, Estimate) else answer.intervals
-    if known is not None:
+    if isinstance(answer, Estimate) and answer.total_interval is not None:
+        lines.append(
+            f"In brackets: where the value of the population lies with confidence about "
+            f"{answer.confidence:.0%}, over noise, sampling and imputation, if values are missing "
+            "at random given what was matched on."
+        )
+        if details and answer.interval is not None:
+            lines.append(
+                f"The answer without noise lies in {_bar(answer.interval).strip()} with confidence "
+                f"{answer.confidence:.0%}."
+            )
+    elif known:
         lines.append(
             f"In brackets: where the answer without noise lies with confidence "
             f"{answer.confidence:.0%}. Sampling and imputation error come on top."
@@ -200,7 +247,7 @@ def _text(answer: Estimate | Histogram) -> str:
             f"Whatever the missing cells were, the answer lies in "
             f"{_bar(answer.imputation_interval).strip()} with confidence {answer.confidence:.0%}."
         )
-    return "\n".join([*lines, "", answer.guarantee.in_words()])
+    return "\n".join(lines)
 
 
 def _bar(interval: tuple[float, float] | None) -> str:

@@ -40,17 +40,7 @@ _ROOM, _ROOM_OF_PAIR, _ROOM_OF_COLUMN, _MOST_ROOM = 8 * 2**20, 11, 2**14, 2**30
 
 
 class Release:
-    """The files of one release, from the claim on their names until all are in place.
-
-    Parameters
-    ----------
-    output : Path
-        The table.
-    model, guarantee : Path or None
-        Names given by hand; the model is beside the table otherwise, and there is no guarantee.
-    overwrite : bool
-        Whether to replace what is there.
-    """
+    """The files of one release, from the claim on their names until all are in place."""
 
     def __init__(
         self,
@@ -115,13 +105,7 @@ class Release:
 
     @contextlib.contextmanager
     def claimed(self, schema: Schema) -> Iterator[None]:
-        """Claim all names and set room aside, before anything is paid for.
-
-        Raises
-        ------
-        OutputError
-            If a name is taken, a file cannot be written, or the disk has no room.
-        """
+        """Claim all names and set room aside, before anything is paid for; refuse what is taken."""
         note = self._note
         levels = sum(a.size + 1 for a in schema)
         rooms = {

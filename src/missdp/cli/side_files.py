@@ -187,13 +187,7 @@ class SideFile:
 
 
 def settle(folder: Path) -> None:
-    """Finish, or else undo, what stopped runs left half in place in a folder, and say so.
-
-    Raises
-    ------
-    OutputError
-        If neither can be done, or another run is at it for long.
-    """
+    """Finish, or else undo, what stopped runs left half in place in a folder, and say so."""
     for path in _named(folder, rf".+-{_ID}\.release\.json"):
         note = SideFile.read(path)
         if note is None or path != note.journal:
@@ -230,13 +224,7 @@ def _alone(path: Path) -> Iterator[bool]:
 
 
 def check_together(path: Path) -> None:
-    """Say whether a file and those of its release belong together; refuse a mere claim.
-
-    Raises
-    ------
-    DataError
-        If there is only the claim of a run in this place.
-    """
+    """Say whether a file and those of its release belong together; refuse a mere claim."""
     real = Path(os.path.realpath(path))
     settle(real.parent)
     claim = SideFile.read(real)
@@ -258,12 +246,7 @@ def check_together(path: Path) -> None:
 
 
 def check_no_table(outputs: Iterable[Path | None]) -> None:
-    """Refuse to write other rows in the place of a released table, or of one that is being made.
-
-    Raises
-    ------
-    OutputError
-    """
+    """Refuse to write other rows in the place of a released table, or of one being made."""
     for output in outputs:
         if output is None:
             continue

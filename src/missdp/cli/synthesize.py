@@ -19,28 +19,23 @@ import typer
 from missdp.cli import RUN, check_stdout, complain
 from missdp.cli.app import emit
 from missdp.cli.options import (
-    DataArgument,
     EngineOption,
     HolesOption,
     IndependentOption,
     JsonOption,
     KeepHolesOption,
-    MemoryOption,
     MostOption,
     ObservedOption,
     OutputOption,
     OverwriteOption,
-    PartsOption,
     RowsOption,
     SchemaOption,
     SeedOption,
-    SelectOption,
-    TableOption,
     UndeclaredOption,
     check_apart,
     check_epsilon,
     option,
-    rows_at,
+    reads_rows,
     stated_assumption,
 )  # fmt: skip
 from missdp.cli.release_files import Release
@@ -73,8 +68,9 @@ _AT_ONCE = (
 _MEANT_FOR = "meant for up to 10,000 rows; else --delta or --public-rows"
 
 
+@reads_rows
 def synthesize(
-    data: DataArgument,
+    data: RowStream | str,
     schema: SchemaOption,
     output: OutputOption,
     epsilon: Annotated[float | None, option(help="Privacy budget, above 0.")] = None,
@@ -132,11 +128,7 @@ def synthesize(
     ] = None,
     guarantee: Annotated[Path | None, typer.Option(help="Save the guarantee here (JSON).")] = None,
     overwrite: OverwriteOption = False,
-    parts: PartsOption = False,
-    table: TableOption = None,
-    select: SelectOption = None,
     engine: EngineOption = "missdp",
-    memory: MemoryOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -146,15 +138,13 @@ def synthesize(
     whatever fails later, rows can still be drawn from it with `missdp sample`. All files take their
     places together, and OUTPUT.release.json says which they are.
     """
-    del memory  # in force by now
     check_stdout()
     wanted = _wanted(epsilon, ground_truth_epsilon)
     if public_rows is not None and public_rows < 1:
         raise ParameterError("--public-rows must be at least 1")
     output_format(output)
-    private = rows_at(data, parts=parts, table=table, select=select, engine=engine)
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite)
-    check_apart(release.outputs, private, schema)
+    check_apart(release.outputs, data, schema)
     facts = Schema.from_toml(schema)
     chosen = method or default_synthesizer(facts, delta=delta)
     own = read_settings(synthesizer_named(chosen), settings or [])
@@ -186,7 +176,7 @@ def synthesize(
         if delta is None and public_rows is None:
             complain(f"missdp: delta is {spent:g}, {_MEANT_FOR}")
         with PutOff(_AT_ONCE):
-            with _read_by(engine, data, private, facts.names) as read:
+            with _read_by(engine, data, facts.names) as read:
                 synthesizer.fit(read, schema=facts, undeclared=undeclared)
             release.keep(synthesizer)
         written = write_rows(synthesizer, [release.table], rows, keep_holes, holes, seed, progress)
@@ -216,18 +206,15 @@ def synthesize(
 
 
 @contextmanager
-def _read_by(
-    engine: str, data: str, private: Path | RowStream, names: tuple[str, ...]
-) -> Iterator[Any]:
+def _read_by(engine: str, data: RowStream | str, names: tuple[str, ...]) -> Iterator[Any]:
     """Yield the rows as an engine reads them, as long as it runs."""
     if engine == "missdp":
-        yield private
+        yield data
         return
     from missdp.engines import spark_frame, spark_session
 
-    place = private if isinstance(private, PartRows) else data
     with spark_session() as session:
-        yield spark_frame(place, names, session)
+        yield spark_frame(data if isinstance(data, PartRows) else str(data), names, session)
 
 
 def _wanted(epsilon: float | None, ground_truth_epsilon: float | None) -> float:
@@ -246,18 +233,9 @@ _BYTES_PER_CELL = 32  # of rows that are drawn together: a code, a value and a t
 def check_rows(
     rows: int | None, columns: int = 1, *, output: Path, together: bool = False, tables: int = 1
 ) -> None:
-    """Refuse early a number of rows that is negative or has no room.
+    """Refuse early a number of rows that is negative, or has no room on the disk of the output.
 
-    Parameters
-    ----------
-    rows : int or None
-    columns : int
-    output : Path
-        Where they are written; the disk has to have room.
-    together : bool
-        Whether all are held in memory at once, since they must fit to each other.
-    tables : int
-        How many tables of so many rows are written.
+    ``together``: all are held in memory at once, since they must fit to each other.
     """
     if rows is None:
         return
@@ -277,13 +255,7 @@ def check_rows(
 
 
 def counted(number: int, noun: str) -> str:
-    """Return the number with its noun, in the plural where it belongs.
-
-    Examples
-    --------
-    >>> counted(1, "row"), counted(13583, "row")
-    ('1 row', '13583 rows')
-    """
+    """Return the number with its noun, in the plural where it belongs."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

@@ -77,14 +77,11 @@ class DuckDBRows(RelationRows):
             connection.execute(f"SET memory_limit = '{room // 10**6}MB'")
         _spill_privately(connection)
         self._connection = connection
-        if table is not None:
-            absent = DataError(f"there is no table {table!r} in {str(path)!r}")
-            with replacing(duckdb.Error, by=absent):
-                relation = connection.table(table)
-            super().__init__(relation, about=_estimate(connection, table))
-            return
-        assert query is not None
-        super().__init__(selected(connection, query))
+        absent = DataError(f"there is no table {table!r} in {str(path)!r}")
+        with replacing(duckdb.Error, by=absent):
+            named = None if table is None else connection.table(table)
+        relation = selected(connection, str(query)) if named is None else named
+        super().__init__(relation, about=_estimate(connection, table))
 
 
 def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:
@@ -104,18 +101,18 @@ def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("SET temp_file_encryption = true")
 
 
-def _estimate(connection: duckdb.DuckDBPyConnection, table: str) -> int | None:
-    """Return the size of a table by the catalogue; None for views."""
+def _estimate(connection: duckdb.DuckDBPyConnection, table: str | None) -> int | None:
+    """Return the size of a table by the catalogue; None for views and queries."""
     import duckdb
 
-    schema, _, name = table.rpartition(".")
+    schema, _, name = (table or "").rpartition(".")
     with contextlib.suppress(duckdb.Error):
-        found = connection.execute(
+        ((size,),) = connection.execute(
             "SELECT max(estimated_size) FROM duckdb_tables() WHERE lower(table_name) = lower(?) "
             "AND (? = '' OR lower(schema_name) = lower(?))",
             [name, schema, schema.rpartition(".")[2]],
         ).fetchall()
-        return None if not found or found[0][0] is None else int(found[0][0])
+        return None if size is None else int(size)
     return None
 
 
@@ -179,31 +176,25 @@ class SQLRows(RowStream):
         if place.drivername == "postgresql":
             place = place.set(drivername="postgresql+psycopg")
         self._url, self._table, self._query = place, table, query
-        self.path: Final = self._file()
-
-    def _file(self) -> Path | None:
-        """Return the file of an SQLite database, which must be there: connecting would make it."""
-        if self._url.get_backend_name() != "sqlite":
-            return None
-        return _file_at(self._url.database or "")
+        self._backend = place.get_backend_name()
+        # The file of an SQLite database must be there: connecting would make it.
+        self.path: Final = _file_at(place.database or "") if self._backend == "sqlite" else None
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns."""
         with self._reading():
             found = self._execute(f"SELECT * FROM {self._from} WHERE 1 = 0")
-            names = tuple(map(str, found.keys()))
-            found.close()
-        return names
+            with contextlib.closing(found):
+                return tuple(map(str, found.keys()))
 
     def about(self) -> int | None:
         """Return what the planner of PostgreSQL expects, or what a file of SQLite could hold."""
         if self.path is not None:
             return self.path.stat().st_size // (_CELL_BYTES * len(self.columns()))
-        if self._url.get_backend_name() != "postgresql":
+        if self._backend != "postgresql":
             return None
         with self._reading():
-            found = self._execute(f"EXPLAIN (FORMAT JSON) SELECT * FROM {self._from}")
-            plan = found.scalar()
+            plan = self._execute(f"EXPLAIN (FORMAT JSON) SELECT * FROM {self._from}").scalar()
             plan = json.loads(plan) if isinstance(plan, str) else plan
             return int(plan[0]["Plan"]["Plan Rows"])
 
@@ -241,13 +232,13 @@ class SQLRows(RowStream):
     @cached_property
     def _connection(self) -> Any:
         options: dict[str, Any] = {}
-        if self._url.get_backend_name() == "postgresql":
+        if self._backend == "postgresql":
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         absent = MissingDependencyError(
             f"the driver for {self._url.drivername} is not installed; run "
             "pip install 'missdp[sql]', or install it"
         )
-        refused = DataError(f"cannot connect to the {self._url.get_backend_name()} database")
+        refused = DataError(f"cannot connect to the {self._backend} database")
         with replacing(Exception, by=refused), replacing(ImportError, by=absent):
             engine = self._sql.create_engine(
                 self._url, hide_parameters=True, poolclass=self._sql.pool.NullPool
@@ -266,13 +257,12 @@ class SQLRows(RowStream):
             if isinstance(error, (DataError, MissingDependencyError)):
                 return error
             what = "the query" if self._table is None else f"table {self._table!r}"
-            backend = self._url.get_backend_name()
-            return DataError(f"{what} of the {backend} database cannot be read")
+            return DataError(f"{what} of the {self._backend} database cannot be read")
 
         return replacing(Exception, by=refused)
 
     def __repr__(self) -> str:
-        return f"SQLRows({self._url.get_backend_name()})"
+        return f"SQLRows({self._backend})"
 
 
 def _array(cells: list[Any]) -> Cells:

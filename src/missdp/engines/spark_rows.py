@@ -64,6 +64,8 @@ def sample_spark(
     >>> rows = sample_spark(load("model.json"), spark, 10**9)  # doctest: +SKIP
     >>> rows.write.parquet("s3a://bucket/synthetic")  # doctest: +SKIP
     """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     check_holes(holes)
     next(model.sample_blocks(0, missing_values=missing_values))  # refuses what sampling would
     if n is not None and not (is_whole(n) and n >= 0):
@@ -84,7 +86,7 @@ def sample_spark(
 
     plain = model.sample_table(0, missing_values=missing_values).to_arrow(holes=holes).schema
     blocks = session.range(0, len(sizes), 1, numPartitions=len(sizes))
-    return blocks.mapInArrow(run, _spark_schema(plain))
+    return blocks.mapInArrow(run, from_arrow_schema(plain))
 
 
 def _child(rng: np.random.Generator, number: int) -> np.random.Generator:
@@ -93,17 +95,3 @@ def _child(rng: np.random.Generator, number: int) -> np.random.Generator:
     key = (*parent.spawn_key, number)
     seed = np.random.SeedSequence(parent.entropy, spawn_key=key, pool_size=parent.pool_size)
     return np.random.Generator(type(rng.bit_generator)(seed))
-
-
-def _spark_schema(plain: pa.Schema) -> Any:
-    """Return the types of Spark that hold the cells of a table of ours."""
-    import pyarrow as pa
-    from pyspark.sql import types
-
-    kinds = {
-        pa.string(): types.StringType(),
-        pa.int64(): types.LongType(),
-        pa.float64(): types.DoubleType(),
-        pa.bool_(): types.BooleanType(),
-    }
-    return types.StructType([types.StructField(f.name, kinds[f.type]) for f in plain])

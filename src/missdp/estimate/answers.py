@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.estimate.formula import Question, parse_formula, parse_question
-from missdp.estimate.released import Tables, numbers, reach, released_by
+from missdp.estimate.inside import Beyond, numbers, reach
+from missdp.estimate.released import Released, Tables, released_by
 from missdp.record import Record
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
@@ -28,6 +29,7 @@ Found = tuple[Floats, Floats]  # values, and the share of rows that each is abou
 
 _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
 _DOUBT = 0.35  # of what is corrected for values that are missing selectively
+_WILD = 5.0  # times the median distance from the middle: further out draws are cut off
 _LEAST = 1e-9
 
 
@@ -116,13 +118,47 @@ class Estimates(Record):
         return f"{self.to_frame().to_html(float_format='{:.4g}'.format)}<ul>{flags}</ul>"
 
 
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A question about a model, ready to be answered from tables.
+
+    Parameters
+    ----------
+    text : str
+    columns : list of Column
+    cliques : list of tuple of str
+        Attributes whose tables are read.
+    labels : list of str
+    each : callable
+        Values, and shares of the rows that they are about, by tables.
+    contrast : bool
+        Whether 0 means that there is nothing: differences, correlations and coefficients.
+    """
+
+    text: str
+    columns: Sequence[Column]
+    cliques: Sequence[tuple[str, ...]]
+    labels: Sequence[str]
+    each: Callable[[Tables], Found]
+    contrast: bool
+
+
 def estimate(
     model: Synthesizer, question: str, *, by: str | Sequence[str] = (), confidence: float = 0.95
 ) -> Estimates:
     """Return what `Synthesizer.estimate` returns."""
-    schema = model.schema_
-    asked = parse_question(question, schema, (by,) if isinstance(by, str) else tuple(by))
-    columns = [_Column(model, name) for name in (*asked.of, *asked.by)]
+    return _answered(model, asked_about(model, question, by=by), confidence)
+
+
+def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Estimates:
+    """Return what `Synthesizer.regress` returns."""
+    return _answered(model, asked_by(model, formula), confidence)
+
+
+def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -> Asked:
+    """Return a question of a model; refuse what cannot be read."""
+    asked = parse_question(question, model.schema_, (by,) if isinstance(by, str) else tuple(by))
+    columns = [Column(model, name) for name in (*asked.of, *asked.by)]
     answer = _ANSWERS[asked.what]
     first, *others = columns
 
@@ -135,15 +171,16 @@ def estimate(
     if asked.contrast:
         labels = [f"{label} - {labels[0]}" for label in labels[1:]]
     together = [tuple(column.attribute.name for column in columns)]
-    return _estimated(model, question, columns, together, labels, each, confidence)
+    contrast = asked.contrast or asked.what == "correlation"
+    return Asked(question, columns, together, labels, each, contrast)
 
 
-def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Estimates:
-    """Return what `Synthesizer.regress` returns."""
+def asked_by(model: Synthesizer, formula: str) -> Asked:
+    """Return a regression on a model; refuse what cannot be read."""
     asked = parse_formula(formula, model.schema_)
-    columns = [_Column(model, asked.outcome)]
+    columns = [Column(model, asked.outcome)]
     for name, by_levels in asked.terms:
-        column = _Column(model, name)
+        column = Column(model, name)
         if by_levels and column.points is not None and isinstance(column.attribute, Numeric):
             raise ParameterError(f"formula: C() takes levels, and {name!r} is a number")
         column.by_levels = by_levels or column.points is None
@@ -158,14 +195,10 @@ def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Es
         name = column.attribute.name
         labels += [f"{name}={x}" for x in column.labels[1:]] if column.by_levels else [name]
     pairs = [*combinations((column.attribute.name for column in columns), 2)]
-
-    def each(tables: Tables) -> Found:
-        return _least_squares(tables, columns)
-
-    return _estimated(model, formula, columns, pairs, labels, each, confidence)
+    return Asked(formula, columns, pairs, labels, lambda t: _least_squares(t, columns), True)
 
 
-class _Column:
+class Column:
     """An attribute of a question: its place, and the numbers that its codes stand for."""
 
     def __init__(self, model: Synthesizer, name: str) -> None:
@@ -180,9 +213,13 @@ class _Column:
         self.size = self.attribute.size
         self.skipped = modelled[name].size > self.size
         self.by_levels = False
+        self.shift: float | None = None  # of rows in which it is missing, if these are apart
+        self.home = np.arange(self.size)  # of rows that may be hidden far out, their bin
         self.points: Floats | None = None
         if isinstance(self.attribute, Numeric):
-            self.points = numbers(self.attribute)
+            beyond = Beyond.of(model, self.attribute)
+            self.points = np.concatenate([numbers(self.attribute), beyond.points])
+            self.home = np.append(self.home, beyond.home)
             self.labels = self.attribute.interval_names
         else:
             levels = self.attribute.levels
@@ -190,8 +227,20 @@ class _Column:
             if not isinstance(levels[0], str):
                 self.points = np.array(levels, dtype=np.float64)[:, None]
 
+    @property
+    def width(self) -> int:
+        """Number of codes, those of hidden rows and of missing values included."""
+        return len(self.home) * (1 if self.shift is None else 2)
+
     def mean(self, tables: Tables, of: Callable[[Floats], Any] = lambda x: x) -> Floats:
         """Return the mean of a function of the numbers, code by code."""
+        found = self._mean(tables, of)
+        if self.shift is None:
+            return found
+        shift = self.shift
+        return np.append(found, self._mean(tables, lambda x: of(x + shift)))
+
+    def _mean(self, tables: Tables, of: Callable[[Floats], Any]) -> Floats:
         if self.points is None:
             raise ParameterError(
                 f"{self.attribute.name!r} has levels that are no numbers; ask for share(...) of it"
@@ -199,6 +248,15 @@ class _Column:
         found = np.asarray(of(self.points), dtype=np.float64)
         inside = tables.inside.get(self.at)
         return found.mean(axis=1) if inside is None else np.asarray((inside * found).sum(axis=1))
+
+    def values(self, tables: Tables) -> tuple[Floats, Floats]:
+        """Return values of each code, and their weights."""
+        self._mean(tables, lambda x: x)  # refuses what is no number
+        assert self.points is not None
+        points, inside = self.points, tables.inside.get(self.at, np.ones(self.points.shape))
+        if self.shift is None:
+            return points, inside
+        return np.concatenate([points, points + self.shift]), np.concatenate([inside, inside])
 
     def features(self, tables: Tables) -> Floats:
         """Return what a regression takes of each code: the number, or levels but the first."""
@@ -213,26 +271,44 @@ class _Column:
         means of bins. That gives the means of values and ends of the range their due; the mean
         over all codes stays as it is.
         """
-        means = self.mean(tables)
-        inside = tables.inside.get(self.at)
+        means = self._across(tables)
+        return means if self.shift is None else np.append(means, means + self.shift)
+
+    def _across(self, tables: Tables) -> Floats:
+        means, inside = self._mean(tables, lambda x: x), tables.inside.get(self.at)
         if inside is None or self.points is None:
             return means
-        knots = np.flatnonzero(np.ptp(self.points[:, :-2], axis=1) > 0)
-        order = knots[np.argsort(means[knots])]
-        share = np.maximum(tables.of(self.at)[: self.size], _LEAST)
-        found = means.copy()
-        for code in knots:
-            off = inside[code] * (self.points[code] - means[code])
-            for one in order if len(order) > 1 else ():
-                hat = np.interp(self.points[code], means[order], (order == one).astype(float))
-                found[one] += tables.lean * share[code] / share[one] * float(off @ hat)
-        return found
+        bins = np.flatnonzero(np.ptp(self.points[: self.size], axis=1) > 0)
+        order = bins[np.argsort(means[bins])]
+        if len(order) < 2:
+            return means
+        law = tables.of(self.at)[: self.width].reshape(-1, len(self.home)).sum(axis=0)
+        share = np.maximum(law[order], _LEAST)[:, None]
+        points, knots = self.points[order], means[order]
+        off = tables.lean * share * inside[order] * (points - knots[:, None])
+        after = np.clip(np.searchsorted(knots, points), 1, len(knots) - 1)
+        gap = np.maximum(knots[after] - knots[after - 1], _LEAST)
+        part = np.clip((points - knots[after - 1]) / gap, 0.0, 1.0)
+        moved = np.bincount(after.ravel(), (off * part).ravel(), len(order))
+        moved += np.bincount(after.ravel() - 1, (off * (1 - part)).ravel(), len(order))
+        means[order] += moved / share[:, 0]
+        return means
 
 
-def _cells(tables: Tables, first: _Column, others: Sequence[_Column]) -> Floats:
+def _cells(tables: Tables, first: Column, others: Sequence[Column]) -> Floats:
     """Return shares by the codes of an attribute, one column for each group."""
     table = tables.of(first.at, *(other.at for other in others))
-    return table[tuple(slice(c.size) for c in (first, *others))].reshape(first.size, -1)
+    for axis, other in enumerate(others, start=1):
+        moved = np.moveaxis(table, axis, 0)[: len(other.home)]
+        whole = np.zeros((other.size, *moved.shape[1:]))
+        np.add.at(whole, other.home, moved)
+        table = np.moveaxis(whole, 0, axis)
+    return table[: first.width].reshape(first.width, -1)
+
+
+def _joint(tables: Tables, one: Column, other: Column) -> Floats:
+    """Return shares by the codes of two attributes, those of hidden rows included."""
+    return tables.of(one.at, other.at)[: one.width, : other.width]
 
 
 def _ratio(top: Floats, cells: Floats) -> Found:
@@ -240,42 +316,39 @@ def _ratio(top: Floats, cells: Floats) -> Found:
     return top / np.maximum(share, _LEAST), share
 
 
-def _mean(tables: Tables, asked: Question, first: _Column, others: list[_Column]) -> Found:
+def _mean(tables: Tables, asked: Question, first: Column, others: list[Column]) -> Found:
     cells = _cells(tables, first, others)
     if asked.where is None:
         return _ratio((first.across if others else first.mean)(tables) @ cells, cells)
     return _ratio(_belongs(tables, asked, first) @ cells, cells)
 
 
-def _belongs(tables: Tables, asked: Question, first: _Column) -> Floats:
+def _belongs(tables: Tables, asked: Question, first: Column) -> Floats:
     """Return the share of the rows with each code that satisfy a condition."""
-    where, size = asked.where, first.size
+    where = asked.where
     assert where is not None
     if not isinstance(first.attribute, Numeric):
-        rows: Any = SimpleNamespace(codes=lambda _: np.arange(size), values=lambda _: None)
+        rows: Any = SimpleNamespace(codes=lambda _: first.home, values=lambda _: None)
         return np.asarray(where.select(rows), dtype=np.float64)
 
     def select(values: Floats) -> Floats:
-        codes = np.repeat(np.arange(size), values.shape[1])
+        codes = np.repeat(first.home, values.shape[1])
         rows: Any = SimpleNamespace(codes=lambda _: codes, values=lambda _: values.ravel())
         return np.asarray(where.select(rows), dtype=np.float64).reshape(values.shape)
 
     return first.mean(tables, select)
 
 
-def _sd(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> Found:
+def _sd(tables: Tables, _: Question, first: Column, others: list[Column]) -> Found:
     cells = _cells(tables, first, others)
     mean, share = _ratio(first.mean(tables) @ cells, cells)
     square = _ratio(first.mean(tables, np.square) @ cells, cells)[0]
     return np.sqrt(np.maximum(square - mean**2, 0.0)), share
 
 
-def _quantile(tables: Tables, asked: Question, first: _Column, others: list[_Column]) -> Found:
+def _quantile(tables: Tables, asked: Question, first: Column, others: list[Column]) -> Found:
     cells = _cells(tables, first, others)
-    first.mean(tables)  # refuses what is no number
-    points = first.points
-    assert points is not None
-    inside = tables.inside.get(first.at, np.ones(points.shape))
+    points, inside = first.values(tables)
     order = np.argsort(points.ravel(), kind="stable")
     found = []
     for group in np.maximum(cells, 0.0).T:
@@ -285,7 +358,7 @@ def _quantile(tables: Tables, asked: Question, first: _Column, others: list[_Col
     return np.array(found), cells.sum(axis=0)
 
 
-def _correlation(tables: Tables, _: Question, x: _Column, others: list[_Column]) -> Found:
+def _correlation(tables: Tables, _: Question, x: Column, others: list[Column]) -> Found:
     means, gram, share = _moments(tables, [x, others[0]])
     spread = gram - np.outer(means, means)
     scale = np.sqrt(np.maximum(np.diag(spread), _LEAST))
@@ -301,15 +374,15 @@ _ANSWERS = {
 }
 
 
-def _moments(tables: Tables, columns: Sequence[_Column]) -> tuple[Floats, Floats, float]:
+def _moments(tables: Tables, columns: Sequence[Column]) -> tuple[Floats, Floats, float]:
     """Return means and mean products of the features of columns, and the share of rows."""
     parts = [column.features(tables) for column in columns]
     if len(columns) == 2:  # of the rows in which both are applicable
-        cells = _cells(tables, columns[0], columns[1:])
+        cells = _joint(tables, *columns)
         share = float(cells.sum())
         laws = [cells.sum(axis=1) / share, cells.sum(axis=0) / share]
     else:
-        share, laws = 1.0, [tables.of(column.at) for column in columns]
+        share, laws = 1.0, [tables.of(c.at)[: c.width] for c in columns]
     means = [law @ part for law, part in zip(laws, parts, strict=True)]
     blocks = [
         [
@@ -323,8 +396,8 @@ def _moments(tables: Tables, columns: Sequence[_Column]) -> tuple[Floats, Floats
 
 def _products(
     tables: Tables,
-    one: _Column,
-    other: _Column,
+    one: Column,
+    other: Column,
     left: Floats,
     right: Floats,
     law: Floats,
@@ -338,10 +411,10 @@ def _products(
         if one.by_levels:
             return np.diag(law[1:])
         return np.array([[law @ one.mean(tables, np.square)]])
-    return np.asarray(left.T @ (_cells(tables, one, [other]) / share) @ right)
+    return np.asarray(left.T @ (_joint(tables, one, other) / share) @ right)
 
 
-def _least_squares(tables: Tables, columns: list[_Column]) -> Found:
+def _least_squares(tables: Tables, columns: list[Column]) -> Found:
     """Return the coefficients of the first column on the others, the intercept first."""
     means, gram, share = _moments(tables, columns)
     spread = gram - np.outer(means, means)
@@ -350,19 +423,15 @@ def _least_squares(tables: Tables, columns: list[_Column]) -> Found:
     return found, np.full(len(found), share)
 
 
-def _estimated(
-    model: Synthesizer,
-    question: str,
-    columns: Sequence[_Column],
-    cliques: Sequence[tuple[str, ...]],
-    labels: Sequence[str],
-    each: Callable[[Tables], Found],
-    confidence: float,
-) -> Estimates:
-    """Return estimates with the errors that draws of the tables show."""
+def _answered(model: Synthesizer, asked: Asked, confidence: float) -> Estimates:
     if not 0 < confidence < 1:
         raise ParameterError("confidence must be strictly between 0 and 1")
-    released = released_by(model, cliques)
+    return answered(model, asked, released_by(model, asked.cliques), confidence)
+
+
+def answered(model: Synthesizer, asked: Asked, released: Released, confidence: float) -> Estimates:
+    """Return estimates with the errors that draws of the tables show."""
+    each, columns = asked.each, asked.columns
     values, share = each(released.point)
 
     def spread(draws: Sequence[Tables]) -> tuple[Floats, Floats]:
@@ -374,12 +443,12 @@ def _estimated(
     )
     holed = any(model.modelled_[column.attribute.name].nullable for column in columns)
     missing = np.maximum(sampled - complete, 0.0) if holed else np.zeros_like(sampled)
-    if holed and len(cliques) == 1:  # tables of different observed rows make no regression
+    if holed and len(asked.cliques) == 1:  # tables of different observed rows make no regression
         missing += np.square(_DOUBT * (values - each(released.observed)[0]))
     parts = [tuple(np.sqrt(part).tolist()) for part in (noise, complete, missing)]
     return Estimates(
-        question=question,
-        labels=tuple(labels),
+        question=asked.text,
+        labels=tuple(asked.labels),
         estimate=tuple(values.tolist()),
         noise=parts[0],
         sampling=parts[1],
@@ -387,7 +456,7 @@ def _estimated(
         rows=tuple((share * released.n_rows).tolist()),
         confidence=float(confidence),
         flags=(
-            *_small(labels, share, unsure),
+            *_small(asked.labels, share, unsure),
             *released.flags,
             *_uncovered(model, columns, holed=holed),
         ),
@@ -396,8 +465,10 @@ def _estimated(
 
 def _width(draws: Sequence[Floats]) -> Floats:
     """Return standard deviations, which a few wild draws do not move."""
-    low, high = np.quantile(draws, [0.05, 0.95], axis=0)
-    return np.asarray((high - low) / (2 * NormalDist().inv_cdf(0.95)))
+    off = np.asarray(draws) - np.median(draws, axis=0)
+    half, nearly = np.quantile(np.abs(off), [0.5, 0.95], axis=0)
+    most = np.maximum(_WILD * half, nearly)
+    return np.asarray(np.clip(off, -most, most).std(axis=0))
 
 
 def _small(labels: Sequence[str], share: Floats, unsure: Floats) -> Iterator[str]:
@@ -409,7 +480,7 @@ def _small(labels: Sequence[str], share: Floats, unsure: Floats) -> Iterator[str
         )
 
 
-def _uncovered(model: Synthesizer, columns: Sequence[_Column], *, holed: bool) -> Iterator[str]:
+def _uncovered(model: Synthesizer, columns: Sequence[Column], *, holed: bool) -> Iterator[str]:
     """Say what no interval covers; of released and public facts."""
     if holed and model._applied_strategy.models_holes:
         yield (
@@ -434,6 +505,12 @@ def _uncovered(model: Synthesizer, columns: Sequence[_Column], *, holed: bool) -
     for attribute in (column.attribute for column in columns):
         if not isinstance(attribute, Numeric):
             continue
+        least, greatest = attribute.reach
+        if attribute.pieces is None and (least < greatest).any():
+            yield (
+                f"{attribute.name}: values are taken to lie evenly in its declared bins; wide ones "
+                "move means, deviations and slopes."
+            )
         low, high = reach(attribute)
         if (low, high) != (attribute.lower, attribute.upper):
             yield (

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from missdp.errors import ParameterError, did_you_mean, replacing
 from missdp.schema import Schema
-from missdp.schema.predicates import Predicate, parse_names, parse_where
+from missdp.schema.conditions import Predicate
+from missdp.schema.where import parse_names, parse_where
 
 _ARGUMENTS = {"mean": 1, "sd": 1, "median": 1, "quantile": 2, "share": 1, "correlation": 2}
 _CALL = re.compile(
@@ -108,6 +109,17 @@ def _checked(asked: Question) -> Question:
     if asked.what == "correlation" and asked.by:
         raise ParameterError("correlation(x, y) has no groups: leave 'by' out")
     return asked
+
+
+def is_formula(text: str) -> bool:
+    """Whether a text is a formula rather than a question: it has a tilde outside of quotes.
+
+    Examples
+    --------
+    >>> is_formula("wage ~ age"), is_formula("share(home == '~')")
+    (True, False)
+    """
+    return "~" in re.sub("`[^`]*`|\"[^\"]*\"|'[^']*'", "", str(text))
 
 
 def parse_formula(text: str, schema: Schema) -> _Formula:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
+from missdp.estimate.inside import Inside, Move
 from missdp.inference.completion import PairTables, complete
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
@@ -28,6 +29,7 @@ from missdp.schema import Numeric
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease
+from missdp.synth.uncertain_pairs import noisier
 from missdp.synth.workload import candidates
 
 Floats = NDArray[np.float64]
@@ -35,12 +37,10 @@ Cells = Mapping[Clique, Floats]
 """Shares of complete rows, by sorted positions of attributes; noise makes some negative."""
 
 _DRAWS = 100
+_KEPT = 8  # questions of a model whose tables are kept
 _ROWS = 20_000  # of the model, which play the private rows
-_FEWER = 6_000  # to complete tables by
-_POINTS = 256  # values that stand for what lies inside a bin
-_NOTHING = 1e-5  # of the rows: a piece in which none were found
+_FEWER = 6_000  # by which draws are made
 _PRIOR_ROWS = 5.0
-_LEAST_SHARE, _LEAST_WEIGHT = 1e-9, 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Tables:
     ----------
     cells : mapping of Clique to array
     inside : mapping of int to array, shape (codes, points)
-        By numeric attribute, the weight of each value in its code.
+        By numeric attribute, the weight of each value in its code; codes as of `Inside`.
     lean : float
         How far relations between bins are taken to go on inside them: 1 is as straight lines.
     """
@@ -64,6 +64,17 @@ class Tables:
         """Return the table of some attributes, in this order."""
         clique = tuple(sorted(attributes))
         return self.cells[clique].transpose([clique.index(a) for a in attributes])
+
+    def parted(self, at: int, chances: Mapping[Clique, Floats]) -> Tables:
+        """Return the same with rows in which an attribute is missing apart: see `Released`."""
+        cells = dict(self.cells)
+        for clique, chance in chances.items():
+            axis, codes = clique.index(at), len(chance)
+            table = np.moveaxis(cells[clique], axis, 0)
+            gone = table[:codes] * chance
+            parts = [table[:codes] - gone, gone, table[codes:]]
+            cells[clique] = np.moveaxis(np.concatenate(parts), 0, axis)
+        return replace(self, cells=cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +91,38 @@ class Released:
     complete: tuple[Tables, ...]
     n_rows: float
     flags: tuple[str, ...]
+    source: _Source
+    inside: Mapping[int, Inside]
+
+    def missing(self, clique: Clique, at: int) -> Floats:
+        """Return how often an attribute is missing in rows of each cell, as the model has it."""
+        source, axis = self.source, clique.index(at)
+        shape = tuple(source.levels[v].n_groups for v in clique)
+        gone = source.holes[:, at].astype(float)
+        number = _counted(source.rows, clique, shape, np.ones(len(gone)))
+        found = _counted(source.rows, clique, shape, gone) + _PRIOR_ROWS * gone.mean()
+        found = found / (number + _PRIOR_ROWS)
+        for place, v in enumerate(clique):
+            found = found.take(source.levels[v].groups, axis=place)
+        for place, v in enumerate(clique):
+            if v in self.inside:
+                size, home = len(self.inside[v].shares), self.inside[v].beyond.home
+                codes = [*range(size), *home, *range(size, found.shape[place])]
+                found = found.take(codes, axis=place)
+        return np.moveaxis(found, axis, 0)
+
+    def parted(self, at: int, codes: int) -> Released:
+        """Return the same with rows in which an attribute is missing apart from the others.
+
+        They have codes of their own, after the first ``codes`` of it.
+        """
+        chances = {c: self.missing(c, at)[:codes] for c in self.point.cells if at in c}
+        names = ("point", "observed"), ("noise", "sampled", "complete")
+        one: Any = {name: getattr(self, name).parted(at, chances) for name in names[0]}
+        many: Any = {
+            name: tuple(t.parted(at, chances) for t in getattr(self, name)) for name in names[1]
+        }
+        return replace(self, **one, **many)
 
 
 _KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
@@ -116,6 +159,8 @@ def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Relea
             known[()] = (
                 _AllPairsSource(model) if isinstance(model, AllPairs) else _MarginalsSource(model)
             )
+        for oldest in [asked for asked in known if asked][: max(0, len(known) - _KEPT)]:
+            del known[oldest]  # the tables of many questions are hundreds of megabytes
         known[wanted] = _released(known[()].about(wanted), model, wanted)
     found: Released = known[wanted]
     return found
@@ -190,6 +235,9 @@ class _AllPairsSource(_Source):
         if self._whole.plan is not None:
             self._taken = self._whole.taken(self._seen)
             self._left = self._whole.left(self._seen)[1]
+        self._rows = self.rows  # the point takes all of them, and draws are about how it varies
+        self.rows, self._seen = self._rows[:_FEWER], self._seen[:_FEWER]
+        self.holes = self.holes[:_FEWER]
         self._about([*range(len(self.levels))])
 
     def about(self, wanted: Sequence[Clique]) -> Self:
@@ -197,8 +245,8 @@ class _AllPairsSource(_Source):
         for clique in wanted:
             if len(clique) > 2:
                 raise ParameterError(
-                    f"{[self._names[a] for a in clique]} are more than two: AllPairs releases "
-                    "pairs. AIM offers what its workload= names"
+                    f"{[self._names[a] for a in clique]} are more than two: estimates "
+                    "from AllPairs read pairs only. AIM offers what its workload= names"
                 )
         if self._masks.present.any():
             return self
@@ -215,7 +263,7 @@ class _AllPairsSource(_Source):
 
     def _completed(self, tables: PairTables, rows: int = _FEWER) -> Cells:
         of, holed = self._of, bool(self._masks.present.any())
-        drawn = self.rows[:rows, of]
+        drawn = self._rows[:rows, of]
         found = complete(
             tables,
             rng=self._rng,
@@ -242,12 +290,9 @@ class _AllPairsSource(_Source):
     def noisy(self, rng: np.random.Generator) -> Cells:
         """Return what other noise would have made of it."""
         again = self._release.redrawn(rng).tables(self._lost)
-        # What is clipped grows with the sums, so that noise counts for more than it was.
-        tables = {
-            (i, j): table + (again.tables[i, j] - table) / self._left[self._of[i], self._of[j]]
-            for (i, j), table in self._known.tables.items()
-        }
-        return self._completed(replace(self._known, margins=again.margins, tables=tables))
+        of, left = self._of, self._left
+        share = {(i, j): left[of[i], of[j]] for i, j in self._known.tables}
+        return self._completed(noisier(self._known, again, share))
 
     def resampled(self, weights: Floats) -> Cells:
         """Return what other rows would have made of it."""
@@ -372,28 +417,35 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
     rng = np.random.default_rng(2)
     cliques = [*{(a,): None for clique in wanted for a in clique}, *(c for c in wanted if c[1:])]
     exact = source.point()
+    point = {c: _declared(source.levels, c, exact[c]) for c in cliques}
+    inside = {
+        at: Inside.of(model, at, point[at,], n_rows=source.n_rows, holes=source.holes[:, at])
+        for (at,) in (c for c in cliques if not c[1:])
+        if isinstance(model.schema_[model.modelled_.names[at]], Numeric)
+    }
 
-    def spread(cells: Cells) -> dict[Clique, Floats]:
-        return {c: _declared(source.levels, c, cells[c]) for c in cliques}
+    def tables(cells: Cells, moves: Mapping[int, Move], lean: float = 1.0) -> Tables:
+        known = {c: _declared(source.levels, c, cells[c]) for c in cliques}
+        for clique in known:
+            for axis, at in enumerate(clique):
+                if at in inside:
+                    known[clique] = inside[at].hiding(known[clique], axis, moves[at], rng)
+        return Tables(known, {at: move.weights for at, move in moves.items()}, lean)
 
-    point = spread(exact)
-    inside = [
-        i for i in (_Inside.of(model, c[0], point, source) for c in cliques if not c[1:]) if i
-    ]
     noise, sampled, complete_ = [], [], []
     for weights, noisy, resampled in source.draws:
-        shapes = {i.at: i.noisy(rng) for i in inside}
-        noise.append(Tables(spread(noisy), shapes, rng.normal(1.0, 1.0)))
-        jitter = {i.at: rng.normal(size=i.piece.shape) for i in inside}
-        shapes = {i.at: i.resampled(jitter[i.at], i.seen) for i in inside}
-        sampled.append(Tables(spread(resampled), shapes))
+        moves = {at: one.noisy(rng) for at, one in inside.items()}
+        noise.append(tables(noisy, moves, rng.normal(1.0, 1.0)))
+        jitter = {at: one.jitter(rng) for at, one in inside.items()}
+        moves = {at: one.resampled(jitter[at], one.seen) for at, one in inside.items()}
+        sampled.append(tables(resampled, moves))
         moved = {c: exact[c] + _counted(source.rows, c, exact[c].shape, weights) for c in cliques}
-        shapes = {i.at: i.resampled(jitter[i.at], 1.0) for i in inside}
-        complete_.append(Tables(spread(moved), shapes))
-    even = {i.at: i.even for i in inside}
-    whole, plain = Tables(point, even), Tables(spread(source.observed()), even)
+        moves = {at: one.resampled(jitter[at], 1.0) for at, one in inside.items()}
+        complete_.append(tables(moved, moves))
+    even = {at: one.even for at, one in inside.items()}
+    whole, plain = tables(exact, even), tables(source.observed(), even)
     sets = tuple(noise), tuple(sampled), tuple(complete_)
-    return Released(whole, plain, *sets, source.n_rows, source.flags)
+    return Released(whole, plain, *sets, source.n_rows, source.flags, source, inside)
 
 
 def _declared(levels: Sequence[Levels], clique: Clique, table: Floats) -> Floats:
@@ -402,96 +454,3 @@ def _declared(levels: Sequence[Levels], clique: Clique, table: Floats) -> Floats
         along = [-1 if i == axis else 1 for i in range(len(clique))]
         table = table.take(levels[v].groups, axis=axis) * levels[v].shares.reshape(along)
     return table
-
-
-# How numbers lie inside bins
-
-
-def numbers(attribute: Numeric) -> Floats:
-    """Return values that stand for each code alike, shape ``(codes, points)``.
-
-    The last two are values that hardly any row is beyond; they have no weight but where noise is
-    drawn that hides some rows there.
-    """
-    places = np.tile((np.arange(_POINTS) + 0.5) / _POINTS, attribute.size)
-    codes = np.repeat(np.arange(attribute.size), _POINTS)
-    values = attribute.decode(codes, places).reshape(attribute.size, _POINTS)
-    low, high = reach(attribute)
-    ends = max(attribute.lower, 2 * low - high), min(attribute.upper, 2 * high - low)
-    return np.column_stack([values, np.tile(ends, (attribute.size, 1))])
-
-
-def reach(attribute: Numeric) -> tuple[float, float]:
-    """Return the ends of where values were found, if bins were; else the bounds."""
-    if attribute.pieces is None or attribute.shares is None:
-        return attribute.lower, attribute.upper
-    known = np.flatnonzero(np.array(attribute.shares) > _NOTHING)
-    found = [*attribute.spikes]
-    if known.size:
-        found += [attribute.pieces[known[0]], attribute.pieces[known[-1] + 1]]
-    return (min(found), max(found)) if found else (attribute.lower, attribute.upper)
-
-
-@dataclass(frozen=True, eq=False)
-class _Inside:
-    """How the values of a number lie inside its bins, and how sure that is.
-
-    Parameters
-    ----------
-    at : int
-        The attribute.
-    piece : array of int, shape (codes, points)
-        The piece of the released tree in which each point lies.
-    shares : array, shape (codes,)
-    n_rows, seen : float
-        Rows, and the share of them in which the number is observed.
-    std : float
-        Noise of a piece, as a share of the rows; 0 if bins are declared.
-    """
-
-    at: int
-    piece: NDArray[np.int64]
-    shares: Floats
-    n_rows: float
-    seen: float
-    std: float
-
-    @classmethod
-    def of(cls, model: Synthesizer, at: int, cells: Cells, source: _Source) -> _Inside | None:
-        """Return that of an attribute, if it is a number."""
-        attribute = model.schema_[model.modelled_.names[at]]
-        if not isinstance(attribute, Numeric):
-            return None
-        piece = np.searchsorted(attribute.pieces or (), numbers(attribute), side="right")
-        piece[:, -2:] = piece.max() + 1
-        log = [e for whole in model.guarantee_.events for e in getattr(whole, "log", ())]
-        trees = [e.sigma for e in log if e.label == f"tree {attribute.name}"]
-        std = trees[-1] / source.n_rows if trees and attribute.pieces else 0.0
-        shares, seen = cells[at,][: attribute.size], 1 - float(source.holes[:, at].mean())
-        return cls(at, piece, np.maximum(shares, _LEAST_SHARE), source.n_rows, seen, std)
-
-    @property
-    def even(self) -> Floats:
-        """Weights of points, as released."""
-        weights = np.full(self.piece.shape, 1 / (self.piece.shape[1] - 2))
-        weights[:, -2:] = 0.0
-        return weights
-
-    def noisy(self, rng: np.random.Generator) -> Floats:
-        """Return weights of points with other noise in each piece, and beyond all of them."""
-        number = np.bincount(self.piece.ravel())[self.piece]
-        moved = rng.normal(0, self.std, int(self.piece.max()) + 1)[self.piece] / number
-        moved[:, -2:] = 0.0
-        moved[0, -2], moved[-1, -1] = rng.normal(0, self.std, 2)
-        return _normal(self.even + moved / self.shares[:, None])
-
-    def resampled(self, jitter: Floats, seen: float) -> Floats:
-        """Return weights of points had other rows been there."""
-        rows = np.maximum(self.n_rows * seen * self.shares, 1.0)[:, None]
-        return _normal(self.even * (1 + jitter * np.sqrt(self.piece.shape[1] / rows)))
-
-
-def _normal(weights: Floats) -> Floats:
-    """Return weights that add up to 1 in each code; as they are, where noise leaves too little."""
-    total = weights.sum(axis=1, keepdims=True)
-    return np.asarray(weights / np.where(total > _LEAST_WEIGHT, total, 1.0))

@@ -26,17 +26,7 @@ BLOCK_ROWS = 2**18
 
 
 def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Table]:
-    """Read two tables under one schema in which every attribute may be missing.
-
-    Raises
-    ------
-    ParameterError
-        If no schema is given and neither input is a Table.
-    SchemaError
-        If the two declare different domains.
-    DataError
-        If a frame does not fit the schema.
-    """
+    """Read two tables under one schema in which every attribute may be missing."""
     schema = schema_of(truth, synthetic, schema=schema)
     return _read(truth, schema), _read(synthetic, schema)
 
@@ -97,13 +87,7 @@ def _open_schema(schema: Schema) -> Schema:
 
 
 def fitted(table: Table, schema: Schema) -> Table:
-    """Return a table under another schema with the same levels and bins.
-
-    Raises
-    ------
-    SchemaError
-        If attributes or domains differ.
-    """
+    """Return a table under another schema with the same levels and bins."""
     if set(table.schema.names) != set(schema.names):
         raise SchemaError("the two tables have different attributes")
     columns = {a.name: _fitted(a, table.schema[a.name], table.column(a.name)) for a in schema}

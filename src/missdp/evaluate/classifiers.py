@@ -35,6 +35,7 @@ from missdp.errors import (
     whole,
 )
 from missdp.evaluate.align import align
+from missdp.evaluate.printed import in_columns
 from missdp.progress import Progress
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Categorical, Schema
@@ -132,21 +133,11 @@ LEARNERS: dict[str, Callable[[int], Any]] = {
 
 
 def _check_learners(names: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the learners to use, or refuse unknown ones and absent libraries at once.
-
-    Raises
-    ------
-    ParameterError
-        If a name is unknown, repeated, or there is none.
-    MissingDependencyError
-        If the learner's library is not installed.
-    """
-    chosen = tuple(LEARNERS) if names is None else names_of("learners", names)
+    """Return the learners to use, or refuse unknown ones and absent libraries at once."""
+    chosen = _each_once("learner", LEARNERS if names is None else names)
     if unknown := [name for name in chosen if name not in LEARNERS]:
         near = did_you_mean(unknown[0], LEARNERS)
         raise ParameterError(f"unknown learners {unknown}; there are {list(LEARNERS)}{near}")
-    if not chosen or len(set(chosen)) != len(chosen):
-        raise ParameterError("name at least one learner, each once")
     for name in chosen:
         LEARNERS[name](0)
     return chosen
@@ -188,9 +179,8 @@ class ClassifierF1(Record):
     def by_learner(self) -> dict[str, float]:
         """Mean over the targets, per learner."""
         rows = list(self.scores.values())
-        return (
-            {name: float(np.mean([row[name] for row in rows])) for name in rows[0]} if rows else {}
-        )
+        names = rows[0] if rows else ()
+        return {name: float(np.mean([row[name] for row in rows])) for name in names}
 
     @property
     def by_attribute(self) -> dict[str, float]:
@@ -198,11 +188,10 @@ class ClassifierF1(Record):
         return {name: float(np.mean(list(row.values()))) for name, row in self.scores.items()}
 
     def __str__(self) -> str:
-        rows = {**self.by_learner, "mean": self.mean}
-        width = max(map(len, rows))
         held = "held out" if self.held_out else "not held out from the generator"
         lines = [f"F1 over {len(self.scores)} targets, test rows {held}"]
-        lines += [f"  {name:<{width}}  {score:.3f}" for name, score in rows.items()]
+        rows = {**self.by_learner, "mean": self.mean}.items()
+        lines += in_columns([(name, f"{score:.3f}") for name, score in rows])
         if self.skipped:
             lines.append(f"  skipped, one value only: {', '.join(self.skipped)}")
         return "\n".join(lines)
@@ -380,9 +369,12 @@ def _cap(table: Table, max_rows: int, key: tuple[int, int]) -> Table:
 def _targets(schema: Schema, attributes: Iterable[str] | None) -> tuple[str, ...]:
     if len(schema) < 2:
         raise DataError("classifiers need at least two attributes: one to predict from another")
-    targets = schema.names if attributes is None else names_of("attributes", attributes)
-    for name in targets:
-        schema[name]
-    if not targets or len(set(targets)) != len(targets):
-        raise ParameterError("name at least one target attribute, each once")
-    return targets
+    named = _each_once("target attribute", schema.names if attributes is None else attributes)
+    return tuple(schema[name].name for name in named)
+
+
+def _each_once(what: str, names: Iterable[str]) -> tuple[str, ...]:
+    found = names_of(f"{what}s", names)
+    if not found or len(set(found)) != len(found):
+        raise ParameterError(f"name at least one {what}, each once")
+    return found

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError, whole
 from missdp.evaluate.align import aligned, levels_and_holes, rebin, schema_of
 from missdp.evaluate.masks import missing_mask
+from missdp.evaluate.printed import in_columns, rounded
 from missdp.progress import Progress
 from missdp.record import Record
 from missdp.schema import Schema
@@ -104,10 +105,9 @@ class MarginalDistance(_ByClique):
             f"{rounded(self.mean, self.rows)}, max {rounded(self.max, self.rows)} "
             f"({len(self.per_marginal)} marginals)"
         ]
-        worst = {" × ".join(clique): d for clique, d in self.worst().items()}
-        width = max(map(len, worst))
-        lines += [f"  {name:<{width}}  {rounded(d, self.rows)}" for name, d in worst.items()]
-        return "\n".join(lines)
+        worst = self.worst().items()
+        rows = [(" × ".join(clique), rounded(d, self.rows)) for clique, d in worst]
+        return "\n".join([*lines, *in_columns(rows)])
 
 
 def marginal_distance(
@@ -237,18 +237,6 @@ def by_chance(truth: NDArray[np.int64], rows: int) -> float:
     return float(0.5 * gaps.sum() / n)
 
 
-def rounded(share: float, rows: int | None) -> str:
-    """Return a share, or a difference of shares, with the digits that so many rows support.
-
-    Examples
-    --------
-    >>> rounded(0.01384, 500), rounded(0.01384, 30_000), rounded(0.01384, None)
-    ('0.01', '0.014', '0.0138')
-    """
-    digits = 4 if rows is None else math.ceil(math.log10(2 * max(rows, 1) ** 0.5))
-    return f"{share:.{max(digits, 1)}f}"
-
-
 def _batches(schema: Schema, k: int) -> Iterator[list[tuple[str, ...]]]:
     """All k-subsets, a bounded number of cells at a time."""
     batch: list[tuple[str, ...]] = []
@@ -322,15 +310,14 @@ class MissingFidelity(_ByClique):
         def text(share: float) -> str:
             return rounded(share, self.rows)
 
-        width = max(map(len, self.truth_rates))
         lines = [
             f"missing rates: mean difference {text(self.mean_rate_difference)}, "
             f"max {text(self.max_rate_difference)}; mask patterns, total variation distance: "
             f"pairs {text(self.mean_pair_distance)}, whole rows {text(self.patterns)}"
         ]
-        for name, rate in self.truth_rates.items():
-            lines.append(f"  {name:<{width}}  {text(rate)} → {text(self.synthetic_rates[name])}")
-        return "\n".join(lines)
+        both = ((n, rate, self.synthetic_rates[n]) for n, rate in self.truth_rates.items())
+        rows = [(name, f"{text(one)} → {text(two)}") for name, one, two in both]
+        return "\n".join([*lines, *in_columns(rows)])
 
 
 def missing_fidelity(

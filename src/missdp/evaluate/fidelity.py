@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from missdp.errors import whole
 from missdp.evaluate.align import aligned, schema_of
-from missdp.evaluate.distances import by_chance, rounded, total_variation
+from missdp.evaluate.distances import by_chance, total_variation
+from missdp.evaluate.printed import in_columns, rounded
 from missdp.record import Record
 from missdp.schema import Numeric, Schema
 from missdp.table import Table
@@ -95,21 +96,15 @@ class Fidelity(Record):
         )
 
     def __str__(self) -> str:
-        width = max(map(len, _SAID.values()))
-        lines = ["numbers and relations of the synthetic rows, compared with the real ones"]
-        for name, score in self.scores.items():
-            lines.append(f"  {_SAID[name]:<{width}}  {rounded(score, self.rows)}")
+        scores = [(_SAID[name], rounded(score, self.rows)) for name, score in self.scores.items()]
         heads = ["", "", "KS", "mean", "SD", *(f"{p:.0%}" for p in _POINTS)]
         cells = [heads] if self.ks else []
         for name, ks in self.ks.items():
             error = self.truth[name][1] / max(self.rows, 1) ** 0.5
             real, made = ([_text(x, error) for x in d[name]] for d in (self.truth, self.synthetic))
             cells += [[name, "real", "", *real], ["", "synthetic", rounded(ks, self.rows), *made]]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        for row in cells:
-            name, which, *numbers = (f"{c:>{w}}" for c, w in zip(row, widths, strict=True))
-            lines.append("  ".join(["", name.strip().ljust(widths[0]), which, *numbers]).rstrip())
-        return "\n".join(lines)
+        head = "numbers and relations of the synthetic rows, compared with the real ones"
+        return "\n".join([head, *in_columns(scores), *in_columns(cells)])
 
 
 def _text(number: float, error: float) -> str:

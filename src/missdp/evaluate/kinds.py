@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from missdp.evaluate.align import aligned, schema_of
-from missdp.evaluate.distances import rounded
+from missdp.evaluate.printed import in_columns, rounded
 from missdp.record import Record
 from missdp.schema import Schema
 from missdp.table import Table
@@ -61,8 +61,7 @@ class MissingnessByKind(Record):
     @property
     def mean_difference(self) -> float:
         """Mean absolute difference of the shares (0 if no cell may be without a value)."""
-        found = [*self.differences.values()] or [0.0]
-        return float(np.mean(np.abs(found)))
+        return float(np.mean([abs(gap) for gap in self.differences.values()] or [0.0]))
 
     @property
     def max_difference(self) -> float:
@@ -75,13 +74,12 @@ class MissingnessByKind(Record):
             f"{rounded(self.mean_difference, self.rows)}, "
             f"max {rounded(self.max_difference, self.rows)}"
         ]
-        labels = {(n, k): f"{n}, {k.replace('_', ' ')}" for n, k in self.differences}
-        width = max(map(len, labels.values()), default=0)
-        for (name, kind), label in labels.items():
+        rows = []
+        for name, kind in self.differences:
             both = (self.truth_shares[name][kind], self.synthetic_shares[name][kind])
-            one, two = (rounded(share, self.rows) for share in both)
-            lines.append(f"  {label:<{width}}  {one} → {two}")
-        return "\n".join(lines)
+            shares = " → ".join(rounded(share, self.rows) for share in both)
+            rows.append((f"{name}, {kind.replace('_', ' ')}", shares))
+        return "\n".join([*lines, *in_columns(rows)])
 
 
 def missingness_by_kind(
@@ -118,18 +116,11 @@ def missingness_by_kind(
     declared = schema_of(truth, synthetic, schema=schema)
     both = [_shares(aligned(data, declared)(), declared) for data in (truth, synthetic)]
     (one, rows), (two, others) = both
-
-    def listed(shares: Shares) -> Shares:
-        return {
-            a.name: {
-                kind: share
-                for kind, share in shares[a.name].items()
-                if kind in a.kinds or one[a.name][kind] or two[a.name][kind]
-            }
-            for a in declared
-        }
-
-    return MissingnessByKind(listed(one), listed(two), min(rows, others))
+    for a in declared:
+        for kind in [*one[a.name]]:
+            if kind not in a.kinds and not one[a.name][kind] and not two[a.name][kind]:
+                del one[a.name][kind], two[a.name][kind]
+    return MissingnessByKind(one, two, min(rows, others))
 
 
 def _shares(tables: Iterator[Table], declared: Schema) -> tuple[Shares, int]:

@@ -10,37 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import MissingDependencyError, ParameterError, replacing
 from missdp.evaluate.align import aligned, schema_of
 from missdp.evaluate.fidelity import sampled, values_of
-from missdp.files import write_atomically
+from missdp.files import picture_format, write_atomically
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.table import Table
 
 __all__ = ["picture_format", "plot_columns"]
 
-_FORMATS = ("svg", "png", "pdf")
 _MOST_LEVELS = 12  # the most frequent ones of the truth
 _POINTS = 501  # of a distribution function
 _WIDE = 4  # columns in a row of the picture
 _COLOURS = {"real": "#7a8793", "synthetic": "#1f77b4"}
-
-
-def picture_format(path: str | Path) -> str:
-    """Return the format that the suffix of a path stands for, or refuse it.
-
-    Examples
-    --------
-    >>> picture_format("columns.svg")
-    'svg'
-    """
-    found = Path(path).suffix.lower().removeprefix(".")
-    if found not in _FORMATS:
-        raise ParameterError(f"the picture {str(path)!r} must end in .svg, .png or .pdf")
-    absent = MissingDependencyError("pictures need an extra: pip install 'missdp[plot]'")
-    with replacing(ImportError, by=absent):
-        import matplotlib  # noqa: F401
-    return found
 
 
 def plot_columns(

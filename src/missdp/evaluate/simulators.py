@@ -9,9 +9,10 @@ per level: logit = intercept + Σ score[code].
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -22,7 +23,7 @@ from missdp.accounting import Condition, ObservedAtMost
 from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.evaluate.masks import with_holes
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
-from missdp.schema.bound import not_everywhere
+from missdp.schema.applies import not_everywhere
 from missdp.table import Table
 
 __all__ = ["MAR", "MCAR", "MNAR", "DeclaredMechanism", "MissingMechanism", "SelfMasking"]
@@ -266,9 +267,11 @@ class DeclaredMechanism(MissingMechanism):
             raise ParameterError("name at least one attribute in intercepts")
         if lacking := [name for name in self.weights if name not in self.intercepts]:
             raise ParameterError(f"these columns have weights but no intercept: {lacking}")
-        for number in self._numbers():
-            if isinstance(number, bool) or not math.isfinite(number):
-                raise ParameterError("intercepts and weights must be finite numbers")
+        given = [weight for drivers in self.weights.values() for weight in drivers.values()]
+        listed = (w.values() if isinstance(w, Mapping) else [w] for w in given)
+        numbers = itertools.chain(self.intercepts.values(), *listed)
+        if any(isinstance(number, bool) or not math.isfinite(number) for number in numbers):
+            raise ParameterError("intercepts and weights must be finite numbers")
 
     @property
     def row_independent(self) -> bool:
@@ -283,8 +286,7 @@ class DeclaredMechanism(MissingMechanism):
         from scipy.special import expit
 
         bounds = dict.fromkeys(schema.names, 1.0)
-        for name in _check_names(schema, self.intercepts):
-            scores = self._scores(schema, name)
+        for name, scores in self._scores(schema).items():
             least = {driver: float(score.min()) for driver, score in scores.items()}
             none = not_everywhere(schema, least)  # what is not applicable weighs 0
             lowest = sum(min(x, 0.0) if driver in none else x for driver, x in least.items())
@@ -295,22 +297,17 @@ class DeclaredMechanism(MissingMechanism):
         from scipy.special import expit
 
         del rng  # nothing about the mechanism itself is drawn
-        chances = {}
-        for name in _check_names(table.schema, self.intercepts):
-            linear = self.intercepts[name] + _sum_scores(table, self._scores(table.schema, name))
-            chances[name] = np.asarray(expit(linear), dtype=np.float64)
-        return chances
+        return {
+            name: np.asarray(expit(self.intercepts[name] + _sum_scores(table, scores)))
+            for name, scores in self._scores(table.schema).items()
+        }
 
-    def _scores(self, schema: Schema, name: str) -> Scores:
-        drivers = self.weights.get(name, {})
-        return {driver: _score(schema[driver], weight) for driver, weight in drivers.items()}
-
-    def _numbers(self) -> list[float]:
-        numbers = list(self.intercepts.values())
-        for drivers in self.weights.values():
-            for weight in drivers.values():
-                numbers.extend(weight.values() if isinstance(weight, Mapping) else [weight])
-        return numbers
+    def _scores(self, schema: Schema) -> dict[str, Scores]:
+        """Return the scores of the drivers of each column that gets holes."""
+        return {
+            name: {d: _score(schema[d], weight) for d, weight in self.weights.get(name, {}).items()}
+            for name in _check_names(schema, self.intercepts)
+        }
 
 
 def _score(attribute: AnyAttribute, weight: Weight) -> Floats:
@@ -342,9 +339,8 @@ class _Fitted(MissingMechanism):
             raise ParameterError(f"strength must be a positive number, not {self.strength!r}")
 
     def _logistic(
-        self, table: Table, targets: Iterable[str], drivers: Iterable[str], rng: np.random.Generator
+        self, table: Table, targets: Sequence[str], drivers: Sequence[str], rng: np.random.Generator
     ) -> Probabilities:
-        drivers = tuple(drivers)
         chances = {}
         for name in targets:
             scores = _random_scores(table, drivers, strength=self.strength, rng=rng)
@@ -463,10 +459,8 @@ class SelfMasking(_Fitted):
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
         columns = table.schema.names if self.columns is None else self.columns
-        chances: Probabilities = {}
-        for name in _check_names(table.schema, columns):
-            chances |= self._logistic(table, (name,), (name,), rng)
-        return chances
+        names = _check_names(table.schema, columns)
+        return {name: self._logistic(table, (name,), (name,), rng)[name] for name in names}
 
 
 def _split(
@@ -567,9 +561,15 @@ def _random_scores(
         unordered = isinstance(attribute, Categorical)
         score = rng.standard_normal(attribute.size) if unordered else _positions(attribute)
         weight = rng.standard_normal()
-        scores[name] = weight * _divide(score, _sum_scores(table, {name: score}))
-    total = _sum_scores(table, scores)
-    return {name: strength * _divide(score, total) for name, score in scores.items()}
+        scores[name] = weight * score / _spread(table, {name: score})
+    whole = _spread(table, scores)
+    return {name: strength * score / whole for name, score in scores.items()}
+
+
+def _spread(table: Table, scores: Scores) -> float:
+    """Return the standard deviation that scores have in the table; 1 if they are constant."""
+    spread = float(_sum_scores(table, scores).std()) if len(table) else 0.0
+    return spread if spread > 1e-12 else 1.0
 
 
 def _fitted_probability(linear: Floats, rate: float) -> Floats:
@@ -577,21 +577,13 @@ def _fitted_probability(linear: Floats, rate: float) -> Floats:
     from scipy.optimize import brentq
     from scipy.special import expit, logit
 
-    if rate in (0.0, 1.0) or not linear.size:
+    if rate in (0.0, 1.0) or not linear.size or np.ptp(linear) < 1e-12:
         return np.full(linear.shape, rate)
     target = float(logit(rate))
     low, high = target - float(linear.max()), target - float(linear.min())
-    if high - low < 1e-12:
-        return np.full(linear.shape, rate)
 
     def excess(intercept: float) -> float:
         return float(expit(linear + intercept).mean()) - rate
 
     intercept = brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-13)
     return np.asarray(expit(linear + intercept), dtype=np.float64)
-
-
-def _divide(score: Floats, realised: Floats) -> Floats:
-    """Scale a score by the spread it has in the table; leave a constant alone."""
-    spread = float(realised.std()) if realised.size else 0.0
-    return score / spread if spread > 1e-12 else score

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from missdp.evaluate.align import BLOCK_ROWS, fitted, schema_of
+from missdp.evaluate.printed import in_columns
 from missdp.record import Record
 from missdp.schema import Schema
 from missdp.sources.partners import observed_on, violating_partners
@@ -61,13 +62,10 @@ class RuleViolations(Record):
         return {text: count / max(self.rows, 1) for text, count in self.broken.items()}
 
     def __str__(self) -> str:
-        width = max(map(len, self.broken), default=0)
-        lines = [f"{self.broken_rows} of {self.rows} rows break a rule ({self.share:.4f})"]
-        lines += [
-            f"  {text:<{width}}  {count:>4}  {self.shares[text]:.4f}"
-            for text, count in self.broken.items()
-        ]
-        return "\n".join(lines)
+        head = f"{self.broken_rows} of {self.rows} rows break a rule ({self.share:.4f})"
+        shares = self.shares
+        rows = [(t, f"{count:>4}", f"{shares[t]:.4f}") for t, count in self.broken.items()]
+        return "\n".join([head, *in_columns(rows)])
 
 
 def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolations:
@@ -120,7 +118,7 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
         cells = known_cells(plain, {name: table.column(name) for name in plain.names})
         any_rule = np.zeros(len(table), dtype=bool)
         for rule in schema.rules:
-            parts = [bound.broken(cells, len(table))[0] for bound in rule.bound(schema)]
+            parts = [bound.broken(cells, len(table))[0] for bound in rule.bound(schema.columns)]
             if not parts:
                 continue
             surely = np.logical_or.reduce(parts)
@@ -166,11 +164,8 @@ class PairViolations(Record):
     @property
     def pair_shares(self) -> dict[str, float]:
         """Share of the pairs of observed rows that violate each constraint."""
-        found = {}
-        for text, count in self.pairs.items():
-            rows = self.observed[text]
-            found[text] = count / max(1, rows * (rows - 1) // 2)
-        return found
+        all_pairs = {t: rows * (rows - 1) // 2 for t, rows in self.observed.items()}
+        return {t: count / max(1, all_pairs[t]) for t, count in self.pairs.items()}
 
     @property
     def row_shares(self) -> dict[str, float]:
@@ -178,17 +173,16 @@ class PairViolations(Record):
         return {t: count / max(1, self.observed[t]) for t, count in self.broken_rows.items()}
 
     def __str__(self) -> str:
-        width = max(map(len, self.pairs), default=0)
-        lines = [
+        head = (
             f"pairs of {self.rows} rows that violate a denial constraint (share of pairs, share of "
             "rows in one)"
+        )
+        shares = {t: (self.pair_shares[t], self.row_shares[t]) for t in self.pairs}
+        rows = [
+            (t, f"{count:>3}", *(f"{share:.4f}" for share in shares[t]))
+            for t, count in self.pairs.items()
         ]
-        lines += [
-            f"  {text:<{width}}  {count:>3}  {self.pair_shares[text]:.4f}"
-            f"  {self.row_shares[text]:.4f}"
-            for text, count in self.pairs.items()
-        ]
-        return "\n".join(lines)
+        return "\n".join([head, *in_columns(rows)])
 
 
 def pair_violations(data: Any, *, schema: Schema | None = None) -> PairViolations:

@@ -5,9 +5,9 @@
 """
 
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates, Gate
+from missdp.aliases import moved_from
 from missdp.ground_truth.guarantees import (
     AmplifiedEvent,
-    Parted,
     epsilon_for_ground_truth,
     ground_truth_guarantee,
     joint,
@@ -30,7 +30,6 @@ __all__ = [
     "FixedGates",
     "Gate",
     "MaskMixture",
-    "Parted",
     "amplified_epsilon",
     "distinct_targets_bound",
     "epsilon_for_ground_truth",
@@ -44,3 +43,5 @@ __all__ = [
     "mask_mixture",
     "planned_ground_truth",
 ]
+
+__getattr__ = moved_from(__name__)

@@ -7,7 +7,6 @@ docs/ground-truth-proofs.md, does not cover the events.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -37,9 +36,9 @@ from missdp.ground_truth.mixture import (
 )
 from missdp.ground_truth.one_gate import gated_epsilon, loss_behind_gates
 from missdp.ground_truth.replicas import (
+    behind_disjoint_gates,
     chosen_costs,
     chosen_epsilon,
-    disjoint_gates,
     replica_epsilon,
 )
 
@@ -121,12 +120,8 @@ def _mixture(events: Events, delta: float, observed: Rates) -> tuple[float, floa
     simple = all(proven(pure_cost, event) for event in events)
     plain = [event for event in events if simple or is_pure(event)]
     rest = [event for event in events if not (simple or is_pure(event))]
-    mixture = mask_mixture(
-        [event.gate for event in plain],
-        [pure_epsilon(event) for event in plain],
-        [approximate_delta(event) for event in plain],
-        observed=observed,
-    )
+    gates, slips = [event.gate for event in plain], [*map(approximate_delta, plain)]
+    mixture = mask_mixture(gates, [*map(pure_epsilon, plain)], slips, observed=observed)
     if mixture.delta > delta:
         return math.inf, delta
     # A zero delta is reserved for pure events, even where an impure one never reads a row.
@@ -141,10 +136,7 @@ def _many_gates(events: Events, delta: float, observed: Rates) -> float:
     if not _tabulated(events):
         curved = all(proven(rdp_curve, e) and not approximate_delta(e) for e in events)
         return replica_epsilon(events, delta, observed) if curved else math.inf
-    behind: dict[frozenset[str], list[Event]] = defaultdict(list)
-    parts = disjoint_gates([event.gate or frozenset() for event in events], observed)
-    for event, part in zip(events, parts, strict=True):
-        behind[part].append(event)
+    behind = behind_disjoint_gates(events, observed)
     loss = loss_behind_gates((gate_probability(g, observed), own) for g, own in behind.items())
     return float(loss.get_epsilon_for_delta(delta))
 
@@ -179,13 +171,8 @@ def _one_gate(events: Events, delta: float, probability: float) -> float:
 
 
 def _by_profile(events: Events, delta: float, probability: float) -> float:
-    def profile(epsilon: float) -> float:
-        return delta_of(events, epsilon, accountants=FAST_ACCOUNTANTS)
-
-    try:
-        return gated_epsilon(delta, probability=probability, profile=profile)
-    except UnprovenError:
-        return math.inf
+    profile = partial(delta_of, events, accountants=FAST_ACCOUNTANTS)
+    return or_infinite(lambda: gated_epsilon(delta, probability=probability, profile=profile))
 
 
 def _hoelder(probability: float, costs: Sequence[float]) -> float:
@@ -218,8 +205,13 @@ def _by_gate(events: Events) -> tuple[list[Event], list[Event]]:
 
 def _ungated(events: Events, delta: float) -> float:
     """Epsilon of events that are not amplified; infinite where none is proven."""
+    return or_infinite(lambda: epsilon_of(events, delta))
+
+
+def or_infinite(compute: Callable[[], float]) -> float:
+    """Return a bound; infinity where none is proven."""
     try:
-        return epsilon_of(events, delta)
+        return compute()
     except UnprovenError:
         return math.inf
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, FAST_ACCOUNTANTS, epsilon_under
 from missdp.accounting.conditions import (
@@ -22,13 +23,12 @@ from missdp.accounting.conditions import (
 )
 from missdp.accounting.costs import is_pure, zcdp_rho_of
 from missdp.accounting.events import Adjacency, Event, Protects, flatten
-from missdp.accounting.exact import exact, float_up
+from missdp.accounting.exact import boundary, exact, float_up
 from missdp.accounting.filters import FilterEvent
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates, Structure
 from missdp.accounting.guarantee import Guarantee
-from missdp.errors import ParameterError, UnprovenError, did_you_mean
-from missdp.ground_truth.bounds import amplify
-from missdp.record import check_positive
+from missdp.errors import ParameterError, UnprovenError, did_you_mean, number
+from missdp.ground_truth.bounds import amplify, or_infinite
 from missdp.schema import Schema
 
 if TYPE_CHECKING:
@@ -39,14 +39,6 @@ _PRECISE = 1e-4
 
 Parts: TypeAlias = tuple[Guarantee, Structure | None]
 Release: TypeAlias = tuple[Guarantee, Structure | None, Condition]  # and what is assumed of it
-
-
-@runtime_checkable
-class Parted(Protocol):
-    """What knows the caps of its parts: a fitted synthesizer."""
-
-    def ground_truth_parts(self) -> Parts:
-        """Return a guarantee whose events are the parts, and who chose their gates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +104,7 @@ class AmplifiedEvent(Event):
 
 
 def ground_truth_guarantee(
-    source: Parted | Guarantee | Event | Iterable[Event],
+    source: Synthesizer | Guarantee | Event | Iterable[Event],
     assumption: Condition | None,
     *,
     structure: Structure | None = None,
@@ -173,7 +165,7 @@ def ground_truth_guarantee(
     >>> round(guarantee.epsilon, 6), guarantee.protects
     (0.792473, 'ground-truth')
     """
-    if isinstance(source, Parted):
+    if hasattr(source, "ground_truth_parts"):
         if structure is not None or delta != 0.0:
             raise ParameterError("structure and delta are for events; a fit brings its own")
         fit: Any = source
@@ -192,12 +184,10 @@ def ground_truth_guarantee(
     extra = [assumption, *conditions]
     can_amplify = isinstance(assumption, MissingCompletelyAtRandom | BoundedObservation)
     if can_amplify and any(event.gate for event in events):
-        known = assumption, _checked(structure, events)
-        better = found
-        if _explained(plain):
-            better = amplify(events, plain.delta, *known, plain.adjacency, plain=plain.epsilon)
-        if better[0] < plain.epsilon:
-            event = AmplifiedEvent(events=plain.events, assumption=known[0], structure=known[1])
+        who = _checked(structure, events)
+        better = amplify(events, plain.delta, assumption, who, plain.adjacency, plain=plain.epsilon)
+        if better[0] < plain.epsilon and _explained(plain):
+            event = AmplifiedEvent(events=plain.events, assumption=assumption, structure=who)
             extra += event.required_conditions()
             found, proof = better, (event,)
     conditions = (*plain.conditions, *extra)
@@ -235,7 +225,7 @@ def planned_ground_truth(
     True
     """
     _check_names(assumption, schema)
-    return _better(*synthesizer.planned_parts(schema), assumption)
+    return _better(*synthesizer.planned_parts(schema), assumption, ())
 
 
 def epsilon_for_ground_truth(
@@ -273,31 +263,23 @@ def epsilon_for_ground_truth(
     >>> found > 2
     True
     """
-    goal = check_positive("epsilon", epsilon)
-    if goal > _MOST:
-        raise ParameterError(f"epsilon must be at most {_MOST:g}")
+    goal = number("epsilon", epsilon, most=_MOST, open_end=True)
     _check_names(assumption, schema)
 
     def fits(candidate: float) -> bool:
         parts = synthesizer.planned_parts(schema, epsilon=candidate)
-        return _better(*parts, assumption).epsilon <= goal
+        return _better(*parts, assumption, ()).epsilon <= goal
 
     low = high = goal
     while high < _MOST and fits(high := min(_MOST, 1.5 * low)):
         low = high
     if not fits(low * (1 + _PRECISE)):
         return low
-    while high - low > _PRECISE * low:
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return boundary(lambda candidate: not fits(candidate), low, high, tolerance=_PRECISE)[0]
 
 
 def _better(
-    whole: Guarantee,
-    parts: Parts,
-    assumption: Condition | None,
-    conditions: Iterable[Condition] = (),
+    whole: Guarantee, parts: Parts, assumption: Condition | None, conditions: Iterable[Condition]
 ) -> Guarantee:
     """Return the better guarantee for the ground truth: of a fit as a whole, or of its parts."""
     both = [(whole, None), parts] if parts[1] else [(whole, None)]
@@ -367,19 +349,18 @@ def _explained(plain: Guarantee) -> bool:
     A guarantee may state more than its events (a filter over an adaptive schedule, a proof of its
     own); amplifying only the events would then forget the rest.
     """
-    for accountants in (FAST_ACCOUNTANTS, DEFAULT_ACCOUNTANTS):
-        try:
-            known = epsilon_under(
-                plain.events, plain.delta, plain.adjacency, accountants=accountants
-            )
-        except UnprovenError:
-            continue
-        return plain.epsilon <= known * (1.0 + 1e-9)
-    return False
+    bound = partial(epsilon_under, plain.events, plain.delta, plain.adjacency)
+    known = or_infinite(partial(bound, accountants=FAST_ACCOUNTANTS))
+    if known == math.inf:
+        known = or_infinite(partial(bound, accountants=DEFAULT_ACCOUNTANTS))
+    return plain.epsilon <= known * (1.0 + 1e-9) < math.inf
 
 
 def joint(
-    releases: Iterable[Parted | Guarantee], assumption: Condition, *, delta: float | None = None
+    releases: Iterable[Synthesizer | Guarantee],
+    assumption: Condition,
+    *,
+    delta: float | None = None,
 ) -> Guarantee:
     """Return what several releases of one table guarantee together for the ground truth.
 
@@ -445,11 +426,10 @@ def joint(
     return ground_truth_guarantee(plain, known, structure=structure, conditions=(assumption,))
 
 
-def _release(release: Parted | Guarantee, assumption: Condition) -> Release:
+def _release(release: Synthesizer | Guarantee, assumption: Condition) -> Release:
     """Return a release by what it guarantees for the incomplete table."""
-    guarantee, structure = (
-        release.ground_truth_parts() if isinstance(release, Parted) else (release, None)
-    )
+    parts = getattr(release, "ground_truth_parts", None)
+    guarantee, structure = parts() if parts else (release, None)
     if not isinstance(guarantee, Guarantee):
         raise ParameterError(
             "releases are fitted synthesizers or guarantees: all of them see one draw of the "
@@ -473,18 +453,17 @@ def _taken_apart(guarantee: Guarantee, assumption: Condition) -> Release:
     rests = assumption in guarantee.conditions
     if isinstance(assumption, BoundedObservation) and assumption.together:
         rests = any(isinstance(c, BoundedObservation) for c in guarantee.conditions)
-    if not rests or not events:
+    event = events[0] if len(events) == 1 else None
+    if isinstance(event, AmplifiedEvent):
+        events, structure, known = event.events, event.structure, event.assumption
+    elif any(e.gate for e in flatten(events)):  # nobody says who chose them
+        events = tuple(replace(e, gate=None) for e in flatten(events))
+    alike = known == assumption or {type(known), type(assumption)} == {BoundedObservation}
+    if not (rests and alike and events):
         raise UnprovenError(
             "a guarantee for the ground truth rests on another assumption, or has no events: its "
             "number cannot be added to others, for all releases see one draw of the missing cells"
         )
-    if len(events) == 1 and isinstance(event := events[0], AmplifiedEvent):
-        events, structure, known = event.events, event.structure, event.assumption
-        bounds = {type(known), type(assumption)} == {BoundedObservation}
-        if known != assumption and not bounds:
-            raise UnprovenError("all releases must rest on the one assumption that is stated")
-    elif any(e.gate for e in flatten(events)):  # nobody says who chose them
-        events = tuple(replace(e, gate=None) for e in flatten(events))
     plain = Guarantee.from_events(events, delta=guarantee.delta)
     return plain.with_conditions(*guarantee.conditions), structure, known
 
@@ -584,7 +563,4 @@ def _relabelled(event: Event, label: str, gate: frozenset[str] | None) -> Event:
 
 
 def _rho(event: Event) -> float:
-    try:
-        return sum(zcdp_rho_of(part) for part in flatten(event))
-    except UnprovenError:
-        return math.inf
+    return or_infinite(lambda: sum(map(zcdp_rho_of, flatten(event))))

@@ -1,45 +1,32 @@
 """Pure privacy for the table before values went missing: closed forms, and the mask mixture.
 
-The mask mixture is log E[exp Σ_j w_j·1{all attributes of gate j are observed}]. Attributes that
-occur in exactly the same gates are one variable; variables are summed out one after the other, in
-log space. Proofs: docs/ground-truth-proofs.md.
+The mask mixture is log E[exp Σ_j w_j·1{all attributes of gate j are observed}]. Proofs:
+docs/ground-truth-proofs.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting.gates import Gate, as_gate
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, number, whole
+from missdp.inference.beliefs import log_linear
+from missdp.inference.junction import Clique, JunctionTree
+from missdp.inference.masks import Floats
 
 _OUTWARD = 1e-12
-"""Added to a computed epsilon, so that rounding never turns an upper bound into a lower one."""
-
-
-def check_probability(value: float, *, name: str) -> float:
-    """Return ``value`` as a float in [0, 1], or refuse it."""
-    number = float(value)
-    if not 0.0 <= number <= 1.0:
-        raise ParameterError(f"{name} must be a probability between 0 and 1")
-    return number
+"""Added to a computed epsilon, with a hundredth of it for each unit of cost: outward rounding."""
 
 
 def check_observed(observed: Mapping[str, float]) -> dict[str, float]:
     """Check observed probabilities π (one minus the missing rate) by attribute name."""
-    return {a: check_probability(p, name="an observed probability") for a, p in observed.items()}
-
-
-def _check_costs(costs: Iterable[float], *, name: str) -> list[float]:
-    values = [float(value) for value in costs]
-    if not all(math.isfinite(value) and value >= 0.0 for value in values):
-        raise ParameterError(f"{name} must be finite and not negative")
-    return values
+    return {a: number("an observed probability", p, most=1.0) for a, p in observed.items()}
 
 
 def gate_probability(gate: Gate, observed: Mapping[str, float]) -> float:
@@ -83,8 +70,7 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     >>> round(amplified_epsilon(0.5, 1.0), 4)
     0.6201
     """
-    p = check_probability(probability, name="probability")
-    (cost,) = _check_costs([epsilon], name="epsilon")
+    p, cost = number("probability", probability, most=1.0), number("epsilon", epsilon)
     if p == 0.0 or cost == 0.0:
         return 0.0
     if p == 1.0:
@@ -165,7 +151,7 @@ def distinct_targets_bound(
     >>> round(distinct_targets_bound([0.5, 0.5], attributes={"a", "b"}, observed={"a": 0.5}), 4)
     0.7809
     """
-    costs = sorted(_check_costs(epsilons, name="epsilons"), reverse=True)
+    costs = sorted((number("epsilons", cost) for cost in epsilons), reverse=True)
     rates = check_observed(observed)
     doors = sorted((rates.get(name, 1.0) for name in frozenset(attributes)), reverse=True)
     if len(costs) > len(doors):
@@ -261,84 +247,50 @@ def mask_mixture(
     (0.792473, True)
     """
     sets, rates = [as_gate(gate) for gate in gates], check_observed(observed)
-    costs = _check_costs(epsilons, name="epsilons")
-    slips = _check_costs(deltas or [0.0] * len(sets), name="deltas")
+    costs = [number("epsilons", cost) for cost in epsilons]
+    slips = [number("deltas", slip, most=1.0) for slip in deltas or [0.0] * len(sets)]
     if not len(sets) == len(costs) == len(slips):
         raise ParameterError("epsilons and deltas need one value for each gate")
-    if any(slip > 1.0 for slip in slips) or treewidth_limit < 1:
-        raise ParameterError("deltas must be at most 1, and treewidth_limit at least 1")
+    limit = whole("treewidth_limit", treewidth_limit)
     chances = [gate_probability(gate, rates) for gate in sets]
     weights: defaultdict[frozenset[str], float] = defaultdict(float)
     for gate, cost, chance in zip(sets, costs, chances, strict=True):
         if chance > 0.0:
             weights[frozenset(name for name in gate if rates.get(name, 1.0) < 1.0)] += cost
     every_row = weights.pop(frozenset(), 0.0)
-    mean, relaxed = _log_mean(weights, rates, treewidth_limit)
-    epsilon = every_row + mean + (_OUTWARD if weights else 0.0)
+    mean, relaxed = _log_mean(weights, rates, limit) if weights else (0.0, ())
+    epsilon = every_row + mean + (_OUTWARD * (1.0 + 0.01 * math.fsum(costs)) if weights else 0.0)
     delta = math.fsum(slip * chance for slip, chance in zip(slips, chances, strict=True))
     return MaskMixture(
         epsilon=min(epsilon, math.fsum(costs)), delta=min(delta, 1.0), relaxed=relaxed
     )
 
 
-Table = NDArray[np.float64]
-Factor = tuple[frozenset[int], Table]  # one axis for each variable, in ascending order
-
-
 def _log_mean(
     weights: Mapping[frozenset[str], float], rates: Mapping[str, float], limit: int
 ) -> tuple[float, tuple[str, ...]]:
-    """Return log E exp Σ_j w_j·1[gate j observed], and the attributes that were relaxed."""
+    """Return log E exp Σ_j w_j·1[gate j observed], and the attributes that were relaxed.
+
+    The logarithm of the normaliser of a graphical model whose variables are 1 where attributes are
+    observed; those that occur in exactly the same gates are one variable.
+    """
     alike: dict[frozenset[int], list[str]] = defaultdict(list)
     for name in sorted(frozenset[str]().union(*weights)):
         alike[frozenset(i for i, gate in enumerate(weights) if name in gate)].append(name)
-    names, costs = list(alike.values()), list(weights.values())
+    names, costs, sizes = list(alike.values()), list(weights.values()), [2] * len(alike)
     chance = [math.prod(rates[name] for name in group) for group in names]
-    factors = [
-        _factor(frozenset(v for v, where in enumerate(alike) if index in where), cost)
-        for index, cost in enumerate(costs)
-    ]
+    scopes = [tuple(v for v, at in enumerate(alike) if i in at) for i in range(len(costs))]
     # What is lost if a variable is treated as always observed; it only steers the choice.
-    loss = [(1 - p) * sum(costs[i] for i in where) for p, where in zip(chance, alike, strict=True)]
-    relaxed, left = [], set(range(len(names)))
-    while left:
-        around = {v: frozenset().union(*(s for s, _ in factors if v in s)) for v in left}
-        variable = min(left, key=lambda v: (len(around[v]), v))
-        if len(around[variable]) > limit + 1:
-            variable = min(left, key=lambda v: loss[v])
-            factors = [_seen(factor, variable) for factor in factors]
-            relaxed += names[variable]
-        else:
-            inside = [factor for factor in factors if variable in factor[0]]
-            factors = [factor for factor in factors if variable not in factor[0]]
-            factors.append(_summed_out(variable, inside, sorted(around[variable]), chance))
-        left.discard(variable)
-    return math.fsum(float(table) for _, table in factors), tuple(sorted(relaxed))
-
-
-def _factor(scope: frozenset[int], weight: float) -> Factor:
-    """Return the weight where all variables are 1, and 0 elsewhere."""
-    table = np.zeros((2,) * len(scope))
-    table[(1,) * len(scope)] = weight
-    return scope, table
-
-
-def _seen(factor: Factor, variable: int) -> Factor:
-    """Return a factor where a variable is 1: no factor, and no sum of some, is larger at 0."""
-    scope, table = factor
-    if variable not in scope:
-        return factor
-    return scope - {variable}, np.take(table, 1, axis=sorted(scope).index(variable))
-
-
-def _summed_out(
-    variable: int, factors: Sequence[Factor], order: Sequence[int], chance: Sequence[float]
-) -> Factor:
-    """Multiply the factors that hold a variable and take the mean over it; all in log space."""
-    table = np.zeros((2,) * len(order))
-    for scope, other in factors:
-        table += other.reshape([2 if v in scope else 1 for v in order])
-    missing, seen = np.moveaxis(table, order.index(variable), 0)
-    p = chance[variable]
-    summed = np.logaddexp(missing + math.log1p(-p), seen + math.log(p))
-    return frozenset(order) - {variable}, summed
+    loss = [(1 - p) * sum(costs[i] for i in at) for p, at in zip(chance, alike, strict=True)]
+    relaxed: list[int] = []
+    while max(map(len, JunctionTree.build(sizes, scopes).cliques)) > limit + 1:
+        relaxed.append(min(set(chain(*scopes)), key=loss.__getitem__))
+        scopes = [tuple(v for v in scope if v != relaxed[-1]) for scope in scopes]
+    tables: dict[Clique, Floats] = {
+        (v,): np.array([math.log1p(-p), math.log(p)]) for v, p in enumerate(chance)
+    }
+    for scope, cost in zip(scopes, costs, strict=True):
+        tables.setdefault(scope, np.zeros((2,) * len(scope)))[(1,) * len(scope)] += cost
+    constant = float(tables.pop((), np.zeros(())))  # of gates that are relaxed altogether
+    left_out = sorted(chain(*(names[v] for v in relaxed)))
+    return constant + log_linear(sizes, tables)[1], tuple(left_out)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from missdp.accounting import costs
 from missdp.accounting.events import Event
-from missdp.errors import ParameterError, UnprovenError
-from missdp.ground_truth.mixture import check_probability
+from missdp.accounting.exact import boundary
+from missdp.errors import UnprovenError, number
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -71,9 +71,7 @@ def gated_delta(epsilon: float, *, probability: float, profile: Callable[[float]
     >>> gated_delta(math.log(1 + 0.5 * (math.e - 1)), probability=0.5, profile=step)
     0.0
     """
-    p = check_probability(probability, name="probability")
-    if not epsilon >= 0.0:
-        raise ParameterError("epsilon must not be negative")
+    p, epsilon = number("probability", probability, most=1.0), number("epsilon", epsilon)
     if p == 0.0:
         return 0.0
     if epsilon > 700.0:
@@ -90,10 +88,8 @@ def _adding(epsilon: float | Floats, p: float) -> Floats:
 
 def _removing(epsilon: Floats, p: float) -> tuple[Floats, Floats]:
     """Return the same for the other direction, and its factor: 0 where it is nowhere positive."""
-    factor = np.maximum(0.0, 1.0 - (1.0 - p) * np.exp(epsilon))
-    inside = factor > 0.0
-    shrunk = np.where(inside, 1.0 + np.expm1(-epsilon) / p, 1.0)
-    factor = np.where(shrunk > 0.0, factor, 0.0)
+    shrunk = np.maximum(0.0, 1.0 + np.expm1(-epsilon) / p)
+    factor = p * np.exp(np.minimum(epsilon, 700.0)) * shrunk  # 1 - (1 - p) e^ε
     return -np.log(np.where(shrunk > 0.0, shrunk, 1.0)), factor
 
 
@@ -119,7 +115,7 @@ def gated_epsilon(delta: float, *, probability: float, profile: Callable[[float]
     >>> round(gated_epsilon(0.0, probability=0.5, profile=pure), 4)
     0.6201
     """
-    goal = check_probability(delta, name="delta")
+    goal = number("delta", delta, most=1.0)
 
     def fits(epsilon: float) -> bool:
         return gated_delta(epsilon, probability=probability, profile=profile) <= goal
@@ -130,14 +126,8 @@ def gated_epsilon(delta: float, *, probability: float, profile: Callable[[float]
     while not fits(high):
         high *= 2.0
         if high > 1000.0:
-            raise UnprovenError(
-                "the privacy profile never falls to this delta; choose a larger one"
-            )
-    low = 0.0 if high == 0.5 else high / 2.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+            raise UnprovenError("the privacy profile never falls to this delta")
+    return boundary(fits, 0.0, high)[1]
 
 
 def gate_loss_distribution(
@@ -175,7 +165,7 @@ def gate_loss_distribution(
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-    p = check_probability(probability, name="probability")
+    p = number("probability", probability, most=1.0)
     if p == 1.0:
         return loss
     if p == 0.0:
@@ -232,9 +222,8 @@ def _composed(
     groups: tuple[tuple[tuple[float, tuple[Event, ...]], int], ...],
 ) -> PrivacyLossDistribution:
     """Compose once for what is stated and for the check of it."""
-    total = None
+    losses = []
     for (p, events), times in groups:
         group = gate_loss_distribution(costs.compose(events), p)
-        group = group.self_compose(times) if times > 1 else group
-        total = group if total is None else total.compose(group)
-    return total
+        losses.append(group.self_compose(times) if times > 1 else group)
+    return reduce(type(losses[0]).compose, losses)

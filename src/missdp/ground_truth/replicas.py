@@ -13,7 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,22 +40,21 @@ _OUTWARD = 1 + 1e-9  # floating-point sums of a few hundred terms are off by far
 _CLASSES = 24  # of rates; more are rounded up to a grid, for which the bound is no smaller
 
 
-def disjoint_gates(
-    gates: Sequence[frozenset[str]], observed: Mapping[str, float]
-) -> list[frozenset[str]]:
-    """Return for each gate a part of it, so that no two different parts have a name in common.
+def behind_disjoint_gates(
+    events: Sequence[Event], observed: Mapping[str, float]
+) -> dict[frozenset[str], list[Event]]:
+    """Return events by a part of their gate, so that no two parts have a name in common.
 
     What a row enters behind a gate may be counted behind a part of it. A gate that overlaps no
     other one stays whole; of others it is the attribute that is observed least, and shared least.
     """
-    live = [frozenset(a for a in gate if observed.get(a, 1.0) < 1) for gate in gates]
+    found: dict[frozenset[str], list[Event]] = defaultdict(list)
+    live = [frozenset(a for a in e.gate or () if observed.get(a, 1.0) < 1) for e in events]
     uses = Counter(name for gate in set(live) for name in gate)
-    return [
-        gate
-        if all(uses[name] == 1 for name in gate)
-        else frozenset([min(gate, key=lambda a: (observed[a], uses[a], a))])
-        for gate in live
-    ]
+    for event, gate in zip(events, live, strict=True):
+        least = sorted(gate, key=lambda a: (observed[a], uses[a], a))[:1]
+        found[gate if all(uses[name] == 1 for name in gate) else frozenset(least)].append(event)
+    return found
 
 
 def replica_epsilon(events: Sequence[Event], delta: float, observed: Mapping[str, float]) -> float:
@@ -71,13 +70,10 @@ def _replica_curve(events: Sequence[Event], observed: Mapping[str, float]) -> Fl
     """Return the amplified Rényi divergence at each of `ORDERS`; infinite where none is proven.
 
     Of elementary add-remove events whose gates were fixed in advance: those behind one of the
-    `disjoint_gates` together have some divergence at each order, however they are made.
+    `behind_disjoint_gates` together have some divergence at each order, however they are made.
     """
     every = np.arange(1, ORDERS[-1] + 1)  # the first is no order: one copy tells nothing
-    behind: dict[frozenset[str], list[Event]] = defaultdict(list)
-    parts = disjoint_gates([event.gate or frozenset() for event in events], observed)
-    for event, part in zip(events, parts, strict=True):
-        behind[part].append(event)
+    behind = behind_disjoint_gates(events, observed)
     forwards = backwards = _curve(behind.pop(frozenset(), []), ORDERS)
     alike: Counter[tuple[float, tuple[Event, ...]]] = Counter()
     for part, gated in behind.items():
@@ -94,10 +90,8 @@ def _replica_curve(events: Sequence[Event], observed: Mapping[str, float]) -> Fl
 
 def _curve(events: Sequence[Event], orders: NDArray[Any]) -> Floats:
     """Return the Rényi divergence that all have together, at each order."""
-    found = np.zeros(len(orders))
-    for event in events:
-        found += rdp_curve(event, orders.astype(float))
-    return found * _OUTWARD
+    curves = (rdp_curve(event, orders.astype(float)) for event in events)
+    return np.asarray(_OUTWARD * sum(curves, start=np.zeros(len(orders))))
 
 
 def _moment(costs: Floats, n: int, p: float) -> float:
@@ -157,11 +151,6 @@ class _ChosenCosts:
         """How many marginals each gate has."""
         return Counter(map(frozenset, self.gates))
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """All attributes that are behind some gate."""
-        return tuple(sorted(frozenset(self.fixed).union(*self.counted)))
-
 
 def chosen_costs(
     events: Sequence[Event], structure: ChosenGates, observed: Mapping[str, float] | None = None
@@ -205,20 +194,15 @@ def chosen_epsilon(costs: _ChosenCosts, delta: float, observed: Mapping[str, flo
     """
     if delta <= 0:
         return math.inf
-    known: dict[int, float] = {}
 
+    @cache
     def value(place: int) -> float:
-        if place not in known:
-            order = CHOSEN_ORDERS[place : place + 1]
-            curve = _chosen_curve(costs, observed, orders=order)
-            known[place] = epsilon_from_rdp(order.astype(float), curve, delta)
-        return known[place]
+        order = CHOSEN_ORDERS[place : place + 1]
+        curve = _chosen_curve(costs, observed, orders=order)
+        return epsilon_from_rdp(order.astype(float), curve, delta)
 
-    # The best of every eighth, then around the best so far, ever closer.
-    step = 8
-    best = min(range(0, len(CHOSEN_ORDERS), step), key=value)
-    while step > 1:
-        step //= 2
+    best = min(range(0, len(CHOSEN_ORDERS), 8), key=value)
+    for step in (4, 2, 1):  # around the best so far, ever closer
         near = (best - step, best, best + step)
         best = min((p for p in near if 0 <= p < len(CHOSEN_ORDERS)), key=value)
     return value(best)
@@ -237,7 +221,8 @@ def _at_order(costs: _ChosenCosts, observed: Mapping[str, float], n: int) -> flo
     k = np.arange(n + 1)
     twice = (k * (k - 1)).astype(np.float64)
     # Attributes of one rate and one cost are alike: the weighted law of k_a, and log E Π w.
-    kinds = {name: (observed.get(name, 1.0), costs.fixed.get(name, 0.0)) for name in costs.names}
+    names = frozenset(costs.fixed).union(*costs.counted)
+    kinds = {name: (observed.get(name, 1.0), costs.fixed.get(name, 0.0)) for name in sorted(names)}
     log_laws = {kind: _log_binomial(n, kind[0]) + kind[1] * twice for kind in kinds.values()}
     means = {kind: float(logsumexp(law)) for kind, law in log_laws.items()}
     laws = {kind: np.exp(law - means[kind]) for kind, law in log_laws.items()}
@@ -314,11 +299,9 @@ def _log_choose(n: int, k: NDArray[np.int64]) -> Floats:
 
 
 def _log_binomial(n: int, p: float) -> Floats:
-    k = np.arange(n + 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        seen, unseen = k * np.log(p), (n - k) * np.log1p(-p)
-    seen[0], unseen[-1] = 0.0, 0.0
-    return np.asarray(_log_choose(n, k) + seen + unseen)
+    from scipy.stats import binom
+
+    return np.asarray(binom.logpmf(np.arange(n + 1), n, p))
 
 
 def _rounded(observed: dict[str, float]) -> dict[str, float]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel, Strip, fit_correlation
 from missdp.inference.model import Codes
 from missdp.inference.raking import centred, rake, resample, shrunk
+from missdp.inference.together import groups_of, pooled, tied
 
 Floats = NDArray[np.float64]
 
@@ -129,6 +131,9 @@ def complete(
         return known
     enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
     strips, both = _strips(tables, masks.present), _coincidences(tables)
+    ruled = {*masks.told, *chain(*masks.told.values())}
+    groups = groups_of(both, rates, tables.n_rows, before=masks.correlation, without=ruled)
+    strips, both = pooled(groups, strips, both, rates)
     for turn in range(rounds):
         first = turn == 0 and start is None
         rows = _tree_rows(known, rng, n=enough) if draw is None else draw(known)
@@ -143,7 +148,8 @@ def complete(
         known = _corrected(tables, rows, masks)
     if rounds:
         chances = masks.missing(rows)
-        masks.correlation = fit_correlation(chances, both, tables.n_rows, explained=masks.explained)
+        found = fit_correlation(chances, both, tables.n_rows, explained=masks.explained)
+        masks.correlation = tied(found, groups)
     return known
 
 

@@ -17,7 +17,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Histogram", "depth_of", "fit_histogram", "folded", "measured_levels", "occupied"]
+__all__ = [
+    "Histogram",
+    "beyond",
+    "depth_of",
+    "fit_histogram",
+    "folded",
+    "measured_levels",
+    "occupied",
+]
 
 Floats = NDArray[np.float64]
 _Number = TypeVar("_Number", bound=np.generic)
@@ -140,6 +148,66 @@ def fit_histogram(
     _trim(starts, mass, every, noise)
     rows = float(mass.sum())
     return Histogram(starts, mass / rows if rows > 0 else np.diff(starts) / size, rows)
+
+
+def beyond(
+    counts: Sequence[NDArray[np.generic]],
+    *,
+    std: float,
+    size: int,
+    levels: Sequence[int],
+    kept: tuple[int, int],
+) -> Floats:
+    """Return how many rows may be outside of some cells, as few noisy counts tell it.
+
+    Parameters
+    ----------
+    counts, std, size, levels
+        As for `fit_histogram`.
+    kept : tuple of int
+        First cell of the interval, and the first one after it.
+
+    Returns
+    -------
+    array of shape (k, 4)
+        First cell of each interval outside, the first one after it, its noisy count, and the
+        standard deviation of that.
+
+    Examples
+    --------
+    >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
+    >>> beyond(counts, std=0.5, size=3, levels=[1, 2], kept=(0, 2)).round(2).tolist()
+    [[2.0, 3.0, 20.0, 0.41]]
+    """
+    values, variances = _linear(counts, std, size, levels)
+    cells, found = len(values[-1]), []
+    for length, mirrored in ((kept[0], False), (cells - kept[1], True)):
+        for level, (value, variance) in enumerate(zip(values, variances, strict=True), start=1):
+            bit = len(values) - level
+            if length >> bit & 1:
+                node = (length >> bit) - 1
+                at = len(value) - 1 - node if mirrored else node
+                std = math.sqrt(variance[at])
+                found.append((at << bit, min((at + 1) << bit, size), value[at], std))
+    inside = [row for row in found if row[0] < row[1]]
+    return np.array(sorted(inside), dtype=np.float64).reshape(-1, 4)
+
+
+def _linear(
+    measured: Sequence[NDArray[np.generic]], std: float, size: int, levels: Sequence[int]
+) -> tuple[list[Floats], list[Floats]]:
+    """Return all counts by least squares over the whole tree, by level, and their variances."""
+    every, noise = _every_level(measured, std, size, levels)
+    whole = [np.ones(len(count), dtype=bool) for count in every]
+    values, variances = _upwards(every, noise, whole, std, levels)
+    for level in range(1, len(values)):
+        below, spread = values[level].reshape(-1, 2), variances[level].reshape(-1, 2)
+        part = spread / spread.sum(axis=1, keepdims=True)
+        lacking = values[level - 1] - below.sum(axis=1)
+        values[level] = (below + part * lacking[:, None]).reshape(-1)
+        left = spread * (1 - part) + part**2 * variances[level - 1][:, None]
+        variances[level] = left.reshape(-1)
+    return values, variances
 
 
 def _every_level(

@@ -25,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.heads import Features, Heads, Pair, barrier, reachable
+from missdp.inference.interactions import fit_interactions, last_of
+from missdp.inference.junction import Clique
 from missdp.inference.model import Codes
 
 Floats = NDArray[np.float64]
@@ -49,21 +51,27 @@ def fit_heads(
     rng: np.random.Generator,
     allowed: Mapping[Pair, Bools] | None = None,
     order: Sequence[int] | None = None,
+    together: Mapping[Clique, Floats] | None = None,
     most_parents: int = 32,
     rows: int = 10_000,
     ridge: float = 8.0,
     iterations: int = 25,
 ) -> Heads:
-    """Fit a sequence of multinomial logistic regressions to noisy tables of pairs."""
+    """Fit a sequence of multinomial logistic regressions to noisy tables of pairs.
+
+    Tables of more attributes, ``together``, are held as they are.
+    """
     pairs = _pairs(margins, moments, variances)
     clear = {pair: found.clearness for pair, found in pairs.items()}
     sequence = tuple(order) if order is not None else _order(margins, clear)
     biases = list(_logs(margins))
     weights: dict[Pair, Floats] = {}
+    effects: dict[Clique, Floats] = {}
     drawn = np.zeros((rows, len(margins)), dtype=np.int64)
 
     def known() -> Heads:
-        return Heads(sequence, tuple(margins), tuple(biases), dict(weights), dict(allowed or {}))
+        parts = tuple(margins), tuple(biases), dict(weights), dict(allowed or {}), dict(effects)
+        return Heads(sequence, *parts)
 
     for place, a in enumerate(sequence):
         seen = [c for c in sequence[:place] if clear.get((a, c), 0.0) > 0]
@@ -74,6 +82,13 @@ def fit_heads(
             head = _Head(drawn, margins, a, parents, pairs, ridge, closed)
             biases[a], fitted = head.fit(iterations)
             weights |= fitted
+        mine = {c: t for c, t in (together or {}).items() if last_of(c, sequence)[0] == a}
+        if mine:
+            law = known()
+            scores = law.scores(drawn, a)
+            closed = barrier(drawn, law.limits[a], rng, len(margins[a]))
+            scores = scores if closed is None else scores + closed
+            effects |= fit_interactions(scores, drawn, mine, sequence)
         known().draw_next(drawn, place, rng)
     return known()
 

@@ -1,15 +1,4 @@
-"""The released graphical model, and others that differ from it by as much as it is uncertain.
-
-`GraphicalModel` holds released values only.
-
-`Recipe` says how a model was learned, and draws others like it by a parametric bootstrap: several
-models that differ as much as the released one is uncertain. Tables drawn from one fitted model
-agree with each other far better than with the truth: they know nothing of the noise, of the sample,
-or of the holes behind the model. With a recipe each table gets a model of its own: the private
-table is simulated (rows, holes), the same marginals are counted in it, noise of the released size
-is added, and the model is fitted again. Everything is a function of released values, so it costs no
-privacy.
-"""
+"""The released graphical model, and how it was learned; released values and public facts only."""
 
 from __future__ import annotations
 
@@ -22,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.beliefs import Calibrated, Parameters, log_linear
-from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel, masks_fit
 from missdp.inference.model import (
@@ -148,65 +136,3 @@ class Recipe(Record):
         named = {v for clique in (*self.sigmas, *self.pairs) for v in clique} | {*self.always}
         noise = (self.first_sigma, *self.sigmas.values(), *self.pairs.values())
         return named <= {*range(len(self.extended))} and all(0 <= s < math.inf for s in noise)
-
-    def repeat(self, model: GraphicalModel, rng: np.random.Generator) -> GraphicalModel:
-        """Simulate a table from ``model``, release it again, and fit a model to that."""
-        n = max(1, round(self.n_rows))
-        rows = model.rows(n, rng, draws="independent")
-        holes = model.masks.draw(rows, rng)
-        codes = np.stack([lv.split(rows[:, v], rng) for v, lv in enumerate(model.levels)], axis=1)
-        ones = [self._one(codes[:, v], holes[:, v], v, model, rng) for v in range(codes.shape[1])]
-        estimate = Estimate(
-            ones,
-            std=self.first_sigma,
-            extended=self.extended,
-            n_rows=self.n_rows if self.partial else None,
-            partial=self.partial,
-            rng=rng,
-            shrink=self.shrink,
-            ridge=self.ridge,
-            model_rows=self.model_rows,
-            zeros=model.zeros,
-            always=self.always,
-            told=model.masks.told,
-        )
-        for clique, sigma in self.sigmas.items():
-            counts = self._counts(clique, codes, holes, estimate.levels)
-            estimate.add(clique, counts + rng.normal(0, sigma, counts.shape), sigma)
-        for clique, sigma in self.pairs.items():
-            counts = self._counts(clique, codes, holes, estimate.levels)
-            estimate.note(clique, counts + rng.normal(0, sigma, counts.shape), sigma)
-        estimate.finish()
-        return GraphicalModel(
-            tuple(estimate.levels),
-            estimate.parameters,
-            estimate.masks,
-            model.zeros,
-            estimate.tables(),
-        )
-
-    def _one(
-        self,
-        codes: Codes,
-        hole: NDArray[np.bool_],
-        v: int,
-        model: GraphicalModel,
-        rng: np.random.Generator,
-    ) -> Codes:
-        size = len(model.levels[v].groups)
-        counts = np.bincount(np.where(hole, size, codes), minlength=size + 1)
-        counts = counts[: size + self.extended[v]]
-        return np.rint(counts + rng.normal(0, self.first_sigma, len(counts))).astype(np.int64)
-
-    def _counts(
-        self, clique: Clique, codes: Codes, holes: NDArray[np.bool_], levels: list[Levels]
-    ) -> NDArray[np.float64]:
-        shape = [levels[v].n_groups + self.extended[v] for v in clique]
-        merged = [
-            np.where(holes[:, v], levels[v].n_groups, levels[v].groups[codes[:, v]]) for v in clique
-        ]
-        seen = np.ones(len(codes), dtype=bool)
-        for v in clique:
-            seen &= ~holes[:, v] | self.extended[v]
-        flat = np.ravel_multi_index(tuple(column[seen] for column in merged), shape)
-        return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)

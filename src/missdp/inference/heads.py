@@ -24,7 +24,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.model import Codes, draw, draw_each, finite, shaped
+from missdp.inference.junction import Clique
+from missdp.inference.model import Codes, cell_index, draw, draw_each, finite, shaped
 from missdp.record import Record
 
 Floats = NDArray[np.float64]
@@ -58,7 +59,11 @@ class Heads(Record):
     weights : mapping of (attribute, earlier attribute) to ndarray
         What is added to it for each level of an earlier attribute; one row per level drawn.
     allowed : mapping of (attribute, attribute) to ndarray of bool
-        Which cells of a pair are possible (public); pairs without a table are free.
+        Which cells of a pair are possible (public, or one attribute is a function of the other, by
+        what was released); pairs without a table are free.
+    together : mapping of Clique to ndarray
+        Of cliques of three attributes and more: what is added for each level of the first, which is
+        drawn last, by the levels of all others together.
     """
 
     order: tuple[int, ...]
@@ -66,6 +71,7 @@ class Heads(Record):
     biases: tuple[Floats, ...]
     weights: dict[Pair, Floats]
     allowed: dict[Pair, Bools] = field(default_factory=dict)
+    together: dict[Clique, Floats] = field(default_factory=dict)
 
     def _coheres(self) -> bool:
         sizes = [len(margin) for margin in self.margins]
@@ -76,8 +82,11 @@ class Heads(Record):
             == 2 * [(n,) for n in sizes]
             and shaped(self.weights, sizes)
             and shaped(self.allowed, sizes)
-            and all(place[a] > place[c] for a, c in self.weights)
-            and finite((*self.biases, *self.weights.values()))
+            and shaped(self.together, sizes)
+            and all(
+                place[a] > place[c] for a, *given in (*self.weights, *self.together) for c in given
+            )
+            and finite((*self.biases, *self.weights.values(), *self.together.values()))
             and finite(self.margins, least=0.0)
             and all(margin.any() for margin in self.margins)
         )
@@ -116,11 +125,12 @@ class Heads(Record):
         """
         a = self.order[place]
         parents, limits = self.parents[a], self.limits[a]
-        if len(parents) <= 1 and set(limits) <= set(parents):
+        plain = len(parents) <= 1 and all(a != clique[0] for clique in self.together)
+        if plain and set(limits) <= set(parents):
             rows[:, a] = draw(*self._short(rows, a), rng)
             return
         closed = barrier(rows, limits, rng, len(self.margins[a]))
-        scores = self._scores(rows, a)
+        scores = self.scores(rows, a)
         if closed is not None:
             scores += closed
         law = _softmax(scores)
@@ -140,13 +150,17 @@ class Heads(Record):
             scores = np.where(possible | ~possible.any(axis=0), scores, -np.inf)
         return _softmax(scores).T, rows[:, c]
 
-    def _scores(self, rows: Codes, a: int) -> Singles:
+    def scores(self, rows: Codes, a: int) -> Singles:
+        """Return the logarithm of the odds of each level (down) in each row (across)."""
         features = Features(rows, self.parents[a], [len(m) for m in self.margins])
         weights = [self.weights[a, c] for c in self.parents[a]]
-        if not weights:
-            return np.tile(self.biases[a].astype(np.float32)[:, None], len(rows))
-        scores = features.scores(np.concatenate(weights, axis=1))
-        scores += self.biases[a].astype(np.float32)[:, None]
+        scores = np.tile(self.biases[a].astype(np.float32)[:, None], len(rows))
+        if weights:
+            scores += features.scores(np.concatenate(weights, axis=1))
+        for clique, table in self.together.items():
+            if clique[0] == a:
+                cells = cell_index(rows.T, clique[1:], table.shape[1:], len(rows))
+                scores += table.reshape(len(table), -1).astype(np.float32)[:, cells]
         return scores
 
     def _alike(self, rows: Codes, a: int, rng: np.random.Generator) -> Codes:

@@ -30,7 +30,8 @@ missing is then not learned from the levels of ``a``, which are not seen alike w
 
 Holes that coincide have a Gaussian copula, fitted to how often pairs of them do: each has a chance
 of its own, and a latent normal variable that says whether it happens; the variables of two holes
-are correlated where the two coincide more or less often than by chance.
+are correlated where the two coincide more or less often than by chance, and one and the same where
+attributes are missing together (`missdp.inference.together`).
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def fit_correlation(
         if abs(evidence) > _COINCIDENCE and not {(a, b), (b, a)} & set(explained):
             found = _latent(quantiles[:, a], quantiles[:, b], alone, count / n_rows)
             correlation[a, b] = correlation[b, a] = found
-    return _positive(_completed(correlation, known))
+    return positive(_completed(correlation, known))
 
 
 def _latent(h: Floats, k: Floats, alone: float, target: float) -> float:
@@ -122,7 +123,8 @@ def _completed(correlation: Floats, known: NDArray[np.bool_]) -> Floats:
     return filled
 
 
-def _positive(correlation: Floats) -> Floats:
+def positive(correlation: Floats) -> Floats:
+    """Return the correlations, mended if no normal variables have them."""
     values, vectors = np.linalg.eigh(correlation)
     if values[0] >= _LEAST_EIGENVALUE:
         return correlation

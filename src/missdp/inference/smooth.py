@@ -10,7 +10,8 @@ has the coefficients
 and its chi-squared dependence is the sum of their squares. They are taken for normal with variance
 ``s₁ ρ^(k + l − 2) + s₂``: smooth dependence, and what is left. Both strengths are those of greatest
 likelihood for each pair, the decay ``ρ`` for all pairs together; where noise explains what is seen,
-they are nearly 0. What is returned is the posterior mean (Efron and Morris 1973).
+they are nearly 0. What is returned is the posterior mean (Efron and Morris 1973). Pairs that are
+nearly functional have a prior of their own, if it is clearly likelier: `missdp.inference.sparse`.
 
 Everything here is a function of released values.
 """
@@ -18,15 +19,17 @@ Everything here is a function of released values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.heads import Pair
 from missdp.inference.numbers import Numbers
+from missdp.inference.sparse import SparseTable, shared_margins, sparse_tables
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 _DEGREES = 4  # polynomials; functions beyond are taken as they come
 _DECAYS = np.array([0.15, 0.3, 0.5, 0.7])
@@ -131,12 +134,18 @@ class Smoothing:
         Tables less the product of their margins, and the variance of their noise.
     kept : mapping of Pair to _Kept
         Of the pairs that are smoothed.
+    sparse : mapping of Pair to SparseTable
+        Of the pairs that are nearly functional.
+    margins : tuple of ndarray
+        As those leave them.
     """
 
     pairs: Mapping[Pair, Floats]
     variances: Mapping[Pair, Floats]
     kept: Mapping[Pair, _Kept]
     numbers: Numbers | None = None
+    sparse: Mapping[Pair, SparseTable] = field(default_factory=dict)
+    margins: tuple[Floats, ...] = ()
 
     @classmethod
     def of(
@@ -168,7 +177,7 @@ class Smoothing:
                     noise = variances[pair].mean(axis=1 - axis)
                     told = (known[a], numbers.spread[a]) if numbers and a in known else None
                     bases[a] = _Basis.of(margins[a], noise, ordered=ordered[a], number=told)
-        found, fits = {}, np.zeros(len(_DECAYS))
+        found, fits = {}, {pair: np.zeros(len(_DECAYS)) for pair in chosen}
         for a, b in chosen:
             one, other = bases[a].functions, bases[b].functions
             values, noise = pairs[a, b], variances[a, b]
@@ -178,18 +187,22 @@ class Smoothing:
             values, noise = one.T @ values @ other, (one**2).T @ noise @ other**2
             apart = bases[a].degrees[:, None] + bases[b].degrees - 2
             prior, fit = _prior(np.square(values), noise, _DECAYS[:, None, None] ** apart)
-            found[a, b], fits = (noise, prior), fits + fit
-        decay = int(np.argmax(fits))
+            found[a, b], fits[a, b] = (noise, prior), fit
+        decay = int(np.argmax(sum(fits.values(), np.zeros(len(_DECAYS)))))
         kept = {
             (a, b): _Kept(bases[a], bases[b], prior[decay] / (prior[decay] + noise), noise)
             for (a, b), (noise, prior) in found.items()
         }
-        return cls(pairs, variances, kept, numbers)
+        rivals = {pair: float(fit[decay]) for pair, fit in fits.items()}
+        sparse = sparse_tables(margins, pairs, variances, ordered, rivals)
+        return cls(pairs, variances, kept, numbers, sparse, shared_margins(margins, sparse))
 
     @property
     def told(self) -> dict[Pair, Floats]:
         """The noise to be reckoned with by whoever fits a model to what is returned here."""
-        return {**self.variances, **{pair: kept.told for pair, kept in self.kept.items()}}
+        smooth = {pair: kept.told for pair, kept in self.kept.items()}
+        sparse = {pair: _TOLD * found.variance for pair, found in self.sparse.items()}
+        return {**self.variances, **smooth, **sparse}
 
     def means(self) -> dict[Pair, Floats]:
         """Return the posterior mean of each pair's dependence."""
@@ -197,7 +210,17 @@ class Smoothing:
             pair: kept.of(self.under(pair, self.pairs[pair]), kept.kept)
             for pair, kept in self.kept.items()
         }
-        return {**self.pairs, **smooth}
+        ends = self.margins
+        sparse = {
+            (a, b): found.table - np.outer(ends[a], ends[b])
+            for (a, b), found in self.sparse.items()
+        }
+        return {**self.pairs, **smooth, **sparse}
+
+    def allowed(self, known: Mapping[Pair, Bools]) -> dict[Pair, Bools]:
+        """Return the cells of pairs that are possible, by what is known and what was found."""
+        found = {c: t.possible for c, t in self.sparse.items() if not t.possible.all()}
+        return {**known, **{c: t & known.get(c, True) for c, t in found.items()}}
 
     def under(self, pair: Pair, table: Floats) -> Floats:
         """Return the table of a pair with what is known of numbers under it."""
@@ -211,12 +234,16 @@ class Smoothing:
         spread = {
             pair: kept.of(noise[pair], np.sqrt(kept.kept)) for pair, kept in self.kept.items()
         }
+        for pair, found in self.sparse.items():
+            spread[pair] = noise[pair] * np.sqrt(found.variance / self.variances[pair])
         means = self.means()
         return {pair: mean + spread.get(pair, noise[pair]) for pair, mean in means.items()}
 
 
 def _prior(squares: Floats, noise: Floats, shape: Floats) -> tuple[Floats, Floats]:
-    """Return the variance of each coefficient, and the logarithm of the likelihood, by decay.
+    """Return the variance of each coefficient, and how likely it makes them all, by decay.
+
+    In logarithms, and relative to no dependence at all.
 
     The strengths climb by multiplicative steps (Févotte, Bertin and Durrieu 2009), which keep them
     positive and never lower the likelihood.
@@ -232,7 +259,8 @@ def _prior(squares: Floats, noise: Floats, shape: Floats) -> tuple[Floats, Float
         flat = flat * _step(pull, push)
     prior = smooth * shape + flat
     whole = prior + noise
-    return prior, np.asarray(-0.5 * (np.log(whole) + squares / whole).sum(axis=(1, 2)))
+    gain = squares / noise - squares / whole - np.log(whole / noise)
+    return prior, np.asarray(0.5 * gain.sum(axis=(1, 2)))
 
 
 def _step(pull: Floats, push: Floats) -> Floats:

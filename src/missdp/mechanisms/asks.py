@@ -31,15 +31,28 @@ from missdp.mechanisms.laws import Law, Noise
 from missdp.mechanisms.noise import above, distance, too_far
 from missdp.mechanisms.questions import Question
 from missdp.mechanisms.smooth import (
+    BarPlan,
     ReleasedScale,
     ScaleRelease,
     SmoothNoise,
+    plan_bar,
     plan_smooth,
     reference_bound,
 )
 from missdp.mechanisms.smooth_laws import SmoothLaw
 
-__all__ = ["Ask", "Choice", "Noisy", "Released", "ScaleRelease", "ScaledGaussian", "plain_law"]
+__all__ = [
+    "Ask",
+    "BarPlan",
+    "Choice",
+    "Noisy",
+    "Released",
+    "ScaleRelease",
+    "ScaledGaussian",
+    "half_width",
+    "plain_law",
+    "plan_bar",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,42 +113,80 @@ class Ask:
         return self.cost.amount if zcdp else None  # type: ignore[union-attr]
 
 
+Radius: TypeAlias = Callable[[float], float]
+
+
 @dataclass(frozen=True)
 class Noisy:
-    """A released number and a function from a level to the half-width that holds its error."""
+    """A released number, and what is publicly known of its error.
+
+    Parameters
+    ----------
+    value : float
+    radius, likely : callable or None
+        From a level to the half-width that holds the noise with that probability, at most and
+        about; None if the scale of the noise is private.
+    blur : float, default 0
+        Standard deviation, at most, of what else is random in it: how ties were broken.
+    """
 
     value: float
-    radius: Callable[[float], float] | None
+    radius: Radius | None
+    likely: Radius | None = None
+    blur: float = 0.0
 
     def within(self, level: float, *, times: float = 1.0) -> tuple[float, float] | None:
         """Interval of the noiseless number, or what it were if noise were that many times less."""
         if self.radius is None:
             return None
-        width = self.radius(level) / times
+        width = half_width(self.radius, self.blur, level) / times
         return self.value - width, self.value + width
+
+
+# Probabilities beyond levels at which noise is looked at, in falling order.
+_BEYOND = np.geomspace(1.0, 1e-7, 301)
+
+
+def half_width(radius: Radius, std: float, level: float) -> float:
+    """Return what holds a noise plus an independent normal error with a probability.
+
+    Rounded up: the noise is taken to be as large as it is at the far end of each of 300 steps.
+
+    Examples
+    --------
+    >>> wide = half_width(lambda level: -math.log1p(-level), 1.0, 0.95)
+    >>> 3.4 < wide < 3.8
+    True
+    """
+    if std <= 0:
+        return radius(level)
+    from scipy.special import ndtr
+
+    weights = np.append(-np.diff(_BEYOND), _BEYOND[-1]) / 2
+    noise = np.array([radius(1 - beyond) for beyond in np.append(_BEYOND[1:], _BEYOND[-1] / 2)])
+
+    def outside(width: float) -> float:
+        past = ndtr((noise - width) / std) + ndtr((-noise - width) / std)
+        return float(2 * (weights * past).sum())
+
+    low, high = 0.0, radius(1 - _BEYOND[-1]) + 8 * std
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if outside(middle) > 1 - level else (low, middle)
+    return high
 
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """Released numbers, with what is publicly known of their error.
-
-    Parameters
-    ----------
-    values : ndarray of float
-    radius : callable or None
-        From a level to the half-width that holds the error of one number with that probability;
-        None if the noise scale is private.
-    """
+    """Released numbers, with what is publicly known of their error; as in `Noisy`."""
 
     values: NDArray[np.float64]
-    radius: Callable[[float], float] | None
+    radius: Radius | None
+    likely: Radius | None = None
 
-    def each(self) -> list[Noisy]:
+    def each(self, *, blur: float = 0.0) -> list[Noisy]:
         """Return the numbers one by one."""
-        return [Noisy(value, self.radius) for value in self.values.tolist()]
-
-
-Radius: TypeAlias = Callable[[float], float]
+        return [Noisy(value, self.radius, self.likely, blur) for value in self.values.tolist()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,11 +229,10 @@ class Choice:
 
     def events(self, ask: Ask, *, depends: bool) -> tuple[Event, ...]:
         """Return what an ask is charged as."""
-        failure: tuple[Event, ...] = ()
-        if ask.delta:
-            fails = f"{ask.label} fails"
-            failure = (ApproximateEvent(epsilon=0.0, delta=ask.delta, label=fails),)
-        return (self._event(ask, depends=depends), *failure)
+        event = self._event(ask, depends=depends)
+        if not ask.delta:
+            return (event,)
+        return event, ApproximateEvent(epsilon=0.0, delta=ask.delta, label=f"{ask.label} fails")
 
     def law(self, ask: Ask, event: Event, question: Question, *, depends: bool) -> Law:
         """Return how a question that was charged as ``event`` is answered."""
@@ -202,19 +252,24 @@ class Choice:
         noise = self._plan(ask, question.own, question.donee)
         return SmoothLaw(noise=noise, own=question.own, donee=question.donee)
 
-    def radius(self, law: Law, question: Question) -> Radius | None:
-        """Return from a level to the half-width of the error; None if the scale is private."""
+    def radius(self, law: Law, question: Question, *, likely: bool = False) -> Radius | None:
+        """Return from a level to the half-width of the error; None if the scale is private.
+
+        With ``likely``, at the scale as it was released, not at its upper bound.
+        """
         unit = float(question.unit)
         if isinstance(law, Noise):
-            return (_laplace_radius if law.kind == "laplace" else _gaussian_radius)(law.scale, unit)
+            return lambda level: law.radius(level) * unit
         if self.scale is None or not isinstance(law, SmoothLaw) or law.noise.beta < self.scale.beta:
             return None
-        return _scaled(law.noise, (law.own + law.donee * self.scale.donees) * unit)
+        donees = self.scale.likely if likely else self.scale.donees
+        scale = (law.own + law.donee * donees) * unit
+        return lambda level: law.noise.quantile(level) * scale
 
     def _event(self, ask: Ask, *, depends: bool) -> Event:
         kind = self._kind(ask, depends=depends)
         if kind == "plain":
-            return _plain_event(ask, ask.own)
+            return _plain_event(ask)
         if isinstance(ask.cost, Noise):
             raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
         self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
@@ -258,26 +313,12 @@ def plain_law(event: Event) -> Noise:
     return Noise("laplace", event.scale)
 
 
-def _plain_event(ask: Ask, sensitivity: float) -> Event:
+def _plain_event(ask: Ask) -> Event:
     """Return Laplace or Gaussian noise for whole numbers of known sensitivity."""
     if isinstance(ask.cost, Noise):
         noise = ask.cost
     elif ask.rho is None:
-        noise = Noise("laplace", scale_for(sensitivity, ask.epsilon))
+        noise = Noise("laplace", scale_for(ask.own, ask.epsilon))
     else:
-        noise = Noise("gaussian", math.nextafter(sensitivity / math.sqrt(2 * ask.rho), math.inf))
-    return noise.event(sensitivity, gate=ask.gate or None, label=ask.label)
-
-
-def _laplace_radius(scale: float, unit: float) -> Radius:
-    return lambda level: (-scale * math.log1p(-level) + 1) * unit
-
-
-def _gaussian_radius(sigma: float, unit: float) -> Radius:
-    from scipy.special import ndtri
-
-    return lambda level: (-sigma * float(ndtri((1 - level) / 2)) + 1) * unit
-
-
-def _scaled(noise: SmoothNoise, scale: float) -> Radius:
-    return lambda level: noise.quantile(level) * scale
+        noise = Noise("gaussian", math.nextafter(ask.own / math.sqrt(2 * ask.rho), math.inf))
+    return noise.event(ask.own, gate=ask.gate or None, label=ask.label)

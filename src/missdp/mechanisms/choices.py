@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -32,11 +31,7 @@ class Facts(tuple[Any, ...]):
 
     def __init__(self, values: Iterable[Any]) -> None:
         del values
-        self.mark = _Mark()  # lives as long as they do; there are no weak references to tuples
-
-
-class _Mark:
-    """What a weak reference can point to."""
+        self.mark = object()  # by which a score is remembered, without keeping the values
 
 
 @dataclass(frozen=True)
@@ -71,29 +66,6 @@ class Score:
     def of(self, counts: NDArray[np.int64], given: Values = ()) -> float:
         """Return the score; private."""
         return float(self.function(read_only(counts), *map(read_only, given)))
-
-
-class Remembered:
-    """Scores of one kind that were worked out before; private.
-
-    Those for `Facts` are known as long as these are kept somewhere else, which holds no memory.
-    """
-
-    def __init__(self) -> None:
-        self.always: dict[tuple[str, ...], float] = {}
-        self._known: dict[tuple[str, ...], tuple[weakref.ref[_Mark], float]] = {}
-
-    def of(
-        self, clique: tuple[str, ...], score: Score, counts: NDArray[np.int64], values: Values
-    ) -> float:
-        """Return the score of a clique."""
-        if not isinstance(values, Facts):
-            return score.of(counts, values)
-        known = self._known.get(clique)
-        if known is None or known[0]() is not values.mark:
-            known = weakref.ref(values.mark), score.of(counts, values)
-            self._known[clique] = known
-        return known[1]
 
 
 SelectionMethod = Literal["exponential", "permute-and-flip"]

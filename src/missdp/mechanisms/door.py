@@ -15,15 +15,15 @@ from missdp.accounting import Budget, Cost, Event, GaussianEvent
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.inference.conditionals import Conditionals
 from missdp.inference.dyadic import depth_of, folded
-from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
-from missdp.mechanisms.laws import Handle, Noise, Total, no_warnings
+from missdp.mechanisms.choices import Facts, Score, SelectionMethod, Values, choice
+from missdp.mechanisms.laws import Handle, Noise, Total, no_warnings, unquoted
 from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.pair_rates import PairRate, RateSteps
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.training import PrivateTraining, Training
 from missdp.schema import PairDenial, Schema
-from missdp.schema.rulebook import ImpossibleCells
+from missdp.schema.possible import ImpossibleCells
 from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 
+_FIXED = object()  # the mark of values that stay the same for good
 Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
 
 
@@ -107,7 +108,7 @@ class Door(Handle):
         opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
         self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
         self._totals: list[Total] = []  # of the marginals released so far, shared by all handles
-        self._scores: dict[Score, Remembered] = {}
+        self._scores: dict[Score, dict[Clique, tuple[object, float]]] = {}
         self._finer: Door | None = None
 
     # Public facts
@@ -431,15 +432,12 @@ class Door(Handle):
         gate, label = self._gate(denial.names), f"pairs of rows that violate {denial.text}"
         event = steps.noise.event(steps.bound, gate=gate or None, label=label)
 
-        failed = DataError("the pairs of rows could not be counted")
-
         def exact() -> NDArray[np.int64]:
-            table = rows.table
-            with replacing(Exception, by=failed), no_warnings():
-                holed = plain.table(table).incomplete_rows() & whole
-                return steps.exact(denial, table, complete=~holed)
+            holed = plain.table(rows.table).incomplete_rows() & whole
+            return steps.exact(denial, rows.table, complete=~holed)
 
-        return steps.read(np.asarray(self._release(event, steps.noise, exact)))
+        counted = unquoted(exact, "the pairs of rows could not be counted")
+        return steps.read(np.asarray(self._release(event, steps.noise, counted)))
 
     def train(
         self,
@@ -563,14 +561,8 @@ class Door(Handle):
                 for name in self._schema.nullable
             }
             fill = lambda: filled_rows(source, alone, rng, modelled)  # noqa: E731
-        failed = DataError("the rows could not be filled")
-
-        def opened() -> MarginalSource:
-            # An error or a warning could tell of rows.
-            with replacing(Exception, by=failed), no_warnings():
-                return fill()
-
-        counts = ExactCounts(opened, schema, self._strategy)
+        filled = unquoted(fill, "the rows could not be filled")
+        counts = ExactCounts(filled, schema, self._strategy)
         return self._with(_schema=schema, _counts=counts, _scores={}, _finer=None)
 
     def merged(self, groups: Mapping[str, NDArray[np.int64]]) -> Door:
@@ -633,16 +625,22 @@ class Door(Handle):
         score: Score,
         given: Given,
     ) -> NDArray[np.float64]:
-        known = self._scores.setdefault(score, Remembered())
+        # Private: scores that were worked out, each with the mark of the values that it is of.
+        known = self._scores.setdefault(score, {})
         failed = DataError("the score of a candidate failed")
-        found = {} if callable(given) else known.always
-        lacking = dict.fromkeys(c for c in cliques if c not in found)
+        fixed = None if callable(given) else _FIXED
+        lacking = [
+            c for c in dict.fromkeys(cliques) if not fixed or known.get(c, (0,))[0] is not fixed
+        ]
         for clique, counts in self._counts.each(lacking):
             values = given(clique) if callable(given) else given[clique] if given else ()
+            mark = fixed or getattr(values, "mark", object())
+            if clique in known and known[clique][0] is mark:
+                continue
             # An error or a warning could tell of counts.
             with replacing(Exception, by=failed), no_warnings():
-                found[clique] = known.of(clique, score, counts, values)
-        return np.array([found[c] for c in cliques], dtype=np.float64)
+                known[clique] = mark, score.of(counts, values)
+        return np.array([known[c][1] for c in cliques], dtype=np.float64)
 
     def __repr__(self) -> str:
         return f"Door({', '.join(self._schema.names)}; missing={self._strategy.name!r})"

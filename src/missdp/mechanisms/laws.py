@@ -34,7 +34,7 @@ from missdp.accounting import (
     scale_for,
 )
 from missdp.accounting.costs import gdp_noise
-from missdp.errors import ParameterError
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.files import noise_is_drawn
 from missdp.mechanisms.noise import (
     CountNoise,
@@ -162,6 +162,14 @@ class Noise:
         """Mean absolute noise of one count."""
         return self.scale if self.kind == "laplace" else math.sqrt(2 / math.pi) * self.scale
 
+    def radius(self, level: float) -> float:
+        """Return the half-width that holds the noise of one count with this probability."""
+        from scipy.special import ndtri
+
+        if self.kind == "laplace":
+            return 1 - self.scale * math.log1p(-level)
+        return 1 - self.scale * float(ndtri((1 - level) / 2))
+
     def draw(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
         """Return counts plus noise."""
         return add_noise(exact, self.kind, self.scale, source)
@@ -211,6 +219,16 @@ def no_warnings() -> Iterator[None]:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def unquoted(compute: Callable[[], Any], failed: str) -> Callable[[], Any]:
+    """Return what computes the same, and whose errors and warnings tell nothing of the rows."""
+
+    def computed() -> Any:
+        with replacing(Exception, by=DataError(failed)), no_warnings():
+            return compute()
+
+    return computed
 
 
 def plain_function(function: Any, what: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,13 +60,11 @@ class NoiseSource:
     True
     """
 
+    conditions: ClassVar[tuple[Condition, ...]] = ()
+    """What a release made with this source rests on."""
+
     def __init__(self, words: Words) -> None:
         self._words = words
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """What a release made with this source rests on."""
-        raise NotImplementedError
 
     def generator(self) -> np.random.Generator:
         """Return a generator for post-processing (sampling synthetic rows, say)."""
@@ -153,11 +151,6 @@ class SecureNoise(NoiseSource):
     def __init__(self) -> None:
         super().__init__(os_words)
 
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """No condition: the draws cannot be predicted."""
-        return ()
-
     def generator(self) -> np.random.Generator:
         """Return a fresh generator seeded by the operating system, for post-processing only."""
         return np.random.default_rng()
@@ -182,6 +175,9 @@ class SeededNoise(NoiseSource):
     True
     """
 
+    conditions = (ExplicitSeed(),)
+    """Whoever knows the seed can subtract the noise."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.conditions is not SeededNoise.conditions:
@@ -190,11 +186,6 @@ class SeededNoise(NoiseSource):
     def __init__(self, seed: int | np.random.Generator) -> None:
         self._generator = np.random.default_rng(seed)
         super().__init__(seeded_words(self._generator))
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """The condition `ExplicitSeed`: whoever knows the seed can subtract the noise."""
-        return (ExplicitSeed(),)
 
     def generator(self) -> np.random.Generator:
         """Return a generator spawned from this one, for post-processing only."""

@@ -1,4 +1,6 @@
-"""Rows behind the door: as they came, or as a preparation makes them.
+"""Rows behind the door, as they came or as a preparation makes them, and the view of them.
+
+A function is shown `Rows`: the attributes that it named, and nothing to change.
 
 Of the kinds of missing two are left here: what is not applicable, and a hole. What a person refused
 to say is as missing, for a statistic, as what got lost.
@@ -6,31 +8,201 @@ to say is as missing, for a statistic, as what got lost.
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Callable
-from dataclasses import replace
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, replacing
-from missdp.mechanisms.laws import no_warnings, read_only
+from missdp.errors import DataError, ParameterError, replacing
+from missdp.mechanisms.laws import no_warnings, plain_function, read_only, unquoted
 from missdp.mechanisms.noise import NoiseSource, SecureNoise
-from missdp.mechanisms.questions import (
-    Filled,
-    Preparation,
-    Prepared,
-    Rows,
-)
-from missdp.mechanisms.views import PART_ROWS
 from missdp.schema import Numeric, Schema
-from missdp.schema.bound import Known, Verdict, applies
+from missdp.schema.applies import applies
+from missdp.schema.conditions import Known, Verdict
 from missdp.schema.schema import plainly_missing
 from missdp.shelf import blocks, room
 from missdp.table import Table
 from missdp.table.encode import Column as TableColumn
+
+PART_ROWS = 2**20
+"""Most rows that a function of each row by itself is shown at once."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Filled:
+    """Cells of one attribute that a preparation filled: of which rows, and with what. Private.
+
+    Only these are kept, beside the table as it came: a copy of every column would not fit into the
+    memory that a large table leaves.
+
+    Parameters
+    ----------
+    rows : array of int, shape (filled,)
+        Row numbers, increasing.
+    codes : array of int, shape (filled,)
+        Codes of the levels, or of the bins, that the cells get.
+    values : array of float, shape (filled,), optional
+        Numeric attributes only. Those beyond the bounds become the bounds, NaN the lower one.
+    """
+
+    rows: NDArray[np.integer]
+    codes: NDArray[np.integer]
+    values: NDArray[np.float64] | None = None
+
+    def fits(self, size: int, levels: int) -> bool:
+        """Whether it tells cells of so many rows, each once, and codes of so many levels."""
+        whole = [self.rows, self.codes]
+        told = whole if self.values is None else [*whole, self.values]
+        return (
+            all(isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in whole)
+            and all(part.shape == (len(self.rows),) for part in told)
+            and all(self._fits(where, size, levels) for where in blocks(len(self.rows), PART_ROWS))
+        )
+
+    def _fits(self, where: slice, size: int, levels: int) -> bool:
+        rows, codes = self.rows[where.start : where.stop + 1], self.codes[where]
+        rising = rows[1:] > rows[:-1]  # no difference, which could overflow
+        known = (rows >= 0) & (rows < size), (codes >= 0) & (codes < levels)
+        return all(bool(np.all(part)) for part in (rising, *known))
+
+    def where(self, keep: NDArray[np.bool_] | slice) -> Filled:
+        """Return some of the cells."""
+        values = None if self.values is None else self.values[keep]
+        return Filled(self.rows[keep], self.codes[keep], values)
+
+    def places(self, start: int, stop: int) -> slice:
+        """Return which of the cells are those of the rows from one on and before another."""
+        return slice(*(bisect_left(self.rows, row) for row in (start, stop)))  # NumPy copies rows
+
+    def between(self, start: int, stop: int) -> Filled:
+        """Return the cells of the rows from one on and before another, counted from there."""
+        some = self.where(self.places(start, stop))
+        return Filled(some.rows.astype(np.int64) - start, some.codes, some.values)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prepared:
+    """What a preparation made of the rows. Private.
+
+    Parameters
+    ----------
+    columns : mapping of str to Filled
+        Attributes that were filled.
+    keep : array of bool, shape (n,), optional
+        Rows that stay; the others, and their filled cells, are dropped.
+    profile : object, optional
+        For preparations in which a row's filled cells depend on other rows: how many one row can
+        move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth bound of ``own + donee *
+        (rows that one row can move)``, rounded up by a factor of at most 1 + 2**-40.
+    """
+
+    columns: Mapping[str, Filled] = field(default_factory=dict)
+    keep: NDArray[np.bool_] | None = None
+    profile: Any = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Preparation:
+    """How rows are changed behind the door: a pure function, and what it means for privacy.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(rows, draws, *given)`` returns `Prepared`; a plain function, without a closure or
+        defaults. Each row becomes what it becomes by its own cells, what is given, and its own
+        draws; only attributes in ``shared`` may depend on other rows.
+    reads : frozenset of str
+        Attributes that it reads.
+    given : tuple
+        Public or released values.
+    draws : {"labels", "generator"} or None
+        What it gets to draw with: a 64-bit label for each row, or a generator.
+    shared : frozenset of str
+        Attributes whose filled cells depend on other rows without noise. How many rows one row can
+        move is then private, and `Prepared.profile` bounds it.
+    repeats : int, default 1
+        How often the rows are prepared, each time with draws of its own: questions that read
+        shared attributes are answered with the mean. Public.
+    """
+
+    function: Callable[..., Prepared]
+    reads: frozenset[str] = frozenset()
+    given: tuple[Any, ...] = ()
+    draws: Literal["labels", "generator"] | None = None
+    shared: frozenset[str] = frozenset()
+    repeats: int = 1
+
+    def __post_init__(self) -> None:
+        plain_function(self.function, "a preparation")
+        object.__setattr__(self, "given", tuple(map(read_only, self.given)))
+
+
+class Rows:
+    """The view of private rows that a function gets: read-only, and of the attributes it named."""
+
+    def __init__(
+        self, cells: FilledRows, reads: frozenset[str], asks: frozenset[str] = frozenset()
+    ) -> None:
+        self._cells, self._reads, self._asks = cells, reads, asks
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __repr__(self) -> str:
+        return "Rows(private)"
+
+    def parts(self) -> Iterator[tuple[slice, Rows]]:
+        """Yield where some rows are, and the view of them, for functions of each row by itself."""
+        for where in blocks(len(self), PART_ROWS):
+            whole = where.stop - where.start == len(self)
+            cells = self._cells if whole else self._cells.part(where.start, where.stop)
+            yield where, Rows(cells, self._reads, self._asks)
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts."""
+        return self._cells.schema
+
+    def codes(self, name: str) -> NDArray[np.int64]:
+        """Codes of an attribute; missing cells have the attribute's missing code."""
+        codes = self._cells.codes(self._readable(name))
+        found: NDArray[np.int64] = read_only(codes.astype(np.int64, copy=False))
+        return found
+
+    def mask(self, name: str) -> NDArray[np.bool_]:
+        """Return True where the cell has no value: a hole, or not applicable."""
+        return np.asarray(self.codes(name) >= self.schema[name].size)
+
+    def holes(self, name: str) -> NDArray[np.bool_]:
+        """Return True where the cell is a hole; what is not applicable is none."""
+        return np.asarray(self.codes(name) >= self.schema[name].missing_code)
+
+    def applies(self, name: str) -> Verdict:
+        """Tell to which rows an attribute surely applies, and to which it may.
+
+        By each row's cells as they came: other rows have no say in it, however holes are filled.
+        Where a value is there it applies; where a cell is missing, the schema's rules decide.
+        """
+        if name not in self._reads | self._asks:
+            raise ParameterError("a function reads only the attributes that it named")
+        surely, maybe = self._cells.applies(name)
+        return read_only(surely), read_only(maybe)
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """Values of a numeric attribute; its lower bound where missing."""
+        found: NDArray[np.float64] = read_only(self._cells.values(self._readable(name)))
+        return found
+
+    def _readable(self, name: str) -> str:
+        if name not in self._reads:
+            raise ParameterError("a function reads only the attributes that it named")
+        return name
 
 
 def with_one_kind_of_hole(table: Table) -> Table:
@@ -59,22 +231,36 @@ def with_one_kind_of_hole(table: Table) -> Table:
 class PrivateRows:
     """Rows as a preparation makes them, when they are first needed. Private."""
 
-    def __init__(self, table: Table, preparation: Preparation, noise: NoiseSource) -> None:
+    def __init__(self, table: Table, preparation: Preparation | None, noise: NoiseSource) -> None:
         self._table, self._preparation, self._noise = table, preparation, noise
 
     def __repr__(self) -> str:
         return "Rows(private)"
 
     def bound(self, *, own: float, donee: float, beta: float) -> float:
-        """Return a smooth bound of how far one row moves a question."""
-        failed = DataError("the bound of a question failed")
-        with replacing(Exception, by=failed), no_warnings():
-            return float(self.cells.profile.smooth_bound(own=own, donee=donee, beta=beta))
+        """Return a smooth bound of how far one row moves a question: the mean over repeats."""
+
+        def bounds() -> list[float]:
+            weights = {"own": own, "donee": donee, "beta": beta}
+            return [cells.profile.smooth_bound(**weights) for cells in self.worlds]
+
+        found = unquoted(bounds, "the bound of a question failed")()
+        return math.fsum(found) / len(found)
 
     @cached_property
     def cells(self) -> FilledRows:
         """What questions read."""
-        how = self._preparation
+        return self._prepared()
+
+    @cached_property
+    def worlds(self) -> list[FilledRows]:
+        """The rows, as often as they are prepared; the first are `cells`."""
+        again = 0 if self._preparation is None else self._preparation.repeats - 1
+        return [self.cells, *(self._prepared() for _ in range(again))]
+
+    def _prepared(self) -> FilledRows:
+        if (how := self._preparation) is None:
+            return FilledRows(self._table, Prepared())
         failed = DataError("the preparation of the rows failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():

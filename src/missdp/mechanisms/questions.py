@@ -17,22 +17,24 @@ further.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.laws import no_warnings, plain_function, read_only
-from missdp.mechanisms.views import PART_ROWS, Rows
-from missdp.shelf import blocks
-
-if TYPE_CHECKING:
-    from missdp.mechanisms.private_rows import FilledRows
+from missdp.mechanisms.private_rows import (
+    PART_ROWS,
+    Filled,
+    FilledRows,
+    Preparation,
+    Prepared,
+    Rows,
+)
 
 __all__ = [
     "QUANTA",
@@ -204,8 +206,8 @@ class Sums(Question):
     numbers : int, default 1
         Numbers per row.
     change : float, optional
-        The author's promise how far a row's number moves when one of the rows it was filled from is
-        exchanged. By default anything within the bound, which needs no promise.
+        The author's promise how far a row's numbers move, in L1, when one of the rows that it was
+        filled from is exchanged. By default anything within the bound, which needs no promise.
 
     Examples
     --------
@@ -225,8 +227,6 @@ class Sums(Question):
         super().__post_init__()
         if not 0 < self.bound < math.inf:
             raise ParameterError("the bound must be finite and above 0")
-        if self.change and self.numbers > 1:
-            raise ParameterError("a change is for one number per row")
         object.__setattr__(self, "unit", Fraction(self.bound) / QUANTA)
 
     @property
@@ -236,12 +236,12 @@ class Sums(Question):
 
     @property
     def donee(self) -> float:
-        """The change in units; both its ends are rounded, which adds at most one unit."""
+        """The change in units; both ends of each number are rounded, by one unit together."""
         if self.change is None:
             return 2 * QUANTA
         if self.change <= 0:
             return 0
-        return min(math.ceil(self.change / self.bound * QUANTA) + 1, 2 * QUANTA)
+        return min(math.ceil(self.change / self.bound * QUANTA) + self.numbers, 2 * QUANTA)
 
     @property
     def dimension(self) -> int:
@@ -319,106 +319,37 @@ class Query(Question):
         return found.ravel()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Filled:
-    """Cells of one attribute that a preparation filled: of which rows, and with what. Private.
-
-    Only these are kept, beside the table as it came: a copy of every column would not fit into the
-    memory that a large table leaves.
-
-    Parameters
-    ----------
-    rows : array of int, shape (filled,)
-        Row numbers, increasing.
-    codes : array of int, shape (filled,)
-        Codes of the levels, or of the bins, that the cells get.
-    values : array of float, shape (filled,), optional
-        Numeric attributes only. Those beyond the bounds become the bounds, NaN the lower one.
-    """
-
-    rows: NDArray[np.integer]
-    codes: NDArray[np.integer]
-    values: NDArray[np.float64] | None = None
-
-    def fits(self, size: int, levels: int) -> bool:
-        """Whether it tells cells of so many rows, each once, and codes of so many levels."""
-        whole = [self.rows, self.codes]
-        told = whole if self.values is None else [*whole, self.values]
-        return (
-            all(isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in whole)
-            and all(part.shape == (len(self.rows),) for part in told)
-            and all(self._fits(where, size, levels) for where in blocks(len(self.rows), PART_ROWS))
-        )
-
-    def _fits(self, where: slice, size: int, levels: int) -> bool:
-        rows, codes = self.rows[where.start : where.stop + 1], self.codes[where]
-        rising = rows[1:] > rows[:-1]  # no difference, which could overflow
-        known = (rows >= 0) & (rows < size), (codes >= 0) & (codes < levels)
-        return all(bool(np.all(part)) for part in (rising, *known))
-
-    def where(self, keep: NDArray[np.bool_] | slice) -> Filled:
-        """Return some of the cells."""
-        values = None if self.values is None else self.values[keep]
-        return Filled(self.rows[keep], self.codes[keep], values)
-
-    def places(self, start: int, stop: int) -> slice:
-        """Return which of the cells are those of the rows from one on and before another."""
-        return slice(*(bisect_left(self.rows, row) for row in (start, stop)))  # NumPy copies rows
-
-    def between(self, start: int, stop: int) -> Filled:
-        """Return the cells of the rows from one on and before another, counted from there."""
-        some = self.where(self.places(start, stop))
-        return Filled(some.rows.astype(np.int64) - start, some.codes, some.values)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Prepared:
-    """What a preparation made of the rows. Private.
-
-    Parameters
-    ----------
-    columns : mapping of str to Filled
-        Attributes that were filled.
-    keep : array of bool, shape (n,), optional
-        Rows that stay; the others, and their filled cells, are dropped.
-    profile : object, optional
-        For preparations in which a row's filled cells depend on other rows: how many one row can
-        move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth bound of ``own + donee *
-        (rows that one row can move)``, rounded up by a factor of at most 1 + 2**-40.
-    """
-
-    columns: Mapping[str, Filled] = field(default_factory=dict)
-    keep: NDArray[np.bool_] | None = None
-    profile: Any = None
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Preparation:
-    """How rows are changed behind the door: a pure function, and what it means for privacy.
+class Repeated(Question):
+    """The mean of a question's results over rows that were prepared several times.
 
-    Parameters
-    ----------
-    function : callable
-        ``function(rows, draws, *given)`` returns `Prepared`; a plain function, see `Question`. Each
-        row becomes what it becomes by its own cells, what is given, and its own draws; only
-        attributes in ``shared`` may depend on other rows.
-    reads : frozenset of str
-        Attributes that it reads.
-    given : tuple
-        Public or released values.
-    draws : {"labels", "generator"} or None
-        What it gets to draw with: a 64-bit label for each row, or a generator.
-    shared : frozenset of str
-        Attributes whose filled cells depend on other rows without noise. How many rows one row can
-        move is then private, and `Prepared.profile` bounds it.
+    In units of which there are as many in one of the question's as there are repeats. For every
+    fixed choice of all draws, each result moves by no more than its own bound says, and their mean
+    by no more than the mean of the bounds, which is as smooth as they are.
     """
 
-    function: Callable[..., Prepared]
-    reads: frozenset[str] = frozenset()
-    given: tuple[Any, ...] = ()
-    draws: Literal["labels", "generator"] | None = None
-    shared: frozenset[str] = frozenset()
+    of: Question
+    repeats: int
 
     def __post_init__(self) -> None:
-        plain_function(self.function, "a preparation")
-        object.__setattr__(self, "given", tuple(map(read_only, self.given)))
+        object.__setattr__(self, "unit", self.of.unit / self.repeats)
+
+    @property
+    def own(self) -> float:
+        """That of the question, once for each repeat."""
+        return self.repeats * self.of.own
+
+    @property
+    def donee(self) -> float:
+        """That of the question, once for each repeat."""
+        return self.repeats * self.of.donee
+
+    @property
+    def donee_l2(self) -> float:
+        """That of the question, once for each repeat."""
+        return self.repeats * self.of.donee_l2
+
+    @property
+    def dimension(self) -> int:
+        """That of the question."""
+        return self.of.dimension

@@ -33,7 +33,7 @@ from missdp.mechanisms.private_rows import (
     PrivateRows,
     with_one_kind_of_hole,
 )
-from missdp.mechanisms.questions import Preparation, Prepared, Question, Rows
+from missdp.mechanisms.questions import Preparation, Prepared, Question, Repeated, Rows
 from missdp.mechanisms.smooth import ReleasedScale, ScaleRelease, log_moves, log_steps
 from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
 from missdp.schema import Schema
@@ -102,9 +102,8 @@ class RowDoor(Handle):
         self._schema, self._valued = table.schema, _valued(table)
         self._choice = Choice()
         self._shared: frozenset[str] = frozenset()
-        self._rows = self._came = PrivateRows(
-            table, Preparation(function=_as_they_came), self._noise
-        )
+        self._repeats = 1
+        self._rows = self._came = PrivateRows(table, None, self._noise)
         self._resting: tuple[Event, ...] = ()
         self._open: set[Charged] = set()  # charged and not answered
 
@@ -163,6 +162,7 @@ class RowDoor(Handle):
         return self._with(
             _rows=PrivateRows(self._table, preparation, self._noise),
             _shared=preparation.shared,
+            _repeats=preparation.repeats,
             _choice=Choice(),
             _resting=self._resting + tuple(e for charged in using for e in charged.events),
             _open=set(),
@@ -223,13 +223,18 @@ class RowDoor(Handle):
             If its function fails. The charge stays.
         """
         ask, event = charged.ask, charged.events[0]
+        if self._depends(ask) and self._repeats > 1:
+            question = Repeated(
+                function=question.function, reads=question.reads, of=question, repeats=self._repeats
+            )  # fmt: skip
         if not question.reads <= ask.reads or question.dimension != ask.dimension:
             raise ParameterError("the question is not the one that was charged for")
         law = self._choice.law(ask, event, question, depends=self._depends(ask))
         self._take(charged)
         rows = self._observed(ask.gate) if ask.observed else self._rows
         found = self._answer(event, law, lambda: _exact(rows, question, law))
-        return Released(_values(found, question), self._choice.radius(law, question))
+        known = (self._choice.radius(law, question, likely=likely) for likely in (False, True))
+        return Released(_values(found, question), *known)
 
     def ask(
         self,
@@ -286,7 +291,10 @@ class RowDoor(Handle):
 
 def _exact(rows: PrivateRows, question: Question, law: Law) -> NDArray[np.int64] | Bounded:
     """Return what a law needs; private."""
-    totals = question.exact(rows.cells)
+    if isinstance(question, Repeated):
+        totals = sum(map(question.of.exact, rows.worlds[1:]), question.of.exact(rows.cells))
+    else:
+        totals = question.exact(rows.cells)
     if isinstance(law, SmoothLaw):
         bound = rows.bound(own=law.own, donee=law.donee, beta=law.noise.beta)
         return Bounded(tuple(totals.tolist()), bound)
@@ -307,11 +315,6 @@ def _valued(table: Table) -> frozenset[str]:
             table.values(attribute.name)
             found.add(attribute.name)
     return frozenset(found)
-
-
-def _as_they_came(rows: Rows, draws: None) -> Prepared:  # noqa: ARG001
-    """Change nothing."""
-    return Prepared()
 
 
 def _observed_on(rows: Rows, draws: None, gate: tuple[str, ...]) -> Prepared:  # noqa: ARG001

@@ -117,7 +117,11 @@ def plan_smooth(
     dimension: int = 1,
     least_beta: float = 0.0,
 ) -> SmoothNoise:
-    """Choose noise parameters from public facts only."""
+    """Choose noise parameters from public facts only.
+
+    Those of the least standard deviation; with a ``least_beta``, which is that of a released bound,
+    those of the shortest error bar at that bound.
+    """
     if not 0 < epsilon < math.inf:
         raise ParameterError("epsilon must be finite and above 0")
     if not (own >= 0 and donee >= 0 and own + donee > 0):
@@ -127,6 +131,8 @@ def plan_smooth(
         if noise.beta < least_beta:
             continue
         error = noise.standard_deviation * reference_bound(noise.beta, own, donee)
+        if least_beta > 0:
+            error = noise.quantile(_BAR)
         if error < best_error:
             best, best_error = noise, error
     if best is None:
@@ -154,15 +160,73 @@ def public_grid(own: float, donee: float, epsilon: float) -> Fraction:
 
 
 _STEPS = 1 << 20
+_BAR = 0.965  # what noise alone is left of a confidence of .95, about
+
+
+@dataclass(frozen=True)
+class BarPlan:
+    """How an epsilon is split between an answer and its error bar; public.
+
+    ``half_width`` is that of the bar, in units of how far a row of its own moves the answer, on the
+    reference profile.
+    """
+
+    share: float
+    beta: float
+    failure: float
+    half_width: float
+
+
+@lru_cache(maxsize=512)
+def plan_bar(
+    epsilon: float,
+    *,
+    donee: float,
+    confidence: float,
+    dimension: int = 1,
+    main: float = 1.0,
+    least: float = 1.0,
+    shares: tuple[float, ...] = tuple(k / 50 for k in range(2, 31)),
+) -> BarPlan:
+    """Split an epsilon so that the error bar which a user gets is as short as can be.
+
+    A larger share for the bar brings the released bound closer and leaves the answer more noise; a
+    larger smoothness makes the bound smaller and its own noise larger. Searched on the reference
+    profile, from public facts alone. ``main`` is the share of the answer's cost that the release
+    has whose noise matters most, and ``least`` the smallest that any has: no release may be less
+    smooth than the bar. ``shares`` are those to choose from.
+    """
+    left, rough = 1 - confidence, max(3, dimension + 1) * (1 + 2.0**-10) / (1 - _SLACK)
+    best = BarPlan(shares[0], 2.0**-12, left / 2, math.inf)
+    for share in shares:
+        rest = (1 - share) * epsilon
+        for noise in _plans(rest * main, dimension):
+            for failure in (left * part for part in _FAILURES):
+                reach = math.log(1 / (2 * failure)) / (share * epsilon)
+                beta = min(noise.beta, 1 / (_REFERENCE_LEVEL + reach), rest * least / rough)
+                level = reference_bound(beta, 0.0, 1.0) * math.exp(min(beta * reach, 300.0))
+                width = noise.quantile(confidence + failure) * (1 + donee * level)
+                if width < best.half_width:
+                    best = BarPlan(share, beta, failure, width)
+    return best
+
+
+_FAILURES = (0.05, 0.1, 0.2, 0.3, 0.4)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleRelease:
-    """How to pay for the released upper bound of the noise scale."""
+    """How to pay for the released upper bound of the noise scale.
+
+    ``smoothness`` is the bound's beta, which no question that uses it may have less of; ``fails``
+    is the probability that an error bar may lose to it. Both follow by public rules if not given.
+    """
 
     epsilon: float | None = None
     rho: float | None = None
     delta: float | None = None
+    smoothness: float | None = None
+    fails: float | None = None
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.rho is None) or (self.rho is None) != (
@@ -173,6 +237,10 @@ class ScaleRelease:
         number("epsilon or rho", paid, least=1e-9, most=1e9, open_end=True)
         if self.delta is not None:
             number("delta", self.delta, least=1e-100, most=0.1, open_end=True)
+        if self.smoothness is not None:
+            number("smoothness", self.smoothness, least=2.0**-30, most=64.0)
+        if self.fails is not None:
+            number("fails", self.fails, least=1e-9, most=0.5, open_end=True)
 
     @property
     def gaussian(self) -> bool:
@@ -181,10 +249,15 @@ class ScaleRelease:
 
     def failure(self, confidence: float) -> float:
         """Probability that the bound is too low."""
-        return self.delta if self.delta is not None else (1 - confidence) / 2
+        if self.delta is not None:
+            return self.delta
+        most = (1 - confidence) / 2
+        return most if self.fails is None else min(self.fails, most)
 
     def beta(self, confidence: float) -> float:
-        """Smoothness of the released bound, by the public rule."""
+        """Smoothness of the released bound: as given, or by the public rule."""
+        if self.smoothness is not None:
+            return self.smoothness
         most = (self.epsilon or math.sqrt(2 * (self.rho or 0.0))) / 8
         return _best_beta(most, self._quantile(confidence))
 
@@ -208,18 +281,24 @@ class ScaleRelease:
         """Return the upper bound that a noisy logarithm, in steps, stands for."""
         beta, failure = self.beta(confidence), self.failure(confidence)
         margin = log_moves(beta) / _STEPS * self._quantile(confidence)
-        level = math.exp(min(steps / _STEPS + margin + 2.0**-16, 700.0))
-        return ReleasedScale(max(level, _least(beta)), beta, self.gaussian, failure)
+        least, told = _least(beta), steps / _STEPS
+        donees = max(math.exp(min(told + margin + 2.0**-16, 700.0)), least)
+        likely = max(math.exp(min(told, 700.0)), least)
+        return ReleasedScale(donees, beta, self.gaussian, failure, likely)
 
 
 @dataclass(frozen=True)
 class ReleasedScale:
-    """A released upper bound of T at ``beta``, too low with probability ``failure``; public."""
+    """A released upper bound of T at ``beta``, too low with probability ``failure``; public.
+
+    ``likely`` is T as released, without the margin that makes it a bound.
+    """
 
     donees: float
     beta: float
     gaussian: bool
     failure: float
+    likely: float
 
 
 def log_steps(bound: float) -> int:

@@ -92,14 +92,10 @@ class _LazyExponential:
         return (self.whole << precision) + top
 
 
-def _floor(value: Fraction) -> int:
-    return value.numerator // value.denominator
-
-
 def _settled(value: Fraction, scale: Fraction, bounds: Interval, sign: int) -> int | None:
     """Nearest integer to ``value + sign * scale * noise`` if ``bounds`` on the noise decide it."""
     half = Fraction(1, 2)
-    ends = {_floor(value + sign * scale * bound + half) for bound in bounds}
+    ends = {math.floor(value + sign * scale * bound + half) for bound in bounds}
     return ends.pop() if len(ends) == 1 else None
 
 

@@ -7,8 +7,10 @@ again: its holes, and the values inside bins. If that does not help, its holes s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from missdp.inference.conditionals import Conditionals
 from missdp.pricing.domain import Floats
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.bound import decided
+from missdp.schema.conditions import decided
 from missdp.sources.filling import DRAWS, ROWS_AT_ONCE, Filling, fill_modelled, modelled_codes
 from missdp.sources.modelled import Modelled
 from missdp.table import Table
@@ -36,7 +38,6 @@ _LOOSE = 12  # further ones, in which half of its holes become any level
 def completed(
     table: Table,
     laws: Conditionals,
-    modelled: Modelled,
     *,
     entropy: int,
     draw: int = 0,
@@ -50,8 +51,8 @@ def completed(
     or the middle of the likeliest bin; with "mean", the likeliest level, or the mean of a number's
     law. ``first`` is the place of the first row in a longer table, a multiple of `ROWS_AT_ONCE`.
     """
-    schema = table.schema
-    found = {name: _copied(table.column(name)) for name in schema.names}
+    found = {name: copy.deepcopy(table.column(name)) for name in table.schema.names}
+    modelled = Modelled(table.schema)
     for block, start in enumerate(range(0, len(table), ROWS_AT_ONCE), first // ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, len(table)))
 
@@ -60,17 +61,21 @@ def completed(
             return np.random.default_rng(seed).random((n, width))  # row by row
 
         part = _Block(table.take(rows), laws, modelled, uniforms)
-        where, columns = part.filled(filling)
-        for name, column in columns.items():
-            found[name].codes[rows[where]] = column.codes
-            values = found[name].values
-            if values is not None and column.values is not None:
-                values[rows[where]] = column.values
-    return Table(schema, found, kind=table.kind)
+        for filled, cells in part.filled(filling):
+            _fill(table.schema, found, rows[filled], cells)
+    return Table(table.schema, found, kind=table.kind)
 
 
-def _copied(column: Column) -> Column:
-    return Column(column.codes.copy(), None if column.values is None else column.values.copy())
+def _fill(
+    schema: Schema, found: Mapping[str, Column], rows: Codes, cells: Mapping[str, Column]
+) -> None:
+    """Write cells into the holes of some rows; what was observed stays."""
+    for attribute in schema:
+        column, new = found[attribute.name], cells[attribute.name]
+        holes = column.codes[rows] >= attribute.missing_code
+        column.codes[rows[holes]] = new.codes[holes]
+        if column.values is not None and new.values is not None:
+            column.values[rows[holes]] = new.values[holes]
 
 
 @dataclass
@@ -87,91 +92,48 @@ class _Block:
         self._numbers = [a.name for a in self._table.schema if isinstance(a, Numeric)]
         self._codes = modelled_codes(self._modelled.table(self._table))
 
-    def filled(self, filling: Filling) -> tuple[Codes, dict[str, Column]]:
-        """Return which rows have changed, and the columns of these rows."""
-        table = self._table
-        left = np.flatnonzero(table.incomplete_rows())
-        if not left.size:
-            return left, {}
-        fresh, broken = self._attempt(left, 0, filling)
-        if not table.schema.rulebook.bound:
-            return left, fresh
-        result = Table(table.schema, fresh)
-        hopeless = self._already_broken(left)
-        lacking = np.flatnonzero(broken & ~hopeless)
-        for turn in range(1, 1 + _ROUNDS + _LOOSE):
+    def filled(self, filling: Filling) -> Iterator[tuple[Codes, dict[str, Column]]]:
+        """Yield rows with what to fill them with, once each; those that nothing fills are left."""
+        lacking = np.flatnonzero(self._table.incomplete_rows())
+        broken_before = self._already_broken(lacking)  # filled once, whatever rules say
+        for turn in range(1 + _ROUNDS + _LOOSE):
             if not lacking.size:
-                break
-            again, broken = self._attempt(left[lacking], turn, "random")
-            good = np.flatnonzero(~broken)
-            result = _put(result, lacking[good], Table(table.schema, again).take(good))
-            lacking = lacking[broken]
-        result = _put(result, lacking, table.take(left[lacking]))  # as they came
-        return left, _observed_kept(table.take(left), result)
+                return
+            cells, broken = self._attempt(lacking, turn, filling if turn == 0 else "random")
+            good = ~broken | broken_before
+            yield lacking[good], {name: column.take(good) for name, column in cells.items()}
+            lacking, broken_before = lacking[~good], broken_before[~good]
 
     def _attempt(self, rows: Codes, turn: int, filling: Filling) -> tuple[dict[str, Column], Flags]:
         """Fill rows once; tell which of them then break a rule, or still have a hole."""
-        wide = DRAWS * len(self._names)
+        part, wide = self._table.take(rows), DRAWS * len(self._names)
         drawn = self._uniforms(turn, wide + len(self._numbers))[rows]
         each = drawn[:, :wide].reshape(len(rows), DRAWS, len(self._names))
         codes = fill_modelled(self._laws, self._codes[rows], each, self._modelled, filling=filling)
         if turn > _ROUNDS:
             codes = self._loosened(codes, rows, turn)
-        inside = drawn[:, wide:] if filling == "random" else np.full((len(rows), 1), 0.5)
-        spread = np.broadcast_to(inside, (len(rows), max(inside.shape[1], len(self._numbers))))
-        unit = dict(zip(self._numbers, spread.T, strict=False))
-        means = self._means(rows) if filling == "mean" else {}
-        columns = self._with_cells(self._table.take(rows), codes, unit, means)
-        if not self._table.schema.rulebook.bound:
-            return columns, np.zeros(len(rows), dtype=bool)
-        return _ruled(self._table.take(rows), columns)
+        inside = drawn[:, wide:] if filling == "random" else np.full_like(drawn[:, wide:], 0.5)
+        units = dict(zip(self._numbers, inside.T, strict=True))
+        columns = {name: part.column(name) for name in part.schema.names}
+        for place, name in enumerate(self._names):  # what follows from others has its holes still
+            unit = units.get(name)
+            mean = self._mean(place, rows) if filling == "mean" and unit is not None else None
+            columns[name] = _with_cells(
+                part.schema[name], columns[name], codes[:, place], unit, mean
+            )
+        return _ruled(part, columns)
 
-    def _with_cells(
-        self, part: Table, codes: Codes, unit: Mapping[str, Floats], means: Mapping[str, Floats]
-    ) -> dict[str, Column]:
-        """Return the columns with cells in place of holes; what follows from others still has its.
-
-        "Not applicable" has the same code in what is modelled as in the table.
-        """
-        columns = {}
-        place = {name: i for i, name in enumerate(self._names)}
-        for attribute in part.schema:
-            column = part.column(attribute.name)
-            if attribute.name not in place:
-                columns[attribute.name] = column
-                continue
-            hole = column.codes >= attribute.missing_code
-            cells = np.where(hole, codes[:, place[attribute.name]], column.codes)
-            values = column.values
-            if values is not None and isinstance(attribute, Numeric):
-                absent = cells >= attribute.size
-                drawn = attribute.decode(np.where(absent, 0, cells), unit[attribute.name])
-                if attribute.name in means:
-                    drawn = means[attribute.name]
-                    inside = attribute.encode_values(drawn)
-                    cells = np.where(hole & ~absent, inside, cells)
-                values = np.where(hole, np.where(absent, attribute.lower, drawn), values)
-            columns[attribute.name] = Column(cells.astype(code_dtype(attribute)), values)
-        return columns
-
-    def _means(self, rows: Codes) -> dict[str, Floats]:
-        """Return the mean of each number's law given the observed cells of its row."""
-        codes, found = self._codes[rows], {}
-        sizes = np.array(self._laws.sizes, dtype=np.int64)
-        several = (codes >= sizes).sum(axis=1, keepdims=True) > 1
-        for place, name in enumerate(self._names):
-            attribute = self._table.schema[name]
-            if not isinstance(attribute, Numeric):
-                continue
-            some, whole = self._laws.given_some, self._laws.given_all
-            law = np.where(several, some.of(place, codes), whole.of(place, codes))
-            law = law[:, : attribute.size]  # without "not applicable"
-            # Added up one after the other: rounded in each row as if it stood alone.
-            total = np.cumsum(law, axis=1)[:, -1]
-            mean = np.cumsum(law * attribute.centres, axis=1)[:, -1] / np.where(total > 0, total, 1)
-            mean = np.clip(mean, attribute.lower, attribute.upper)
-            found[name] = np.rint(mean) if attribute.integer else mean
-        return found
+    def _mean(self, place: int, rows: Codes) -> Floats:
+        """Return the mean of a number's law given the observed cells of its row."""
+        codes = self._codes[rows]
+        attribute: Any = self._table.schema[self._names[place]]
+        several = (codes >= np.array(self._laws.sizes)).sum(axis=1, keepdims=True) > 1
+        some, whole = self._laws.given_some, self._laws.given_all
+        law = np.where(several, some.of(place, codes), whole.of(place, codes))
+        law = law[:, : attribute.size]  # without "not applicable"
+        # Added up one after the other: rounded in each row as if it stood alone.
+        total = np.cumsum(law, axis=1)[:, -1]
+        return np.cumsum(law * attribute.centres, axis=1)[:, -1] / np.where(total > 0, total, 1)
 
     def _loosened(self, codes: Codes, rows: Codes, turn: int) -> Codes:
         """Let half of the holes be any level, for rows that the laws do not fill as rules have it.
@@ -188,11 +150,31 @@ class _Block:
 
     def _already_broken(self, rows: Codes) -> Flags:
         """Tell which rows break a rule by what was observed, whatever their holes are."""
-        part = self._table.take(rows)
+        part, found = self._table.take(rows), np.zeros(len(rows), dtype=bool)
         known = known_cells(part.schema, {n: part.column(n) for n in part.schema.names})
-        bound = part.schema.rulebook.bound
-        found: Flags = np.any([rule.broken(known, len(rows))[0] for rule in bound], axis=0)
+        for rule in part.schema.rulebook.bound:
+            found |= rule.broken(known, len(rows))[0]
         return found
+
+
+def _with_cells(
+    attribute: AnyAttribute, column: Column, codes: Codes, unit: Floats | None, mean: Floats | None
+) -> Column:
+    """Return a column with codes in place of holes; numbers in their bins, or the mean.
+
+    "Not applicable" has the same code in what is modelled as in the table.
+    """
+    hole = column.codes >= attribute.missing_code
+    cells, values = np.where(hole, codes, column.codes), column.values
+    if values is not None and unit is not None and isinstance(attribute, Numeric):
+        absent = cells >= attribute.size
+        drawn = attribute.decode(np.where(absent, 0, cells), unit)
+        if mean is not None:
+            drawn = np.clip(mean, attribute.lower, attribute.upper)
+            drawn = np.rint(drawn) if attribute.integer else drawn
+            cells = np.where(hole & ~absent, attribute.encode_values(drawn), cells)
+        values = np.where(hole, np.where(absent, attribute.lower, drawn), values)
+    return Column(cells.astype(code_dtype(attribute)), values)
 
 
 def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], Flags]:
@@ -201,9 +183,10 @@ def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], 
     ``part`` are the rows before; what was observed in them stays, or the row does not obey.
     """
     schema, n = part.schema, len(part)
-    book = schema.rulebook
+    book, broken = schema.rulebook, np.zeros(n, dtype=bool)
+    if not book.bound:
+        return columns, broken
     rows = Rows(schema, _but_one_term(part, columns))
-    broken = np.zeros(n, dtype=bool)
     for rule in book.solved:
         rows.solve(rule)
     for target in book.order:
@@ -242,31 +225,6 @@ def _but_one_term(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
     return found
 
 
-def _observed_kept(before: Table, after: Table) -> dict[str, Column]:
-    """Return columns in which every cell that was no hole is as it was."""
-    columns = {}
-    for attribute in before.schema:
-        old, new = before.column(attribute.name), after.column(attribute.name)
-        hole = old.codes >= attribute.missing_code
-        values = new.values
-        if values is not None and old.values is not None:
-            values = np.where(hole, values, old.values)
-        columns[attribute.name] = Column(np.where(hole, new.codes, old.codes), values)
-    return columns
-
-
-def _put(table: Table, where: Codes, other: Table) -> Table:
-    """Return a table with some rows replaced."""
-    columns = {}
-    for name in table.schema.names:
-        column, theirs = _copied(table.column(name)), other.column(name)
-        column.codes[where] = theirs.codes
-        if column.values is not None and theirs.values is not None:
-            column.values[where] = theirs.values
-        columns[name] = column
-    return Table(table.schema, columns, kind=table.kind)
-
-
 # The same for rows of numbers, as steps of preprocessing take them
 
 
@@ -276,29 +234,24 @@ def table_of(rows: Floats, schema: Schema) -> Table:
     Each row is read by itself: numbers outside the domain become its ends, and of several columns
     of one attribute the largest is its level. A missing number makes the cell missing.
     """
-    columns, start = {}, 0
-    for attribute in schema:
-        width = attribute.size if isinstance(attribute, Categorical) else 1
-        columns[attribute.name] = _read(attribute, rows[:, start : start + width])
-        start += width
-    return Table(schema, columns)
+    widths = [a.size if isinstance(a, Categorical) else 1 for a in schema]
+    parts = np.split(rows, np.cumsum(widths)[:-1], axis=1)
+    return Table(schema, {a.name: _read(a, part) for a, part in zip(schema, parts, strict=True)})
 
 
 def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
     hole = np.asarray(np.isnan(numbers).any(axis=1))
-    known = np.where(hole[:, None], 0.0, numbers)
-    values = None
+    known, values = np.where(hole[:, None], 0.0, numbers), None
+    unit = (np.clip(known[:, 0], -1.0, 1.0) + 1) / 2
     if isinstance(attribute, Categorical):
         codes = known.argmax(axis=1)
+    elif isinstance(attribute, Numeric):
+        values = attribute.lower + unit * (attribute.upper - attribute.lower)
+        values = np.clip(values, attribute.lower, attribute.upper)
+        values = np.rint(values) if attribute.integer else values
+        codes = attribute.encode_values(values)
+        values = np.where(hole, attribute.lower, values)
     else:
-        unit = (np.clip(known[:, 0], -1.0, 1.0) + 1) / 2
-        if isinstance(attribute, Numeric):
-            values = attribute.lower + unit * (attribute.upper - attribute.lower)
-            values = np.clip(values, attribute.lower, attribute.upper)
-            values = np.rint(values) if attribute.integer else values
-            codes = attribute.encode_values(values)
-            values = np.where(hole, attribute.lower, values)
-        else:
-            codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
+        codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
     codes = np.where(hole, attribute.missing_code, codes)
     return Column(codes.astype(code_dtype(attribute)), values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
 from functools import partial
 from typing import Any, Self, TypeAlias
@@ -12,10 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from missdp.errors import DataError, ParameterError, SchemaError, number, replacing, whole
+from missdp.errors import (
+    DataError,
+    NotFittedError,
+    ParameterError,
+    SchemaError,
+    number,
+    replacing,
+    whole,
+)
 from missdp.mechanisms.laws import no_warnings
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.bound import not_everywhere
+from missdp.schema.applies import not_everywhere
 from missdp.table import Table
 
 Floats = NDArray[np.float64]
@@ -29,7 +36,15 @@ def require(truth: bool, message: str) -> None:
 
 
 class Parameters(BaseEstimator):  # type: ignore[misc]
-    """Base of dataclasses whose public parameters are checked whenever they are set."""
+    """Base of dataclasses whose parameters are checked when set; says what is not fitted yet."""
+
+    def __getattr__(self, name: str) -> Any:
+        stated = getattr(type(self), name, None)
+        if isinstance(stated, property):  # whose own refusal led here
+            return stated.__get__(self)
+        if name.endswith("_") and not name.startswith("_"):
+            raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit first")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = type(self).__dataclass_fields__.get(name)
@@ -39,18 +54,14 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         super().__setattr__(name, value)
 
 
-def _parameter(default: Any, check: Callable[[str, Any], Any]) -> Any:
-    return field(default=default, metadata={"check": check})
-
-
 def real(default: Any = MISSING, *, least: float = 0.0, most: float = 1e100) -> Any:
     """Return a field that holds a number within these bounds."""
-    return _parameter(default, partial(number, least=least, most=most))
+    return field(default=default, metadata={"check": partial(number, least=least, most=most)})
 
 
 def count(default: Any = MISSING, *, least: int = 1) -> Any:
     """Return a field that holds a whole number."""
-    return _parameter(default, partial(whole, least=least))
+    return field(default=default, metadata={"check": partial(whole, least=least)})
 
 
 def one_of(*known: str) -> Any:
@@ -129,22 +140,11 @@ class RowDomain:
         return 2 * self.radius
 
     def enforce(self, values: Rows) -> Floats:
-        """Return the table with every row brought into the domain, row by row.
+        """Return the table with every row brought into the domain by itself.
 
-        Longer rows are scaled down to the radius; in a complete domain a missing cell becomes 0.
-        Each row is mapped on its own, so neighbours stay neighbours.
-
-        Parameters
-        ----------
-        values : array_like of shape (rows, columns), or Table
-            NaN (or infinity) is a missing cell.
-
-        Raises
-        ------
-        DataError
-            If the shape is not the declared one.
-        SchemaError
-            If cells of a table are filled that may be not applicable.
+        Longer rows are scaled down to the radius; in a complete domain a missing cell (what is
+        not a finite number) becomes 0. Another shape than the declared one is refused, and so is a
+        table some cells of which are not applicable if they would be filled.
 
         Examples
         --------
@@ -195,14 +195,9 @@ def column_names(schema: Schema) -> tuple[str, ...]:
 
 
 def check_fillable(values: Any) -> None:
-    """Refuse a table with an attribute that is not applicable to some rows; reads no cell.
-
-    Imputations, and estimators that count a missing cell as 0, give every cell a number. Where
-    there is nothing to ask for, that number would be invented. What is no `Table` passes.
-    """
-    if not isinstance(values, Table):
-        return
-    if names := not_everywhere(values.schema, values.schema.names):
+    """Refuse to fill a table where some attribute is not applicable to all; reads no cell."""
+    schema = values.schema if isinstance(values, Table) else values
+    if isinstance(schema, Schema) and (names := not_everywhere(schema, schema.names)):
         raise SchemaError(
             f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} not applicable to "
             "some rows, and preprocessing would fill every cell that has no value. Leave such "
@@ -264,11 +259,7 @@ def _numbers_of(attribute: AnyAttribute, table: Table) -> Floats:
 
 
 def as_rows(values: Rows) -> Floats:
-    """Return a two-dimensional float copy; whatever is not a finite number becomes NaN.
-
-    Every cell is read on its own: one row's odd cell neither refuses the table nor changes how
-    the other rows are read. A `Table` is read by `rows_of`; what is no table is refused.
-    """
+    """Return a float copy, each cell read by itself; whatever is not a finite number is NaN."""
     if isinstance(values, Table):
         return rows_of(values)
     refused = DataError("expected a two-dimensional table")
@@ -301,10 +292,7 @@ def as_number(cell: Any) -> float:
 
 
 def clip_rows(table: Floats, radius: float) -> Floats:
-    """Return the rows projected on the ball; missing cells stay missing and count as 0.
-
-    The projection on a convex set is 1-Lipschitz, so no distance grows.
-    """
+    """Return the rows projected on the ball, which is 1-Lipschitz; missing cells count as 0."""
     filled = np.where(np.isnan(table), 0.0, table)
     # Scale by the largest entry first: squares of huge finite entries would overflow.
     largest = np.maximum(np.abs(filled).max(axis=1, keepdims=True), np.finfo(float).tiny)
@@ -321,8 +309,8 @@ def clip_rows(table: Floats, radius: float) -> Floats:
 def _row_movements(first: ArrayLike, second: ArrayLike) -> Floats:
     """Return the distance of each pair of rows; infinite if their missing cells differ."""
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if a.ndim != 2 or a.shape != b.shape:
-        raise ParameterError("two tables can be compared only if their shapes are the same")
+    alike = a.ndim == 2 and a.shape == b.shape
+    require(alike, "two tables can be compared only if their shapes are the same")
     missing_a, missing_b = np.isnan(a), np.isnan(b)
     gap = np.where(missing_a | missing_b, 0.0, a - b)
     norms = np.sqrt(np.einsum("ij,ij->i", gap, gap))
@@ -331,6 +319,7 @@ def _row_movements(first: ArrayLike, second: ArrayLike) -> Floats:
 
 # Room for floating-point error when a distance is compared with its bound.
 _TOLERANCE = 1e-9
+_MOVEMENT = ("moved_rows", "moved_max", "moved_l12", "moved_frobenius")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,40 +366,23 @@ class TableDistance:
     moved_frobenius: float = math.inf
 
     def __post_init__(self) -> None:
-        norms = (self.moved_max, self.moved_l12, self.moved_frobenius)
-        if self.replaced < 0 or self.moved_rows < 0 or not all(v >= 0 for v in norms):
-            raise ParameterError("distances are counts and norms, and cannot be negative or NaN")
-        if self.moved_rows and math.isinf(min(norms)):
-            raise ParameterError("rows that move need at least one finite norm of their movement")
-        rows = self.moved_rows
+        rows, norms = self.moved_rows, (self.moved_max, self.moved_l12, self.moved_frobenius)
+        known = self.replaced >= 0 and rows >= 0 and all(v >= 0 for v in norms)
+        require(known, "distances are counts and norms, and cannot be negative or NaN")
         largest = min(norms) if rows else 0.0
-        l12 = min(self.moved_l12, rows * largest, math.sqrt(rows) * self.moved_frobenius)
-        frobenius = min(self.moved_frobenius, math.sqrt(rows) * largest, l12) if rows else 0.0
-        object.__setattr__(self, "moved_max", largest)
-        object.__setattr__(self, "moved_l12", l12 if rows else 0.0)
-        object.__setattr__(self, "moved_frobenius", frobenius)
-        if largest == 0:
-            object.__setattr__(self, "moved_rows", 0)
+        require(largest < math.inf, "rows that move need a finite norm of their movement")
+        tight = (0, 0.0, 0.0, 0.0)
+        if largest > 0:
+            l12 = min(self.moved_l12, rows * largest, math.sqrt(rows) * self.moved_frobenius)
+            tight = rows, largest, l12, min(self.moved_frobenius, math.sqrt(rows) * largest, l12)
+        for name, value in zip(_MOVEMENT, tight, strict=True):
+            object.__setattr__(self, name, value)
 
     @classmethod
     def between(cls, first: ArrayLike, second: ArrayLike, *, replaced: int = 1) -> Self:
         """Return the exact distance of two tables, the ``replaced`` worst rows set aside.
 
-        Parameters
-        ----------
-        first, second : array_like of shape (n, d)
-            Tables; NaN is a missing cell.
-        replaced : int, default 1
-            How many rows count as replaced.
-
-        Returns
-        -------
-        TableDistance
-
-        Raises
-        ------
-        ParameterError
-            If more rows than ``replaced`` changed which of their cells are missing.
+        Refused if more rows than these changed which of their cells are missing.
 
         Examples
         --------
@@ -462,23 +434,8 @@ class TableDistance:
     ) -> TableDistance:
         """Return the distance after a step that moves row i by at most lipschitz * d_i + shift.
 
-        Parameters
-        ----------
-        rows : int
-            Number of rows of the table.
-        lipschitz : float
-            How much the fitted row function stretches distances, at least 0.
-        shift : float
-            How far the fitted function itself moves, at any row it is applied to.
-        hit : int
-            To how many rows ``shift`` applies.
-        diameter : float
-            Largest possible distance between two output rows.
-
-        Returns
-        -------
-        TableDistance
-            By the triangle inequality in each of the three norms.
+        Of the ``rows``, ``shift`` applies to ``hit``, and no two output rows are farther apart than
+        ``diameter``. By the triangle inequality in each of the three norms.
         """
         others = max(0, rows - self.replaced)
         hit = min(hit, others) if shift > 0 else 0

@@ -20,6 +20,7 @@ from missdp.pricing.domain import (
     count,
     one_of,
     real,
+    require,
 )
 from missdp.pricing.privacy_maps import Sensitivity
 from missdp.pricing.questions import (
@@ -119,13 +120,12 @@ class PrivateCovariance(PrivateEstimator):
     def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the upper triangle, off-diagonal entries stretched by sqrt(2)."""
         R, n = domain.radius, domain.rows
+        unit = Sensitivity(replaced=4 * R**2 / n, l12=4 * R / n, frobenius=4 * R / math.sqrt(n))
         return VectorQuery(
             domain=domain,
             function=_stretched_covariance,
             size=domain.columns * (domain.columns + 1) // 2,
-            sensitivity=Sensitivity(
-                replaced=4 * R**2 / n, l12=4 * R / n, frobenius=4 * R / math.sqrt(n)
-            ),
+            sensitivity=unit,
             multiplier=self.noise_multiplier,
             averages=True,  # squared distances to the mean, R^2 on average at most
         )
@@ -174,14 +174,20 @@ class PrivateHistogram(PrivateEstimator):
 
     def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the counts."""
-        if self.column >= domain.columns:
-            raise ParameterError("column must be a column of the table")
-        return VectorQuery.bin_counts(
-            domain,
-            column=self.column,
-            edges=self._edges(),
+        require(self.column < domain.columns, "column must be a column of the table")
+        with replacing(TypeError, ValueError, by=ParameterError("edges must be numbers")):
+            edges = np.asarray(self.edges, dtype=np.float64)
+        rising = edges.ndim == 1 and edges.size > 1 and bool(np.all(np.diff(edges) > 0))
+        require(rising, "edges must be at least two increasing numbers")
+        return VectorQuery(
+            domain=domain,
+            function=_bin_counts,
+            size=edges.size - 1,
+            sensitivity=Sensitivity(replaced=2.0 if self.mechanism == "laplace" else math.sqrt(2)),
             multiplier=self.noise_multiplier,
             noise=self.mechanism,
+            whole=True,
+            given=(self.column, edges.copy()),
         )
 
     def keep(self, question: Question, answer: NDArray[np.int64]) -> None:
@@ -189,12 +195,10 @@ class PrivateHistogram(PrivateEstimator):
         del question
         self.counts_ = answer
 
-    def _edges(self) -> Floats:
-        with replacing(TypeError, ValueError, by=ParameterError("edges must be numbers")):
-            edges = np.asarray(self.edges, dtype=np.float64)
-        if edges.ndim != 1 or edges.size < 2 or not np.all(np.diff(edges) > 0):
-            raise ParameterError("edges must be at least two increasing numbers")
-        return edges
+
+def _bin_counts(rows: Floats, column: int, edges: Floats) -> NDArray[np.int64]:
+    bins = np.searchsorted(edges[1:-1], rows[:, column], side="right")
+    return np.bincount(bins, minlength=edges.size - 1)
 
 
 def _stretched_covariance(rows: Floats) -> Floats:
@@ -226,20 +230,16 @@ class _LinearModel(PrivateEstimator):
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
         """Refuse a target that is not there or of the wrong length, before anything is charged."""
-        if y is None:
-            raise DataError("this estimator needs a target y")
-        with replacing(TypeError, by=DataError("y must have one entry for every row")):
+        wrong = DataError("this estimator needs a target y with one entry for every row")
+        with replacing(TypeError, by=wrong):
             shape = getattr(y, "shape", None) or (len(y),)  # type: ignore[arg-type]
         if tuple(shape) != (rows,):
-            raise DataError("y must have one entry for every row")
+            raise wrong
 
     def question(self, domain: RowDomain) -> GradientSteps | SecretStop:
         """Return what is asked: noisy gradients, or the last iterate of a hidden run."""
-        asked: dict[str, Any] = {
-            "domain": domain,
-            "loss": self.loss(domain.radius),
-            "multiplier": self.noise_multiplier,
-        }
+        loss, noise = self.loss(domain.radius), self.noise_multiplier
+        asked: dict[str, Any] = {"domain": domain, "loss": loss, "multiplier": noise}
         if self.method == "iteration":
             return SecretStop(**asked, rate=self.learning_rate)
         batch = min(self.batch_size, domain.rows) if self.method == "sgd" else None
@@ -307,10 +307,9 @@ class PrivateLogisticRegression(_LinearModel):
 
     def loss(self, radius: float) -> Loss:
         """Return the logistic loss with its constants."""
-        _, second = self._pair()
-        return Loss.logistic(
-            radius=radius, coefficient_norm=self.coefficient_norm, positive=(second,)
-        )
+        positive = self._pair()[1:]
+        bounds = {"radius": radius, "coefficient_norm": self.coefficient_norm}
+        return Loss.logistic(**bounds, positive=positive)
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return the scores of rows, positive for the second class."""
@@ -331,8 +330,7 @@ class PrivateLogisticRegression(_LinearModel):
     def _pair(self) -> tuple[object, object]:
         with replacing(TypeError, ValueError, by=ParameterError("classes must be two labels")):
             first, second = self.classes
-        if first == second:
-            raise ParameterError("classes must be two different labels")
+        require(first != second, "classes must be two different labels")
         return first, second
 
 
@@ -368,11 +366,8 @@ class PrivateLinearRegression(_LinearModel):
 
     def loss(self, radius: float) -> Loss:
         """Return the squared loss with its constants."""
-        return Loss.squared(
-            radius=radius,
-            coefficient_norm=self.coefficient_norm,
-            target_bound=self.target_bound,
-        )
+        bounds = {"radius": radius, "coefficient_norm": self.coefficient_norm}
+        return Loss.squared(**bounds, target_bound=self.target_bound)
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return the predicted targets."""

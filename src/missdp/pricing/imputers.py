@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
+from missdp.mechanisms.laws import no_warnings
 from missdp.pricing.domain import Floats, RowDomain, TableDistance, count, real, require
 from missdp.pricing.steps import (
     BoundedDonations,
@@ -47,7 +48,7 @@ class ConstantImputer(StableTransformer):
 
     _needs_complete, _fills, _each_by_itself = False, True, True
 
-    def filled_radius(self, domain: RowDomain) -> float:
+    def radius_after(self, domain: RowDomain) -> float:
         """Return the norm of a row and of another one of imputed cells."""
         return math.hypot(domain.radius, abs(self.value) * math.sqrt(domain.columns))
 
@@ -94,7 +95,8 @@ class ColumnImputer(Imputer):
     max_incomplete : int
         See `Imputer`.
     cells_per_row : int or None, default None
-        Condition: no row misses more cells than this. None: as many as there are columns.
+        Condition: no row misses more cells than this, which no private test can stand in for.
+        None: as many as there are columns.
 
     Notes
     -----
@@ -113,7 +115,7 @@ class ColumnImputer(Imputer):
         """Return how far the imputed cells of one row can move."""
         raise NotImplementedError
 
-    def filled_radius(self, domain: RowDomain) -> float:
+    def radius_after(self, domain: RowDomain) -> float:
         """Return the bound: imputed cells are added to observed ones."""
         if domain.columns == 1:  # A row is either observed or imputed.
             return domain.radius
@@ -122,15 +124,10 @@ class ColumnImputer(Imputer):
     def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Return p + 1 less the number of incomplete rows, per row replaced.
 
-        Rows that merely move keep their missing cells, so the count changes by at most the
-        number of replaced rows. A bound on missing cells per row can fail at a single row.
+        Rows that merely move keep their missing cells, so the count changes by at most the number
+        of replaced rows. A bound on missing cells per row can fail at a single row.
         """
         if self.conditions(domain) != (IncompleteRows(self.max_incomplete, domain.columns),):
-            if self._cells(domain) < domain.columns and not domain.complete:
-                raise UnprovenError(
-                    "a bound on missing cells per row can fail at a single row; leave "
-                    "cells_per_row unset to make the condition testable"
-                )
             return super().failure_margin(values, incoming, domain)
         incomplete = int(np.isnan(values).any(axis=1).sum())
         return max(0.0, (self._p(domain) + 1 - incomplete) / max(1, incoming.replaced))
@@ -145,7 +142,8 @@ class ColumnImputer(Imputer):
         raise NotImplementedError
 
     def _learn(self, table: Floats) -> RowFunction:
-        fill = self._statistic(table)
+        with no_warnings():  # of a column without a value, which is filled with 0
+            fill = np.nan_to_num(self._statistic(table))
         return lambda rows: np.where(np.isnan(rows), fill, rows)
 
 
@@ -204,9 +202,7 @@ class MeanImputer(ColumnImputer):
         return min(average, super()._imputed_norm(domain))
 
     def _statistic(self, table: Floats) -> Floats:
-        seen = ~np.isnan(table)
-        totals = np.where(seen, table, 0.0).sum(axis=0)
-        return np.asarray(totals / np.maximum(seen.sum(axis=0), 1))
+        return np.asarray(np.nanmean(table, axis=0))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -266,12 +262,7 @@ class MedianImputer(ColumnImputer):
         return math.sqrt(self._cells(domain)) * each
 
     def _statistic(self, table: Floats) -> Floats:
-        ordered, counts = _ordered(table)
-        rows = np.arange(table.shape[1])
-        low = np.maximum((counts - 1) // 2, 0)
-        high = np.minimum(counts // 2, np.maximum(counts - 1, 0))
-        middle = (ordered[low, rows] + ordered[high, rows]) / 2
-        return np.where(counts > 0, middle, 0.0)
+        return np.asarray(np.nanmedian(table, axis=0))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -326,17 +317,10 @@ class TrimmedMeanImputer(ColumnImputer):
         return min((h * root * span + distance.moved_l12) / kept, root * full)
 
     def _statistic(self, table: Floats) -> Floats:
-        ordered, counts = _ordered(table)
-        ranks, trim = np.arange(table.shape[0])[:, None], self.trim
-        kept = (ranks >= trim) & (ranks < counts - trim)
-        size = np.maximum(kept.sum(axis=0), 1)
-        return np.asarray(np.where(kept, ordered, 0.0).sum(axis=0) / size)
-
-
-def _ordered(table: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the columns sorted with missing cells last (as 0), and how many are observed."""
-    counts = (~np.isnan(table)).sum(axis=0)
-    return np.nan_to_num(np.sort(table, axis=0), nan=0.0), counts
+        ordered, observed = np.sort(table, axis=0), (~np.isnan(table)).sum(axis=0)
+        ranks = np.arange(len(table))[:, None]
+        kept = (ranks >= self.trim) & (ranks < observed - self.trim)
+        return np.asarray(np.nanmean(np.where(kept, ordered, np.nan), axis=0))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -407,7 +391,7 @@ class RegressionImputer(Imputer):
         require(self.target < domain.columns, "target must be a column of the table")
         return super().output_domain(domain)
 
-    def filled_radius(self, domain: RowDomain) -> float:
+    def radius_after(self, domain: RowDomain) -> float:
         """Return the bound: an imputed cell is at most W times its row's norm."""
         return domain.radius * math.sqrt(1 + self._coefficient_norm(domain) ** 2)
 
@@ -499,7 +483,7 @@ class NeighbourImputer(Imputer):
             hit = min(hit, 2 * self.max_donations * h)
         return Response(shift=2 * domain.radius * min(h, k) / k, hit=hit)
 
-    def filled_radius(self, domain: RowDomain) -> float:
+    def radius_after(self, domain: RowDomain) -> float:
         """Return the bound: donated cells are a mean of vectors in the ball."""
         self._p(domain)
         return domain.radius * math.sqrt(2)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
@@ -20,8 +21,8 @@ from missdp.pricing.domain import (
     Floats,
     RowDomain,
     Rows,
-    TableDistance,
     as_rows,
+    check_fillable,
     clip_rows,
     column_names,
     count,
@@ -31,7 +32,6 @@ from missdp.pricing.domain import (
 )
 from missdp.pricing.steps import ModelPaidApart, StableTransformer
 from missdp.schema import Schema
-from missdp.schema.bound import not_everywhere
 from missdp.schema.grid import uncut
 from missdp.sources.filling import ROWS_AT_ONCE, Filling, modelled_codes
 from missdp.sources.modelled import Modelled
@@ -184,12 +184,11 @@ class DPImputer(StableTransformer):
         DataError
             If the data does not fit the model's schema. The message quotes no value.
         """
-        self._released()
         check_holes(holes)
-        if multiple is None:
-            return self._filled(X, holes)(0)
-        draws, fill = whole("multiple", multiple, least=2), self._filled(X, holes)
-        return [fill(draw) for draw in range(draws)]
+        draws = 1 if multiple is None else whole("multiple", multiple, least=2)
+        fill = self._filled(X, holes)
+        filled = [fill(draw) for draw in range(draws)]
+        return filled[0] if multiple is None else filled
 
     def transform_blocks(self, data: Any, *, draws: int = 1) -> Iterator[list[Table]]:
         """Yield rows that stream with their holes filled, in blocks. They stay private.
@@ -211,43 +210,35 @@ class DPImputer(StableTransformer):
         DataError
             If the data does not fit the model's schema, or is no such data.
         """
-        self._released()
-        stream = stream_of(data)
+        fill, schema, stream = self._completed(), self.schema_, stream_of(data)
         if stream is None:
             raise DataError("only files, DuckDB relations and streams are filled in blocks")
-        laws, schema, modelled = _laws_of(self._released()), self.schema_, Modelled(self.schema_)
-        entropy = self._entropy()
 
         def filled(block: tuple[int, dict[str, Column]]) -> list[Table]:
-            table = Table(schema, block[1])
-            return [
-                completed(
-                    table, laws, modelled, entropy=entropy, draw=draw, filling=self.filling,
-                    first=block[0] * _BLOCK_ROWS,
-                )
-                for draw in range(draws)
-            ]  # fmt: skip
+            table, first = Table(schema, block[1]), block[0] * _BLOCK_ROWS
+            return [fill(table, draw=draw, first=first) for draw in range(draws)]
 
         blocks = in_sizes(read_columns(stream, schema), _BLOCK_ROWS, schema)
         return in_order(filled, enumerate(blocks), n_jobs=2)
+
+    def _completed(self) -> Callable[..., Table]:
+        """Return what completes tables: their number, and the place of the first row, are open."""
+        seed = self.random_state
+        entropy = secrets.randbits(128) if seed is None else seed
+        laws = _laws_of(self._released())
+        return partial(completed, laws=laws, entropy=entropy, filling=self.filling)
 
     def _filled(self, X: Any, holes: Holes) -> Callable[[int], Any]:
         """Return what fills the rows, by the number of the draw."""
         import pandas as pd
 
-        laws, schema = _laws_of(self._released()), self.schema_
-        entropy = self._entropy()
+        complete, schema = self._completed(), self.schema_
         if isinstance(X, (np.ndarray, list)):
-            return lambda draw: _filled_numbers(
-                X, schema, laws, entropy=entropy, draw=draw, filling=self.filling
-            )
+            return lambda draw: _filled_numbers(X, schema, partial(complete, draw=draw))
         table = _recut(X, schema) if isinstance(X, Table) else Table.read(X, schema)
-        modelled = Modelled(table.schema)
 
         def fill(draw: int) -> Any:
-            found = completed(
-                table, laws, modelled, entropy=entropy, draw=draw, filling=self.filling
-            )
+            found = complete(table, draw=draw)
             if isinstance(X, Table):
                 return _marked(found.coded_as(X.schema))
             frame = found.to_native(holes=holes)
@@ -269,24 +260,14 @@ class DPImputer(StableTransformer):
         del domain
         return (ModelPaidApart(),)
 
-    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
-        """Return infinity: no table fails."""
-        del values, incoming, domain
-        return float("inf")
-
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return a complete domain, with room for filled cells in the norm of a row."""
-        schema = self.schema_
-        if names := not_everywhere(schema, schema.names):
-            raise ParameterError(
-                f"{', '.join(map(repr, names))}: not applicable to some rows, and what comes after "
-                "needs a number in every cell"
-            )
-        columns = len(column_names(schema))
+        check_fillable(self.schema_)
+        columns = len(column_names(self.schema_))
         require(domain.columns == columns, f"the model's schema makes {columns} columns of a table")
         return super().output_domain(domain)
 
-    def filled_radius(self, domain: RowDomain) -> float:
+    def radius_after(self, domain: RowDomain) -> float:
         """Return the longest row of any table of the schema, or of those that are complete."""
         return max(domain.radius, math.sqrt(len(self.schema_)))
 
@@ -303,9 +284,6 @@ class DPImputer(StableTransformer):
     def __sklearn_is_fitted__(self) -> bool:
         return True  # there is nothing to learn
 
-    def _entropy(self) -> int:
-        return secrets.randbits(128) if self.random_state is None else self.random_state
-
     def _released(self) -> Any:
         """Return the model, or refuse what is none or is not fitted."""
         model = self.model
@@ -318,58 +296,44 @@ class DPImputer(StableTransformer):
         return model
 
 
-def _filled_numbers(
-    X: Rows,
-    schema: Schema,
-    laws: Conditionals,
-    *,
-    entropy: int,
-    draw: int,
-    filling: Filling,
-) -> Floats:
+def _filled_numbers(X: Rows, schema: Schema, complete: Callable[[Table], Table]) -> Floats:
     """Return rows of numbers with their holes filled, each row by itself.
 
     Observed numbers stay as they are; a filled row longer than any row of a table of this schema
     is scaled down to that length. A hole that could not be filled as rules have it becomes 0.
     """
-    numbers = as_rows(X)
-    if numbers.shape[1] != len(column_names(schema)):
-        raise DataError(f"expected {len(column_names(schema))} columns")
+    numbers, columns = as_rows(X), len(column_names(schema))
+    if numbers.shape[1] != columns:
+        raise DataError(f"expected {columns} columns")
     holes = np.isnan(numbers)
     some = np.flatnonzero(holes.any(axis=1))
     if not some.size:
         return numbers
     open_ = Schema(tuple(replace(a, nullable=True) for a in schema), schema.rules)
     # All rows, so that each has the random numbers of its place.
-    table = table_of(numbers, open_)
-    found = completed(table, laws, Modelled(open_), entropy=entropy, draw=draw, filling=filling)
-    encoded = np.nan_to_num(rows_of(found)[some], nan=0.0)
+    encoded = np.nan_to_num(rows_of(complete(table_of(numbers, open_)))[some], nan=0.0)
     numbers[some] = clip_rows(np.where(holes[some], encoded, numbers[some]), math.sqrt(len(schema)))
     return numbers
+
+
+def _settled(schema: Schema, filled: Container[str]) -> Schema:
+    """Return a schema that says of these attributes alone that they may have been filled."""
+    return Schema(tuple(replace(a, settled=a.name in filled) for a in schema), schema.rules)
 
 
 def _recut(table: Table, schema: Schema) -> Table:
     """Return rows in the bins of a model's schema, or refuse those of another table."""
     for known in (schema, uncut(schema)):
-        if _same(table.schema, known):
-            settled = (
-                replace(a, settled=b.settled) for a, b in zip(schema, table.schema, strict=True)
-            )
-            return table.coded_as(Schema(tuple(settled), schema.rules))
+        if _settled(table.schema, ()) == _settled(known, ()):
+            return table.coded_as(_settled(schema, {a.name for a in table.schema if a.settled}))
     raise DataError("the table was read with another schema than the imputer's model was fitted to")
-
-
-def _same(one: Schema, other: Schema) -> bool:
-    """Whether two schemas differ in nothing but what may have been filled."""
-    plain = [tuple(replace(a, settled=False) for a in schema) for schema in (one, other)]
-    return plain[0] == plain[1] and one.rules == other.rules
 
 
 def _marked(table: Table) -> Table:
     """Return filled rows whose schema says that holes may have been filled."""
-    found = tuple(replace(a, settled=True) if a.nullable else a for a in table.schema)
+    filled = {a.name for a in table.schema if a.nullable or a.settled}
     columns = {name: table.column(name) for name in table.schema.names}
-    return Table(Schema(found, table.schema.rules), columns, kind=table.kind)
+    return Table(_settled(table.schema, filled), columns, kind=table.kind)
 
 
 _BLOCK_ROWS = 16 * ROWS_AT_ONCE
@@ -388,12 +352,8 @@ def _laws_of(model: Any) -> Conditionals:
     drawn = model.sample_table(_ROWS, random_state=_SEED).coded_as(model.schema_)
     rows = modelled_codes(modelled.table(drawn))
     rows = rows[(rows < np.array(sizes, dtype=np.int64)).all(axis=1)]
-    place = {name: i for i, name in enumerate(modelled.schema.names)}
-    impossible = {
-        (place[names[0]], place[names[1]]): table
-        for names, table in modelled.impossible.items()
-        if len(names) == 2
-    }
+    place, known_cells = modelled.schema.names.index, modelled.impossible.items()
+    impossible = {(place(p[0]), place(p[1])): cells for p, cells in known_cells if len(p) == 2}
     laws = fit_conditionals(rows, sizes, impossible=impossible)
     if kept:
         _LAWS[model] = (model.guarantee_, laws)

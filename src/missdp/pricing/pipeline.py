@@ -14,14 +14,13 @@ from missdp.accounting import (
     ApproximateEvent,
     Budget,
     Condition,
-    Event,
     Guarantee,
     PureEvent,
     epsilon_under,
 )
-from missdp.accounting.guarantee import warn_if_weak
+from missdp.accounting.exact import boundary
 from missdp.errors import ParameterError, UnprovenError, number
-from missdp.mechanisms.noise import NoiseSource, noise_source
+from missdp.mechanisms.noise import noise_source
 from missdp.pricing.domain import Parameters, RowDomain, Rows, require
 from missdp.pricing.privacy_maps import Bound
 from missdp.pricing.questions import Question, VectorNoise
@@ -31,8 +30,8 @@ from missdp.pricing.replace_one import (
     RandomState,
     ReplaceOneDoor,
     Stage,
+    TestPlan,
     trace,
-    unfitted,
 )
 from missdp.pricing.steps import StableTransformer
 
@@ -95,8 +94,6 @@ class PricedPipeline(Parameters):
     budget: Budget | None = None
     random_state: RandomState = None
 
-    __getattr__ = unfitted
-
     @property
     def domain(self) -> RowDomain:
         """Public facts about the raw table."""
@@ -110,16 +107,10 @@ class PricedPipeline(Parameters):
 
     def facts(self) -> PreparedRows:
         """Return what is public about the rows on their way to the estimator."""
+        name = type(self.estimator).__name__
         if not isinstance(self.estimator, PrivateEstimator):
-            raise UnprovenError(
-                f"{type(self.estimator).__name__} is not a private estimator of this library"
-            )
-        return PreparedRows(
-            raw=self.domain,
-            label=type(self.estimator).__name__,
-            delta=self.delta,
-            steps=self.stages(),
-        )
+            raise UnprovenError(f"{name} is not a private estimator of this library")
+        return PreparedRows(raw=self.domain, label=name, delta=self.delta, steps=self.stages())
 
     def asked(self) -> tuple[PreparedRows, Question]:
         """Return these facts, and what the estimator asks of such rows; public."""
@@ -164,17 +155,25 @@ class PricedPipeline(Parameters):
         UnprovenError
             If no bound is known for this chain.
         """
+        self.estimator_, self.guarantee_ = self._released((X, y), *self.asked())
+        return self
+
+    def _released(
+        self,
+        rows: tuple[Rows, ArrayLike | None],
+        facts: PreparedRows,
+        question: Question,
+        plan: TestPlan | None = None,
+    ) -> tuple[PrivateEstimator, Guarantee]:
+        """Return the estimator, fitted unless a planned test does not pass, and the guarantee."""
         from sklearn.base import clone
 
-        with self.door(X, y, noise_source(self.random_state)) as door:
-            question = self.estimator.question(door.domain)
-            guarantee = door.guarantee(question)
-            warn_if_weak(guarantee.epsilon, guarantee.delta, n=self.rows)
-            self.check_shapes(X, y)
-            estimator: PrivateEstimator = clone(self.estimator)
-            estimator.release(question, door.ask(question), guarantee)
-        self.estimator_, self.guarantee_ = estimator, guarantee
-        return self
+        wrong = "a pipeline's budget is charged, never its estimator's: give it to the pipeline"
+        require(getattr(self.estimator, "budget", None) in (None, self.budget), wrong)
+        (X, y), noise = rows, noise_source(self.random_state)
+        estimator: PrivateEstimator = clone(self.estimator)
+        with ReplaceOneDoor(X, facts, target=y, budget=self.budget, noise=noise) as door:
+            return estimator, door.release(estimator, question, plan)
 
     def with_noise(self, multiplier: float) -> PricedPipeline:
         """Return a clone whose estimator has this ``noise_multiplier``."""
@@ -183,17 +182,6 @@ class PricedPipeline(Parameters):
         fresh: PricedPipeline = clone(self)
         fresh.estimator.noise_multiplier = multiplier
         return fresh
-
-    def door(self, X: Rows, y: ArrayLike | None, noise: NoiseSource) -> ReplaceOneDoor:
-        """Return the door behind which the steps are fitted; reads nothing."""
-        wrong = "a pipeline's budget is charged, never its estimator's: give it to the pipeline"
-        require(getattr(self.estimator, "budget", None) in (None, self.budget), wrong)
-        return ReplaceOneDoor(X, self.facts(), target=y, budget=self.budget, noise=noise)
-
-    def check_shapes(self, X: Rows, y: ArrayLike | None) -> None:
-        """Refuse other shapes than the declared ones (public), before anything is charged."""
-        self.domain.check_shape(X)
-        self.estimator.check_target(y, self.rows)
 
 
 def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
@@ -240,48 +228,7 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
         low, high = high, high * 4
         if high > 1e9:
             raise UnprovenError("no amount of noise is proven to be enough for this pipeline")
-    while high / low > 1 + 1e-3:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return pipeline.with_noise(high)
-
-
-@dataclass(frozen=True)
-class TestPlan:
-    """A private test of a pipeline's conditions, with what it costs; public.
-
-    Parameters
-    ----------
-    test_epsilon : float
-        Of the noisy distance to failure.
-    threshold : float
-        The test passes if the noisy distance exceeds this.
-    failure_delta : float
-        Bound on the chance of passing where the conditions fail, or fail after one replacement.
-    guarantee : Guarantee
-        Of the whole, whatever the table: none of the tested conditions is left. Its one event
-        states what is proven for test and release together (see `plan_test`).
-    charges : tuple of Event
-        What a budget is charged: test and release one by one, which costs a little more at the
-        same delta and composes better with other releases.
-
-    Examples
-    --------
-    >>> from missdp.pricing import PricedPipeline, PrivateMean, plan_test, PCARankReducer
-    >>> steps = [("pca", PCARankReducer(n_components=2, least_gap=0.2))]
-    >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
-    >>> plan = plan_test(pipeline, test_epsilon=0.1)
-    >>> round(plan.threshold, 1), len(plan.guarantee.conditions)
-    (139.2, 2)
-    """
-
-    __test__ = False  # Not a test class, whatever its name starts with.
-
-    test_epsilon: float
-    threshold: float
-    failure_delta: float
-    guarantee: Guarantee
-    charges: tuple[Event, ...]
+    return pipeline.with_noise(boundary(fits, low, high, tolerance=1e-3)[1])
 
 
 @dataclass(frozen=True)
@@ -350,17 +297,13 @@ def plan_test(
     log(2 / delta) / e, for which its proof needs e <= log 4, and adds e to a closed form
     (Theorem 8); here the composition is computed, and never exceeds that sum.
     """
-    facts, question = pipeline.asked()
-    return _plan(facts, question, facts.bounds(question)[0], test_epsilon, failure_delta)
+    return _plan(*pipeline.asked(), test_epsilon, failure_delta)
 
 
 def _plan(
-    facts: PreparedRows,
-    question: Question,
-    best: Bound,
-    test_epsilon: float,
-    failure_delta: float | None,
+    facts: PreparedRows, question: Question, test_epsilon: float, failure_delta: float | None
 ) -> TestPlan:
+    best = facts.bounds(question)[0]
     epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
     failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)
     if not 0 < failure <= delta or failure >= 0.5:
@@ -434,20 +377,9 @@ def propose_test_release(
     >>> type(propose_test_release(pipeline, narrow, test_epsilon=0.5)).__name__
     'Refused'
     """
-    from sklearn.base import clone
-
-    noise = noise_source(pipeline.random_state)
-    with pipeline.door(X, y, noise) as door:
-        question = pipeline.estimator.question(door.domain)
-        plan = _plan(pipeline.facts(), question, door.price(question), test_epsilon, failure_delta)
-        guarantee = plan.guarantee.with_conditions(*noise.conditions)
-        warn_if_weak(guarantee.epsilon, guarantee.delta, n=pipeline.rows)
-        pipeline.check_shapes(X, y)
-        answer = door.ask_if(
-            question, test=plan.charges[0], epsilon=plan.test_epsilon, threshold=plan.threshold
-        )
-        if answer is None:
-            return Refused(guarantee)
-        estimator: PrivateEstimator = clone(pipeline.estimator)
-        estimator.release(question, answer, guarantee)
-    return Released(estimator, guarantee)
+    facts, question = pipeline.asked()
+    plan = _plan(facts, question, test_epsilon, failure_delta)
+    estimator, guarantee = pipeline._released((X, y), facts, question, plan)
+    if hasattr(estimator, "guarantee_"):
+        return Released(estimator, guarantee)
+    return Refused(guarantee)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,7 +25,7 @@ from missdp.pricing.domain import NEIGHBOURS, RowDomain, require
 from missdp.pricing.model_imputer import DPImputer
 from missdp.pricing.pipeline import PricedPipeline
 from missdp.pricing.privacy_maps import bounds
-from missdp.pricing.replace_one import Stage
+from missdp.pricing.replace_one import PrivateEstimator, Stage
 from missdp.record import Record
 from missdp.schema.schema import load_toml
 
@@ -212,44 +211,35 @@ def price(
 def _priced(
     pipeline: PricedPipeline | Pipeline, domain: RowDomain | None, delta: float | None
 ) -> PricedPipeline:
-    from sklearn.pipeline import Pipeline
-
-    if isinstance(pipeline, Pipeline):
-        if domain is None:
-            raise ParameterError("a scikit-learn pipeline has no public domain: pass domain=")
-        *chain, (_, estimator) = pipeline.steps
-        return PricedPipeline(
-            [pair for pair in chain if pair[1] not in (None, "passthrough")],
-            estimator,
-            **vars(domain),
-            delta=getattr(estimator, "delta", 0.0) if delta is None else delta,
-        )
-    if domain is not None and domain != pipeline.domain:
-        raise ParameterError("this pipeline declares its own domain")
-    if delta is None:
-        return pipeline
-    return PricedPipeline(**{**pipeline.get_params(deep=False), "delta": delta})
+    if isinstance(pipeline, PricedPipeline):
+        require(domain in (None, pipeline.domain), "this pipeline declares its own domain")
+        stated = {} if delta is None else {"delta": delta}
+        return PricedPipeline(**{**pipeline.get_params(deep=False), **stated})
+    if domain is None:
+        raise ParameterError("a scikit-learn pipeline has no public domain: pass domain=")
+    *chain, (_, estimator) = pipeline.steps
+    steps = [pair for pair in chain if pair[1] not in (None, "passthrough")]
+    delta = getattr(estimator, "delta", 0.0) if delta is None else delta
+    return PricedPipeline(steps, estimator, **vars(domain), delta=delta)
 
 
 def _step(stage: Stage) -> PriceStep:
+    alone, chain = stage.alone, stage.distance_after
     return PriceStep(
         name=stage.name,
         transformer=type(stage.step).__name__,
-        rows_moved=stage.alone.moved_rows,
-        movement=stage.alone.moved_max,
-        rows_moved_so_far=stage.distance_after.moved_rows,
-        summed_so_far=stage.distance_after.moved_l12,
-        frobenius_so_far=stage.distance_after.moved_frobenius,
+        rows_moved=alone.moved_rows,
+        movement=alone.moved_max,
+        rows_moved_so_far=chain.moved_rows,
+        summed_so_far=chain.moved_l12,
+        frobenius_so_far=chain.moved_frobenius,
         radius=stage.domain_after.radius,
         conditions=tuple(condition.statement() for condition in stage.conditions),
     )
 
 
 def plot_price(
-    pipeline: PricedPipeline,
-    path: str | Path,
-    *,
-    multipliers: Sequence[float] | None = None,
+    pipeline: PricedPipeline, path: str | Path, *, multipliers: Sequence[float] | None = None
 ) -> tuple[Price, ...]:
     """Write a picture of epsilon against the noise, like Figure 2 of Hu et al. (2024).
 
@@ -280,13 +270,9 @@ def plot_price(
     prices = tuple(price(pipeline.with_noise(m)) for m in noise)
     figure = Figure(figsize=(5.2, 3.6), layout="constrained")
     axes: Any = figure.subplots()
-    lines = {
-        "naive claim": [p.naive_epsilon for p in prices],
-        "whole pipeline": [p.epsilon for p in prices],
-        "group privacy": [p.group_epsilon for p in prices],
-    }
-    for (name, values), style in zip(lines.items(), (":", "-", "--"), strict=True):
-        axes.plot(noise, values, style, label=name)
+    axes.plot(noise, [p.naive_epsilon for p in prices], ":", label="naive claim")
+    axes.plot(noise, [p.epsilon for p in prices], "-", label="whole pipeline")
+    axes.plot(noise, [p.group_epsilon for p in prices], "--", label="group privacy")
     axes.set(xscale="log", yscale="log", xlabel="noise multiplier", ylabel="epsilon")
     axes.legend(frameon=False)
     figure.savefig(path, metadata={"Date": None} if str(path).endswith(".svg") else None)
@@ -371,35 +357,24 @@ def load_pipeline(
     """
     document = load_toml(Path(path), ParameterError)
     _known("the pipeline file", document, {"delta", "table", "step", "mechanism"})
-    table = _section(document, "table")
-    _known("[table]", table, {"rows", "columns", "radius", "complete"})
-    require({"rows", "columns"} <= set(table), "[table] needs rows and columns")
+    domain = _make("[table]", _section(document, "table"), RowDomain)
     listed = document.get("step", [])
     tables = isinstance(listed, list) and all(isinstance(step, Mapping) for step in listed)
     require(tables, "steps are written as [[step]] tables")
-    chain = []
-    for number, entry in enumerate(listed, start=1):
-        facts = dict(entry)
+    chain = {}
+    for number, facts in enumerate(listed, start=1):
         name = str(facts.pop("name", facts.get("kind", number)))
-        step = _make(f"[[step]] {number}", facts, _STEPS)
-        if isinstance(step, DPImputer):
-            _open_model(step, Path(path).parent, open_model)
-        chain.append((name, step))
-    distinct = len({name for name, _ in chain}) == len(chain)
-    require(distinct, "two steps share a name: give each [[step]] its own `name`")
-    mechanism = _make("[mechanism]", dict(_section(document, "mechanism")), _MECHANISMS)
-
-    def unread(error: BaseException) -> ParameterError:
-        return ParameterError(f"[table] or delta cannot be read: {error}")
-
-    with replacing(TypeError, ValueError, by=unread):
-        delta = float(document.get("delta", 0.0))
-        pipeline = PricedPipeline(chain, mechanism, delta=delta, **table)
-        _ = pipeline.domain
+        require(name not in chain, "two steps share a name: give each [[step]] its own `name`")
+        chain[name] = _make_kind(f"[[step]] {number}", facts, _STEPS)
+        if isinstance(chain[name], DPImputer):
+            _open_model(chain[name], Path(path).parent, open_model)
+    mechanism = _make_kind("[mechanism]", _section(document, "mechanism"), _MECHANISMS)
+    delta = document.get("delta", 0.0)
     # Parameters out of range are refused here, where the file is known to be the cause; that no
     # bound is proven is the pipeline's own matter, which `price` states.
-    wrong = ParameterError("a step or the mechanism has a parameter of the wrong type")
+    wrong = ParameterError("delta, a step or the mechanism has a parameter of the wrong type")
     with contextlib.suppress(UnprovenError), replacing(TypeError, AttributeError, by=wrong):
+        pipeline = PricedPipeline([*chain.items()], mechanism, delta=delta, **vars(domain))
         pipeline.bounds()
     return pipeline
 
@@ -413,28 +388,31 @@ def _open_model(step: DPImputer, folder: Path, opened: Callable[[Path], Any] | N
     step.fit()
 
 
-def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _section(document: Mapping[str, Any], name: str) -> dict[str, Any]:
     section: Any = document.get(name)
     require(isinstance(section, Mapping), f"the pipeline file needs one [{name}] table")
-    found: Mapping[str, Any] = section
-    return found
+    return dict(section)
 
 
-def _make(where: str, facts: dict[str, Any], kinds: Mapping[str, Any]) -> Any:
+def _make_kind(where: str, facts: dict[str, Any], kinds: Mapping[str, Any]) -> Any:
     kind = facts.pop("kind", None)
     require(kind in kinds, f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")
-    found, where = kinds[kind], f"{where} ({kind})"
-    hidden = _NOT_IN_FILES if kinds is _MECHANISMS else set()
-    _known(where, facts, set(found._get_param_names()) - hidden)
-    stated = inspect.signature(found).parameters.values()
-    lacking = [p.name for p in stated if p.default is p.empty and p.name not in facts]
+    return _make(f"{where} ({kind})", facts, kinds[kind])
+
+
+def _make(where: str, facts: dict[str, Any], kind: Any) -> Any:
+    """Return an object made of the facts that stand in a table of the file."""
+    stated = {field.name: field for field in fields(kind)}
+    hidden = _NOT_IN_FILES if issubclass(kind, PrivateEstimator) else set()
+    _known(where, facts, set(stated) - hidden)
+    lacking = [n for n, field in stated.items() if field.default is MISSING and n not in facts]
     require(not lacking, f"{where} needs {', '.join(lacking)}")
 
     def refusal(error: BaseException) -> ParameterError:
         return ParameterError(f"{where}: {error}")
 
     with replacing(TypeError, ParameterError, by=refusal):
-        return found(**facts)
+        return kind(**facts)
 
 
 def _known(where: str, facts: Mapping[str, Any], names: set[str]) -> None:

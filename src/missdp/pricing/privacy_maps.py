@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -170,10 +171,9 @@ class PrivacyMap:
             replaced = min(distance.replaced, rows)
             moved = min(distance.moved_rows, rows - replaced)
             a, h, log_weight = _sample_counts(rows, replaced, moved, batch)
-            total = 2 * lipschitz * a + smoothness * distance.moved_max * h
             # Whatever the sample, its summed movement is at most tau.
-            most = 2 * lipschitz * a + smoothness * distance.moved_l12
-            shift = np.minimum(total, most) / (batch * sigma)
+            movement = np.minimum(distance.moved_max * h, distance.moved_l12)
+            shift = (2 * lipschitz * a + smoothness * movement) / (batch * sigma)
             shift = np.where(shift > 0, shift + slack, 0.0)
             exponent = alpha * (alpha - 1) * shift**2 / 2
             return float(logsumexp(exponent + log_weight)) / (alpha - 1)
@@ -309,35 +309,21 @@ _GRID: list[float] = sorted(
 
 
 def _tabulated(curve: Curve) -> Curve:
-    """Return the curve rounded up to a fixed grid of orders; quick to evaluate many times.
+    """Return the curve with orders rounded up to a grid, which it grows with; infinite beyond."""
 
-    Rényi divergence grows with its order, so the value at the next grid point is a bound. Beyond
-    the grid it is infinite.
-    """
-    known: dict[int, float] = {}
+    @cache
+    def at(place: int) -> float:
+        return curve(_GRID[place]) if place < len(_GRID) else math.inf
 
-    def look_up(alpha: float) -> float:
-        place = bisect.bisect_left(_GRID, alpha)
-        if place == len(_GRID):
-            return math.inf
-        if place not in known:
-            known[place] = curve(_GRID[place])
-        return known[place]
-
-    return look_up
+    return lambda alpha: at(bisect.bisect_left(_GRID, alpha))
 
 
-ORDERS: tuple[float, ...] = tuple(
-    float(a)
-    for a in np.unique(
-        np.concatenate(
-            [np.arange(1.1, 3.0, 0.1), np.arange(3.0, 12.0, 0.5), np.geomspace(12, 4096, 40)]
-        ).round(3)
-    )
-)
+ORDERS: list[float] = np.unique(
+    np.r_[1.1:3.0:0.1, 3.0:12.0:0.5, np.geomspace(12, 4096, 40)].round(3)
+).tolist()
 
 
-def _theorem_two(alpha: float, replaced: Curve, moved: Curve, *, c: float | None = None) -> float:
+def _theorem_two(alpha: float, replaced: Curve, moved: Curve) -> float:
     """Combine RDP and smooth RDP by the weak triangle inequality, with the best split.
 
     Parameters
@@ -346,13 +332,6 @@ def _theorem_two(alpha: float, replaced: Curve, moved: Curve, *, c: float | None
         Order above 1.
     replaced, moved : callable
         Bounds on the divergence at any order above 1, when rows are only replaced or only move.
-    c : float or None, default None
-        A fixed split (Hu, Sanyal & Schölkopf 2024 use 2); None: optimised.
-
-    Returns
-    -------
-    float
-        A bound at ``alpha`` when rows are replaced and others move.
 
     Notes
     -----
@@ -360,31 +339,21 @@ def _theorem_two(alpha: float, replaced: Curve, moved: Curve, *, c: float | None
     + D_{(c alpha - 1) / (c - 1)}(3 | 2) for every c > 1 and every law 3 (Mironov 2017). The table
     in between may have the replaced rows of one side and the moved rows of the other, or the
     other way about, in *either* direction: the better of the two counts. Hu, Sanyal &
-    Schölkopf (2024), Theorem 2, take the worse one.
-
-    Examples
-    --------
-    >>> half = lambda a: a / 2
-    >>> round(_theorem_two(11.0, half, half, c=2.0), 3), round(_theorem_two(11.0, half, half), 3)
-    (22.05, 22.0)
+    Schölkopf (2024), Theorem 2, take the worse one, at c = 2.
     """
-    if c is not None:
-        return _split(alpha, replaced, moved, c)
+    split = partial(_split, alpha, replaced, moved)
     grid = 1 + np.exp(np.linspace(-7.0, 7.0, 57))
-    values = [_split(alpha, replaced, moved, float(x)) for x in grid]
+    values = [split(float(c)) for c in grid]
     best = int(np.argmin(values))
     low, high = grid[max(0, best - 1)], grid[min(grid.size - 1, best + 1)]
-    fine = np.linspace(low, high, 33)
-    return min(values[best], min(_split(alpha, replaced, moved, float(x)) for x in fine))
+    return min(values[best], *(split(float(c)) for c in np.linspace(low, high, 33)))
 
 
 def _split(alpha: float, replaced: Curve, moved: Curve, c: float) -> float:
+    """Return the bound of `_theorem_two` at one split."""
     first, second = c * alpha, (c * alpha - 1) / (c - 1)
     weight = (c * alpha - 1) / (c * (alpha - 1))
-    return min(
-        weight * replaced(first) + moved(second),
-        weight * moved(first) + replaced(second),
-    )
+    return min(weight * replaced(first) + moved(second), weight * moved(first) + replaced(second))
 
 
 @dataclass(frozen=True)
@@ -448,18 +417,25 @@ def bounds(
     >>> [(bound.name, bound.epsilon) for bound in bounds(laplace, moved, 0.0)]
     [('direct', 1.5), ('group privacy', 11.0)]
     """
-    found = [_best("direct", _direct_events(mechanism, distance, label), delta)]
+    derived = {"direct": _direct_events(mechanism, distance, label)}
     if distance.moved_rows:
-        found.append(_best("theorem 2", _theorem_events(mechanism, distance, label), delta))
+        derived["theorem 2"] = _theorem_events(mechanism, distance, label)
         coarse = distance.forget_movement()
-        found.append(_best("group privacy", _direct_events(mechanism, coarse, label), delta))
-    finite = sorted((b for b in found if b is not None), key=lambda bound: bound.epsilon)
-    if not finite:
+        derived["group privacy"] = _direct_events(mechanism, coarse, label)
+    found: list[Bound] = []
+    for name, events in derived.items():
+        proven = [event for event in events if delta != 0 or isinstance(event, PureEvent)]
+        priced = [Bound(name, epsilon_under(e, delta, "replace-one"), e) for e in proven]
+        found += sorted(priced, key=lambda bound: bound.epsilon)[:1]
+    best = sorted(
+        (bound for bound in found if bound.epsilon < math.inf), key=lambda bound: bound.epsilon
+    )
+    if not best:
         raise UnprovenError(
             "no finite bound is known for this mechanism after this preprocessing"
             + (" at delta 0: state a delta" if delta == 0 else "")
         )
-    return tuple(finite)
+    return tuple(best)
 
 
 def overall_curve(mechanism: PrivacyMap, distance: TableDistance, alpha: float) -> float:
@@ -487,35 +463,23 @@ def _curves(mechanism: PrivacyMap, distance: TableDistance) -> tuple[Curve, Curv
 
 
 def _direct_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -> list[Event]:
-    events: list[Event] = []
+    facts: dict[str, Any] = {"label": label, "adjacency": "replace-one"}
     rho, pure = mechanism.rho(distance), mechanism.pure(distance)
-    if math.isfinite(rho):
-        events.append(ZCDPEvent(rho=rho, label=label, adjacency="replace-one"))
-    if math.isfinite(pure):
-        events.append(PureEvent(epsilon=pure, label=label, adjacency="replace-one"))
-    if not events:
-        events += _rdp_events([mechanism.curve(a, distance) for a in ORDERS], label)
-    return events
+    events: list[Event] = [ZCDPEvent(rho=rho, **facts)] if math.isfinite(rho) else []
+    events += [PureEvent(epsilon=pure, **facts)] if math.isfinite(pure) else []
+    return events or _rdp_events(lambda a: mechanism.curve(a, distance), label)
 
 
 def _theorem_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -> list[Event]:
     replaced, moved = map(_tabulated, _curves(mechanism, distance))
     if math.isinf(moved(2.0)):
         return []
-    return _rdp_events([_theorem_two(a, replaced, moved) for a in ORDERS], label)
+    return _rdp_events(lambda a: _theorem_two(a, replaced, moved), label)
 
 
-def _rdp_events(curve: Iterable[float], label: str) -> list[Event]:
-    finite = [(a, e) for a, e in zip(ORDERS, curve, strict=True) if math.isfinite(e)]
+def _rdp_events(curve: Curve, label: str) -> list[Event]:
+    finite = {a: e for a in ORDERS if math.isfinite(e := curve(a))}
     if not finite:
         return []
-    orders, epsilons = zip(*finite, strict=True)
+    orders, epsilons = tuple(finite), tuple(finite.values())
     return [RDPEvent(orders=orders, epsilons=epsilons, label=label, adjacency="replace-one")]
-
-
-def _best(name: str, events: list[Event], delta: float) -> Bound | None:
-    if delta == 0:
-        events = [event for event in events if isinstance(event, PureEvent)]
-    candidates = [Bound(name, epsilon_under(e, delta, "replace-one"), e) for e in events]
-    finite = [bound for bound in candidates if math.isfinite(bound.epsilon)]
-    return min(finite, key=lambda bound: bound.epsilon, default=None)

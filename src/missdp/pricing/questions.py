@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NoReturn, TypeAlias, get_args
 
 import numpy as np
@@ -60,7 +60,7 @@ class VectorQuery:
         Number of entries of the vector; public.
     sensitivity : Sensitivity
         How far the vector moves: the author's proof, in Euclidean norm for Gaussian noise, in L1
-        norm for Laplace noise. `mean` and `bin_counts` know theirs.
+        norm for Laplace noise. `mean` knows its own.
     multiplier : float
         Noise scale over ``sensitivity.replaced``, from 1e-9 to 1e10.
     noise : {"gaussian", "laplace"}, default "gaussian"
@@ -123,42 +123,8 @@ class VectorQuery:
         unit = Sensitivity(
             replaced=spread * domain.diameter / n, l12=spread / n, frobenius=spread / math.sqrt(n)
         )
-        return cls(
-            domain=domain,
-            function=_mean,
-            size=domain.columns,
-            sensitivity=unit,
-            multiplier=multiplier,
-            noise=noise,
-            averages=True,
-        )
-
-    @classmethod
-    def bin_counts(
-        cls,
-        domain: RowDomain,
-        *,
-        column: int,
-        edges: ArrayLike,
-        multiplier: float,
-        noise: NoiseKind = "gaussian",
-    ) -> VectorQuery:
-        """Return the query for the number of rows in each bin of a column.
-
-        One replaced row changes two counts by 1. However little a row moves, it may cross an
-        edge: there is no Lipschitz constant.
-        """
-        known = np.array(edges, dtype=np.float64)
-        return cls(
-            domain=domain,
-            function=_bin_counts,
-            size=known.size - 1,
-            sensitivity=Sensitivity(replaced=2.0 if noise == "laplace" else math.sqrt(2)),
-            multiplier=multiplier,
-            noise=noise,
-            whole=True,
-            given=(column, known),
-        )
+        asked: dict[str, Any] = {"domain": domain, "multiplier": multiplier, "noise": noise}
+        return cls(function=_mean, size=domain.columns, sensitivity=unit, averages=True, **asked)
 
     @property
     def scale(self) -> float:
@@ -199,11 +165,6 @@ class VectorQuery:
 
 def _mean(rows: Floats) -> Floats:
     return np.asarray(rows.mean(axis=0))
-
-
-def _bin_counts(rows: Floats, column: int, edges: Floats) -> NDArray[np.int64]:
-    bins = np.searchsorted(edges[1:-1], rows[:, column], side="right")
-    return np.bincount(bins, minlength=edges.size - 1)
 
 
 def _check_multiplier(value: float) -> None:
@@ -259,9 +220,8 @@ class Loss:
 
     def __post_init__(self) -> None:
         plain_function(self.slope, "the slope of a loss")
-        bounds = (self.radius, self.coefficient_norm, self.target_bound)
-        constants = (self.lipschitz, self.smoothness, self.curvature)
-        known = all(math.isfinite(value) and value > 0 for value in (*bounds, *constants))
+        facts = {k: v for k, v in vars(self).items() if k not in ("slope", "positive")}
+        known = all(0 < value < math.inf for value in facts.values())
         require(known, "bounds and constants of a loss must be finite and above 0")
 
     @classmethod
@@ -313,7 +273,7 @@ class Loss:
             return _bounded_numbers(y, self.target_bound)
         return _each(lambda label: 1.0 if _among(label, self.positive) else -1.0, y)
 
-    def gradients(self, rows: Floats, target: Floats) -> Callable[[Floats, Sample], Floats]:
+    def exact(self, rows: Floats, target: Floats) -> Callable[[Floats, Sample], Floats]:
         """Return the mean gradient of a sample of rows (None: of all) as a function; private.
 
         Of the coefficients. The gradient of each row is scaled down to ``lipschitz``.
@@ -405,9 +365,19 @@ class GradientSteps:
             raise ParameterError("batch must be at most the number of rows")
 
     @property
+    def _read(self) -> int:
+        return self.batch or self.domain.rows
+
+    @property
+    def _unit(self) -> Sensitivity:
+        """How far the mean gradient of the rows that a step reads moves, at every coefficient."""
+        n, each, mu = self._read, 2 * self.loss.lipschitz, self.loss.smoothness
+        return Sensitivity(replaced=each / n, l12=mu / n, frobenius=mu / math.sqrt(n))
+
+    @property
     def sigma(self) -> float:
         """Standard deviation of the noise on each coordinate of a mean gradient."""
-        return self.multiplier * (2 * self.loss.lipschitz / (self.batch or self.domain.rows))
+        return self.multiplier * self._unit.replaced
 
     @property
     def privacy_map(self) -> PrivacyMap:
@@ -418,61 +388,53 @@ class GradientSteps:
         every coefficient vector; the iterates are post-processing, and the steps compose
         adaptively.
         """
-        L, mu, n = self.loss.lipschitz, self.loss.smoothness, self.domain.rows
         slack = self.law(NEIGHBOURS).slack(self.domain.columns)
-        slack += _sum_slack(self.batch or n, self.multiplier)
-        noise = {"sigma": self.sigma, "slack": slack}
-        if self.batch is not None:
-            return PrivacyMap.subsampled(
-                lipschitz=L, smoothness=mu, rows=n, batch=self.batch, steps=self.steps, **noise
-            )
-        unit = Sensitivity(replaced=2 * L / n, l12=mu / n, frobenius=mu / math.sqrt(n))
-        return PrivacyMap.gaussian(sensitivity=unit, steps=self.steps, **noise)
+        slack += _sum_slack(self._read, self.multiplier)
+        told: dict[str, Any] = {"sigma": self.sigma, "steps": self.steps, "slack": slack}
+        if self.batch is None:
+            return PrivacyMap.gaussian(sensitivity=self._unit, **told)
+        L, mu, n = self.loss.lipschitz, self.loss.smoothness, self.domain.rows
+        return PrivacyMap.subsampled(lipschitz=L, smoothness=mu, rows=n, batch=self.batch, **told)
 
     def law(self, distance: TableDistance) -> VectorNoise:
         """Return the law of one step, for neighbours that are this far apart where it reads.
 
         Its sensitivity is for one and the same sample of rows.
         """
-        read, each = self.batch or self.domain.rows, 2 * self.loss.lipschitz
-        moved = min(distance.moved_max * min(distance.moved_rows, read), distance.moved_l12)
-        fine = each * min(distance.replaced, read) + self.loss.smoothness * moved
-        coarse = each * min(distance.forget_movement().replaced, read)
-        return VectorNoise("gaussian", self.sigma, sensitivity=min(fine, coarse) / read)
+        n, unit = self._read, self._unit
+        replaced, moved = min(distance.replaced, n), min(distance.moved_rows, n)
+        shift = unit.largest_shift(replace(distance, replaced=replaced, moved_rows=moved))
+        return VectorNoise("gaussian", self.sigma, sensitivity=min(shift, n * unit.replaced))
 
     def samples(self, noise: NoiseSource) -> Iterator[Sample]:
         """Yield the rows of each step: None for all, or a fresh sample without replacement."""
-        rows, batch = self.domain.rows, self.batch
-        if batch is None:
+        if self.batch is None:
             yield from [None] * self.steps
-        elif isinstance(noise, SeededNoise):
-            seeded = noise.generator()
-            yield from (seeded.choice(rows, size=batch, replace=False) for _ in range(self.steps))
-        else:
-            secret = random.SystemRandom()
-            yield from (np.array(secret.sample(range(rows), batch)) for _ in range(self.steps))
+            return
+        secret, rows = _secret(noise), range(self.domain.rows)
+        yield from (np.array(secret.sample(rows, self.batch)) for _ in range(self.steps))
 
 
+def _secret(noise: NoiseSource) -> random.Random:
+    """Return what samples of rows and secret stops are drawn from."""
+    if isinstance(noise, SeededNoise):
+        return random.Random(int(noise.generator().integers(2**62)))
+    return random.SystemRandom()
+
+
+@dataclass(eq=False, repr=False)
 class NoisyGradients:
     """Noisy mean gradients at points of one's choice; as many as were charged for.
 
-    Parameters
-    ----------
-    question : GradientSteps
-    answer : callable
-        ``answer(point, sample)`` returns what leaves the door.
-    samples : iterator
-        The rows of each step.
+    A door makes it, and ``_answer(point, sample)`` is what leaves the door.
     """
 
-    def __init__(
-        self,
-        question: GradientSteps,
-        answer: Callable[[Floats, Sample], Floats],
-        samples: Iterator[Sample],
-    ) -> None:
-        self._question, self._answer, self._samples = question, answer, samples
-        self._left = question.steps
+    _question: GradientSteps
+    _answer: Callable[[Floats, Sample], Floats]
+    _samples: Iterator[Sample]
+
+    def __post_init__(self) -> None:
+        self._left = self._question.steps
 
     @property
     def left(self) -> int:
@@ -480,13 +442,7 @@ class NoisyGradients:
         return self._left
 
     def at(self, point: ArrayLike) -> Floats:
-        """Return the noisy mean gradient of the next sample of rows.
-
-        Parameters
-        ----------
-        point : array_like of shape (d,)
-            Coefficients within the loss's ball; public or released.
-        """
+        """Return the noisy mean gradient of the next sample, at coefficients in the loss's ball."""
         point = np.array(point, dtype=np.float64)
         most = self._question.loss.coefficient_norm * (1 + 1e-9)
         if point.shape != (self._question.domain.columns,) or not np.linalg.norm(point) <= most:
@@ -564,7 +520,7 @@ class SecretStop:
     def draw(self, exact: Callable[[Floats, Sample], Floats], source: NoiseSource) -> Floats:
         """Return the last iterate."""
         point = np.zeros(self.domain.columns)
-        for row in range(_secret_stop(self.domain.rows, source)):
+        for row in range(_secret(source).randint(1, self.domain.rows)):
             gradient = exact(point, np.array([row]))
             step = self._step.draw(gradient, source)
             point = clip_rows((point - self.rate * step)[None, :], self.loss.coefficient_norm)[0]
@@ -577,12 +533,6 @@ class SecretStop:
             "how far a row moves gradients cannot be seen at every iterate: prove the constants "
             "of the loss"
         )
-
-
-def _secret_stop(rows: int, noise: NoiseSource) -> int:
-    if isinstance(noise, SeededNoise):
-        return int(noise.generator().integers(1, rows + 1))
-    return random.SystemRandom().randint(1, rows)
 
 
 Question: TypeAlias = VectorQuery | GradientSteps | SecretStop
@@ -618,9 +568,8 @@ class VectorNoise:
 
     def slack(self, dimension: int) -> float:
         """Return what rounding a vector to the grid adds to sensitivity / scale."""
-        if self.whole:
-            return 0.0
-        return (math.sqrt(dimension) if self.kind == "gaussian" else dimension) * _CELLS / _FINENESS
+        norm = math.sqrt(dimension) if self.kind == "gaussian" else dimension
+        return 0.0 if self.whole else norm * _CELLS / _FINENESS
 
     def draw(self, exact: NDArray[Any], source: NoiseSource) -> NDArray[Any]:
         """Return the vector plus noise.

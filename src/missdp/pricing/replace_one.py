@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee, PublicDomain
 from missdp.accounting.guarantee import warn_if_weak
-from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
+from missdp.errors import DataError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.laws import Handle, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.pricing.domain import (
@@ -29,11 +28,9 @@ from missdp.pricing.domain import (
 from missdp.pricing.privacy_maps import Bound, bounds
 from missdp.pricing.questions import (
     GradientSteps,
-    Loss,
     NoisyGradients,
     Question,
     Sample,
-    SecretStop,
     VectorNoise,
     VectorQuery,
 )
@@ -93,20 +90,8 @@ def trace(
     """Follow a pair of neighbouring tables through a chain of steps.
 
     Each step's map takes the distance its predecessor leaves: maps are monotone, and two tables
-    of the collection satisfy every step's conditions where they reach it.
-
-    Parameters
-    ----------
-    steps : iterable of (str, StableTransformer)
-        In order.
-    domain : RowDomain
-        Public facts about the raw table.
-    distance : TableDistance, default one replaced row
-        Of the raw tables.
-
-    Returns
-    -------
-    tuple of Stage
+    of the collection satisfy every step's conditions where they reach it. ``domain`` and
+    ``distance`` are those of the raw tables.
 
     Raises
     ------
@@ -142,16 +127,9 @@ def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: Tabl
         replacing(UnprovenError, by=lambda e: UnprovenError(f"no bound for step {name!r}: {e}")),
         replacing(ParameterError, by=lambda e: ParameterError(f"step {name!r}: {e}")),
     ):
-        return Stage(
-            name=name,
-            step=step,
-            domain=domain,
-            distance=distance,
-            domain_after=step.output_domain(domain),
-            distance_after=step.stability(distance, domain),
-            alone=step.stability(NEIGHBOURS, domain),
-            conditions=step.conditions(domain),
-        )
+        after = step.output_domain(domain), step.stability(distance, domain)
+        alone = step.stability(NEIGHBOURS, domain)
+        return Stage(name, step, domain, distance, *after, alone, step.conditions(domain))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,15 +213,10 @@ class ReplaceOneDoor(Handle):
         self._values: Any = values
         self._target: Any = target
         self._open = True
-        self._known: dict[Any, Any] = {}  # what was made of the rows
+        self._known: dict[str, Any] = {}  # what was made of the rows
         self._priced: tuple[Question, Bound] | None = None
 
     # Public facts
-
-    @property
-    def domain(self) -> RowDomain:
-        """What rows are like where questions read them."""
-        return self._facts.domain
 
     def price(self, question: Question) -> Bound:
         """Return the best bound on what the answer reveals: its event is charged by `ask`."""
@@ -251,50 +224,48 @@ class ReplaceOneDoor(Handle):
             self._priced = (question, self._facts.bounds(question)[0])
         return self._priced[1]
 
-    def guarantee(self, question: Question) -> Guarantee:
-        """Return the guarantee that the answer to this question alone has."""
-        known = self._facts.guarantee(question, self.price(question).event)
-        return known.with_conditions(*self._noise.conditions)
-
     # Answers
 
     def ask(self, question: Question) -> Any:
-        """Charge for a question, then answer it.
+        """Charge for a question, then answer it: a noisy vector, or `NoisyGradients`.
 
-        Parameters
-        ----------
-        question : VectorQuery, GradientSteps or SecretStop
-
-        Returns
-        -------
-        ndarray or NoisyGradients
-            A noisy vector; for `GradientSteps` what releases noisy gradients, one by one.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the budget cannot afford it; nothing was read.
+        What the budget cannot afford is refused (`BudgetExceededError`), and nothing is read.
         """
         event = self.price(question).event
         self._pay(self._facts.conditions(question), event)
         return self._pose(question, event)
 
-    def ask_if(self, question: Question, *, test: Event, epsilon: float, threshold: float) -> Any:
+    def ask_if(self, question: Question, plan: TestPlan) -> Any:
         """Charge for a test of the steps' conditions and for a question; answer if it passes.
 
         The test passes if the distance to failure, which one replaced row moves by at most 1, is
-        above the threshold with Laplace noise of scale 1 / epsilon.
-
-        Returns
-        -------
-        ndarray, NoisyGradients or None
-            None if the test did not pass: the question is then not answered, but was charged for.
+        above the threshold with Laplace noise of scale 1 / epsilon. None if it did not pass: the
+        question is then not answered, but was charged for.
         """
-        event = self.price(question).event
+        test, event = plan.charges
         self._pay(self._facts.conditions(question, tested=True), test, event)
-        law = VectorNoise("laplace", 1 / epsilon, sensitivity=1.0)
-        passed = self._answer(test, law, self._margin)[0] > threshold
+        law = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0)
+        passed = self._answer(test, law, lambda: self._prepare(tested=True))[0] > plan.threshold
         return self._pose(question, event) if passed else None
+
+    def release(
+        self, estimator: PrivateEstimator, question: Question, plan: TestPlan | None = None
+    ) -> Guarantee:
+        """Let an estimator keep the answer to its question, if a planned test passes."""
+        facts = self._facts
+        stated = plan.guarantee if plan else facts.guarantee(question, self.price(question).event)
+        guarantee = stated.with_conditions(*self._noise.conditions)
+        warn_if_weak(guarantee.epsilon, guarantee.delta, n=facts.raw.rows)
+        facts.raw.check_shape(self._values)
+        estimator.check_target(self._target, facts.raw.rows)
+        answer = self.ask_if(question, plan) if plan else self.ask(question)
+        # A fit that is broken off leaves no guarantee of an earlier one behind.
+        estimator.__dict__.pop("guarantee_", None)
+        if answer is not None:
+            estimator.n_features_in_ = question.domain.columns
+            estimator.keep(question, answer)
+            estimator.guarantee_ = guarantee
+        return guarantee
 
     def _pay(self, conditions: tuple[Condition, ...], *events: Event) -> None:
         if self._budget is None:
@@ -306,65 +277,49 @@ class ReplaceOneDoor(Handle):
     @one_blas_thread()
     def _pose(self, question: Question, event: Event) -> Any:
         law: Any = question.law(self._facts.distance)
-        if isinstance(question, VectorQuery):
-            return self._answer(
-                event, law, lambda: question.exact(self._rows(), self._read(question))
-            )
-        if isinstance(question, SecretStop):
-            return self._answer(event, law, lambda: self._gradients(question))
+        if not isinstance(question, GradientSteps):
+            return self._answer(event, law, lambda: self._exact(question))
 
         def at(point: Floats, sample: Sample) -> Any:
-            return self._answer(event, law, lambda: self._gradients(question)(point, sample))
+            return self._answer(event, law, lambda: self._exact(question)(point, sample))
 
         return NoisyGradients(question, at, question.samples(self._noise))
 
     # What is made of the rows, private
 
+    def _exact(self, question: Question) -> Any:
+        """Return the vector that is asked for, or mean gradients as a function."""
+        require(self._open, "the door is closed: its rows are forgotten")
+        if self._known.get("question") is not question:
+            asked: Any = question if isinstance(question, VectorQuery) else question.loss
+            with replacing(Exception, by=DataError("the target cannot be read")), no_warnings():
+                target = asked.read(self._target)
+            exact = asked.exact(self._rows(), target)
+            self._known.update(question=question, exact=exact)
+        return self._known["exact"]
+
     def _rows(self) -> Floats:
         """Return the rows as questions read them."""
         if "rows" not in self._known:
-            for _ in self._prepared():
-                pass
-        self._check_open()
+            self._prepare()
         found: Floats = self._known["rows"]
         return found
 
-    def _margin(self) -> Floats:
-        """Return the smallest distance to failure along the chain, at most n."""
-        margin = float(self._facts.raw.rows)
-        for step, table in self._prepared():
-            with _hidden(step):
-                margin = min(margin, step.margin(table))
-        return np.array([margin])
+    def _prepare(self, *, tested: bool = False) -> Floats:
+        """Fit the steps and keep the rows that leave them; return the distance to failure.
 
-    def _prepared(self) -> Iterator[tuple[Stage, Floats]]:
-        """Yield each step with the table that reaches it; keep what the last one leaves."""
-        self._check_open()
+        The smallest one along the chain if it is ``tested``, and at most n.
+        """
         facts, table = self._facts, self._facts.raw.enforce(self._values)
+        margin = float(facts.raw.rows)
         for step in facts.steps:
-            yield step, table
-            with _hidden(step):
+            failed = DataError(f"step {step.name!r} failed")  # an error or a warning could tell
+            with replacing(Exception, by=failed), no_warnings():
+                margin = min(margin, step.margin(table)) if tested else margin
                 table = step.run(table)
         # The bound on row norms after the steps is proven; this guards against rounding only.
         self._known["rows"] = facts.domain.enforce(table) if facts.steps else table
-
-    def _read(self, asked: VectorQuery | Loss) -> Floats | None:
-        """Return the target as numbers."""
-        failed = DataError("the target cannot be read")
-        with replacing(Exception, by=failed), no_warnings():
-            return asked.read(self._target)
-
-    def _gradients(self, question: GradientSteps | SecretStop) -> Any:
-        """Return the gradients of a loss at every row."""
-        self._check_open()
-        if self._known.get("question") is not question:
-            target: Any = self._read(question.loss)
-            found = question.loss.gradients(self._rows(), target)
-            self._known.update(question=question, gradients=found)
-        return self._known["gradients"]
-
-    def _check_open(self) -> None:
-        require(self._open, "the door is closed: its rows are forgotten")
+        return np.array([margin])
 
     # The end
 
@@ -384,14 +339,6 @@ class ReplaceOneDoor(Handle):
         return f"ReplaceOneDoor({self._facts.label})"
 
 
-@contextmanager
-def _hidden(step: Stage) -> Iterator[None]:
-    """Keep errors and warnings of a step from telling of rows."""
-    failed = DataError(f"step {step.name!r} failed")
-    with replacing(Exception, by=failed), no_warnings():
-        yield
-
-
 def _refuse_add_remove(budget: Budget | None, label: str) -> None:
     """Refuse a budget under add-remove, by the name of who would charge it; reads nothing."""
     if budget is None or budget.adjacency == "replace-one":
@@ -404,11 +351,42 @@ def _refuse_add_remove(budget: Budget | None, label: str) -> None:
     )
 
 
-def unfitted(self: object, name: str) -> Any:
-    """Say of an attribute that ``fit`` sets that it is not there yet; a class's ``__getattr__``."""
-    if name.endswith("_") and not name.startswith("_"):
-        raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit first")
-    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+@dataclass(frozen=True)
+class TestPlan:
+    """A private test of a pipeline's conditions, with what it costs; public.
+
+    Parameters
+    ----------
+    test_epsilon : float
+        Of the noisy distance to failure.
+    threshold : float
+        The test passes if the noisy distance exceeds this.
+    failure_delta : float
+        Bound on the chance of passing where the conditions fail, or fail after one replacement.
+    guarantee : Guarantee
+        Of the whole, whatever the table: none of the tested conditions is left. Its one event
+        states what is proven for test and release together (see `plan_test`).
+    charges : tuple of Event
+        What a budget is charged: test and release one by one, which costs a little more at the
+        same delta and composes better with other releases.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, plan_test, PCARankReducer
+    >>> steps = [("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
+    >>> plan = plan_test(pipeline, test_epsilon=0.1)
+    >>> round(plan.threshold, 1), len(plan.guarantee.conditions)
+    (139.2, 2)
+    """
+
+    __test__ = False  # Not a test class, whatever its name starts with.
+
+    test_epsilon: float
+    threshold: float
+    failure_delta: float
+    guarantee: Guarantee
+    charges: tuple[Event, ...]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -436,31 +414,12 @@ class PrivateEstimator(Parameters):
     budget: Budget | None = None
     random_state: RandomState = None
 
-    __getattr__ = unfitted
-
     def question(self, domain: RowDomain) -> Question:
-        """Return what is asked about rows of ``domain``; public facts only.
-
-        Parameters
-        ----------
-        domain : RowDomain
-
-        Returns
-        -------
-        VectorQuery, GradientSteps or SecretStop
-        """
+        """Return what is asked about rows of ``domain``; public facts only."""
         raise NotImplementedError
 
     def keep(self, question: Question, answer: Any) -> None:
-        """Set the released attributes; may raise for no answer, which was charged for.
-
-        Parameters
-        ----------
-        question : VectorQuery, GradientSteps or SecretStop
-            What `question` returned.
-        answer : ndarray or NoisyGradients
-            What the door answered.
-        """
+        """Set the released attributes; may raise for no answer, which was charged for."""
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
@@ -494,21 +453,10 @@ class PrivateEstimator(Parameters):
         table = as_rows(X)
         domain = RowDomain(rows=table.shape[0], columns=table.shape[1], radius=self.radius)
         self.check_target(y, domain.rows)
-        noise, question = noise_source(self.random_state), self.question(domain)
         facts = PreparedRows(
             raw=domain, label=label, delta=self.delta, assumed=(NotFittedOnThisTable(),)
         )
+        noise = noise_source(self.random_state)
         with ReplaceOneDoor(table, facts, target=y, budget=self.budget, noise=noise) as door:
-            guarantee = door.guarantee(question)
-            warn_if_weak(guarantee.epsilon, guarantee.delta, n=domain.rows)
-            answer = door.ask(question)
-            # A fit that is broken off leaves no guarantee of an earlier one behind.
-            self.__dict__.pop("guarantee_", None)
-            self.release(question, answer, guarantee)
+            door.release(self, self.question(domain))
         return self
-
-    def release(self, question: Question, answer: Any, guarantee: Guarantee) -> None:
-        """Keep an answer and the guarantee that it was released under."""
-        self.n_features_in_ = question.domain.columns
-        self.keep(question, answer)
-        self.guarantee_ = guarantee

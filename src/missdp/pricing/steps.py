@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass, replace
+from string import Formatter
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 
 from missdp.accounting import Condition
-from missdp.errors import DataError, NotFittedError, UnprovenError
+from missdp.errors import DataError, UnprovenError
 from missdp.pricing.domain import (
     Floats,
     Parameters,
@@ -45,12 +46,12 @@ class StepCondition(Condition, abstract=True):
     about_rows: ClassVar[bool] = True
 
 
-def _condition(name: str, sentence: str, **fields: type) -> Any:
-    """Return the class of an assumption, a frozen record with these fields."""
+def _condition(name: str, sentence: str) -> Any:
+    """Return the class of an assumption; fields with a format are numbers, others whole ones."""
+    named = {at[2:]: form for _, at, form, _ in Formatter().parse(sentence) if at}
+    fields = [(at, float if form else int) for at, form in named.items()]
     facts = {"sentence": sentence, "__doc__": sentence, "__module__": __name__}
-    return make_dataclass(
-        name, fields.items(), bases=(StepCondition,), namespace=facts, frozen=True
-    )
+    return make_dataclass(name, fields, bases=(StepCondition,), namespace=facts, frozen=True)
 
 
 NotFittedOnThisTable = _condition(
@@ -65,33 +66,24 @@ ModelPaidApart.about_rows = False
 IncompleteRows = _condition(
     "IncompleteRows",
     "At most {0.at_most} rows have a missing cell, and none has more than {0.cells_per_row}.",
-    at_most=int,
-    cells_per_row=int,
 )
 CentralGaps = _condition(
     "CentralGaps",
-    "In every column, consecutive observed values within {0.ranks} ranks of the median differ by "
-    "at most {0.at_most:.6g}.",
-    at_most=float,
-    ranks=int,
+    "In every column, consecutive observed values differ by at most {0.at_most:.6g} within "
+    "{0.ranks} ranks of the median.",
 )
 TrimmedRange = _condition(
     "TrimmedRange",
     "In every column, the {0.trim}-th smallest and {0.trim}-th largest observed values differ by "
     "at most {0.at_most:.6g}.",
-    trim=int,
-    at_most=float,
 )
 LeastEigenvalue = _condition(
     "LeastEigenvalue",
     "The second-moment matrix of the regression's predictors, summed over the rows with an "
     "observed target and divided by n, has no eigenvalue below {0.at_least:.6g}.",
-    at_least=float,
 )
 BoundedDonations = _condition(
-    "BoundedDonations",
-    "No row is a donor of more than {0.at_most} incomplete rows.",
-    at_most=int,
+    "BoundedDonations", "No row is a donor of more than {0.at_most} incomplete rows."
 )
 # A packing bound of the dimension says how many clusters meet, unless it is declared.
 LargestCluster = _condition(
@@ -99,39 +91,28 @@ LargestCluster = _condition(
     "No good cluster of radius {0.radius:.6g} has more than {0.at_most} rows, and no point is "
     "within three such radii of the centres of more than {0.neighbours} good clusters, whichever "
     "rows are removed.",
-    radius=float,
-    at_most=int,
-    neighbours=int,
 )
 ExtremeGaps = _condition(
     "ExtremeGaps",
-    "In every column, each of the {0.ranks} outermost gaps between consecutive values, at either "
-    "end, is at most {0.at_most:.6g}.",
-    at_most=float,
-    ranks=int,
+    "In every column, consecutive values differ by at most {0.at_most:.6g} in each of the "
+    "{0.ranks} outermost gaps, at either end.",
 )
 LeastRange = _condition(
-    "LeastRange",
-    "In every column, maximum and minimum differ by at least {0.at_least:.6g}.",
-    at_least=float,
+    "LeastRange", "In every column, maximum and minimum differ by at least {0.at_least:.6g}."
 )
 LeastStandardDeviation = _condition(
     "LeastStandardDeviation",
     "Every column that is scaled has a standard deviation of at least {0.at_least:.6g}.",
-    at_least=float,
 )
 CovarianceGap = _condition(
     "CovarianceGap",
     "The gap between the {0.k} largest eigenvalues and all others of the covariance matrix that "
     "PCA sees is at least {0.at_least:.6g}.",
-    k=int,
-    at_least=float,
 )
 FrameOverlap = _condition(
     "FrameOverlap",
     "Every direction of the public reference frame has a cosine of at least {0.at_least:.6g} with "
     "the principal subspace.",
-    at_least=float,
 )
 
 RowFunction: TypeAlias = Callable[[Floats], Floats]
@@ -182,7 +163,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
 
     Subclasses are dataclasses of their parameters (keyword-only, compared by identity). They
     implement ``_learn``, which returns the row function that a table leads to, and state public
-    facts: `response`, `output_domain` and `conditions`. Conditions are never checked against the
+    facts: `response`, `radius_after` and `assumed`. Conditions are never checked against the
     table (failing would reveal something): a fit raises for no table of its declared shape and
     domain. Propose-test-release checks conditions privately, with `failure_margin`.
 
@@ -202,21 +183,8 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return a bound on the distance of the transformed tables.
 
-        Parameters
-        ----------
-        distance : TableDistance
-            Bound on the distance of two tables in ``domain`` that satisfy `conditions`.
-        domain : RowDomain
-            Public facts about both tables.
-
-        Returns
-        -------
-        TableDistance
-
-        Raises
-        ------
-        UnprovenError
-            If no bound is proven for this input.
+        Of two tables in ``domain`` that satisfy `conditions` and are at most ``distance`` apart;
+        refused (`UnprovenError`) if no bound is proven.
         """
         if self._fills and domain.complete:
             return distance
@@ -237,28 +205,17 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         raise NotImplementedError
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return public facts about the transformed table.
-
-        Raises
-        ------
-        ParameterError
-            If the step cannot take tables of this domain.
-        """
-        if not self._fills:
-            raise NotImplementedError
-        if domain.complete:
+        """Return public facts about the transformed table; refuse a domain the step cannot take."""
+        if self._fills and domain.complete:
             return domain
-        return replace(domain, radius=self.filled_radius(domain), complete=True)
+        takes = f"{type(self).__name__} takes complete rows; put an imputation before it"
+        require(domain.complete or not self._needs_complete, takes)
+        complete = domain.complete or self._fills
+        return replace(domain, radius=self.radius_after(domain), complete=complete)
 
-    def _complete(self, domain: RowDomain) -> RowDomain:
-        """Return a domain, or refuse it if cells may be missing."""
-        whole = f"{type(self).__name__} takes complete rows; put an imputation before it"
-        require(domain.complete, whole)
-        return domain
-
-    def filled_radius(self, domain: RowDomain) -> float:
-        """Return a bound on the norm of a row whose missing cells are filled."""
-        raise NotImplementedError
+    def radius_after(self, domain: RowDomain) -> float:
+        """Return a bound on the norm of a transformed row."""
+        return domain.radius
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return what `stability` assumes of both tables; empty if nothing."""
@@ -271,19 +228,13 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         raise NotImplementedError
 
     def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
-        """Return a lower bound on the row replacements before `conditions` fail.
+        """Return a lower bound on the row replacements before `conditions` fail; private.
 
-        The bound is 1-Lipschitz: it changes by at most 1 between tables at distance ``incoming``,
-        and it is 0 where the conditions fail. It is private; propose-test-release releases it
-        only through a noisy test.
-
-        Raises
-        ------
-        UnprovenError
-            If the step has conditions and no such bound is known.
+        It changes by at most 1 between tables at distance ``incoming``, and is 0 where the
+        conditions fail. Refused (`UnprovenError`) if no such bound is known.
         """
         del values, incoming
-        if not self.conditions(domain):
+        if not any(getattr(c, "about_rows", True) for c in self.conditions(domain)):
             return math.inf
         raise UnprovenError(
             f"{type(self).__name__} has no known distance to failure of its conditions, so "
@@ -298,10 +249,6 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         X : array_like of shape (n, d), or Table
             NaN is a missing cell, and so is whatever is not a finite number.
         y : ignored
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -319,48 +266,27 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return self
 
     def transform(self, X: Rows) -> Floats:
-        """Apply the fitted row function. The result is private.
-
-        Parameters
-        ----------
-        X : array_like of shape (m, d), or Table
-
-        Returns
-        -------
-        ndarray
-            With as many rows as ``X``.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        """
-        self._check_has("_private")
-        table = self._checked(X)
-        if table.shape[1] != self.n_features_in_:
-            raise DataError(f"expected {self.n_features_in_} columns")
+        """Apply the fitted row function to the rows of a table. The result is private."""
+        columns, table = self.n_features_in_, self._checked(X)
+        if table.shape[1] != columns:
+            raise DataError(f"expected {columns} columns")
         return np.asarray(self._private(table))
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Return the names of the output columns, from public facts only."""
-        self._check_has("n_features_in_")
-        columns = self.output_domain(RowDomain(rows=2, columns=self.n_features_in_)).columns
-        if input_features is not None and columns == self.n_features_in_:
+        before = RowDomain(rows=2, columns=self.n_features_in_)
+        columns = self.output_domain(before).columns
+        if input_features is not None and columns == before.columns:
             return np.asarray(input_features, dtype=object)
         return np.asarray([f"x{i}" for i in range(columns)], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_private")
 
-    def _check_has(self, name: str) -> None:
-        if not hasattr(self, name):
-            raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
-
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what was learned from the private table."""
-        state = dict(super().__getstate__())
-        state.pop("_private", None)
-        return state
+        learned = ("_private", "n_features_in_")
+        return {k: v for k, v in super().__getstate__().items() if k not in learned}
 
     def _checked(self, X: Rows) -> Floats:
         if self._fills:
@@ -402,9 +328,9 @@ class RowClipper(StableTransformer):
 
     _needs_complete, _each_by_itself = False, True
 
-    def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return the domain with the smaller radius."""
-        return replace(domain, radius=min(domain.radius, self.radius))
+    def radius_after(self, domain: RowDomain) -> float:
+        """Return the smaller radius."""
+        return min(domain.radius, self.radius)
 
     def _learn(self, table: Floats) -> RowFunction:
         del table

@@ -11,15 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, replacing
-from missdp.pricing.domain import (
-    Floats,
-    RowDomain,
-    TableDistance,
-    count,
-    one_of,
-    real,
-    require,
-)
+from missdp.pricing.domain import Floats, RowDomain, TableDistance, count, one_of, real, require
 from missdp.pricing.steps import (
     CovarianceGap,
     ExtremeGaps,
@@ -89,10 +81,9 @@ class StandardScaler(StableTransformer):
         shift = norm * variance / (2 * s**3) + mean / s
         return Response(lipschitz=1 / s, shift=shift, hit=n)
 
-    def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return the domain of centred rows, stretched by at most 1 / least_std."""
-        radius = self._reach(self._complete(domain))[1] / self.least_std
-        return replace(domain, radius=radius)
+    def radius_after(self, domain: RowDomain) -> float:
+        """Return the norm of centred rows, stretched by at most 1 / least_std."""
+        return self._reach(domain)[1] / self.least_std
 
     def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Return how many replacements the smallest variance is from the bound.
@@ -169,9 +160,9 @@ class MinMaxScaler(StableTransformer):
         side = math.sqrt(domain.columns)
         return Response(lipschitz=1 / r, shift=side * delta / r, hit=domain.rows, diameter=side)
 
-    def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return the domain of the unit cube."""
-        return replace(self._complete(domain), radius=math.sqrt(domain.columns))
+    def radius_after(self, domain: RowDomain) -> float:
+        """Return the longest diagonal of the unit cube."""
+        return math.sqrt(domain.columns)
 
     def _learn(self, table: Floats) -> RowFunction:
         low, spread = table.min(axis=0), np.maximum(np.ptp(table, axis=0), self.least_range)
@@ -248,16 +239,14 @@ class PCARankReducer(StableTransformer):
     def _spread(self, distance: TableDistance, domain: RowDomain) -> float:
         """Bound on the spread of the change of the matrix."""
         per_row, per_move = _SPREAD[self.moment]
-        R = domain.radius
-        return (
-            per_row * R**2 * distance.replaced + per_move * R * distance.moved_l12
-        ) / domain.rows
+        moved = per_row * domain.radius * distance.replaced + per_move * distance.moved_l12
+        return moved * domain.radius / domain.rows
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain unchanged: projections do not lengthen rows."""
-        below = self.n_components < self._complete(domain).columns
+        below = self.n_components < domain.columns
         require(below, "n_components must be at least 1 and below the number of columns")
-        return domain
+        return super().output_domain(domain)
 
     def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Return how many replacements the eigen-gap is from the bound.
@@ -332,11 +321,7 @@ class PCADimensionReducer(PCARankReducer):
 
     def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Refuse: the overlap with the frame has no implemented distance to failure."""
-        del values, incoming, domain
-        raise UnprovenError(
-            "no distance to failure is implemented for the overlap with a reference frame; use "
-            "PCARankReducer with propose-test-release"
-        )
+        return StableTransformer.failure_margin(self, values, incoming, domain)
 
     def _learn(self, table: Floats) -> RowFunction:
         basis = self._basis(table)
@@ -443,11 +428,7 @@ class Quantizer(StableTransformer):
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: up to 2 h K b rows move."""
         hit = 2 * distance.replaced * self._neighbours(domain) * self.max_cluster
-        return Response(shift=self._movement(domain), hit=hit)
-
-    def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return the domain unchanged: rows become other rows, or 0."""
-        return self._complete(domain)
+        return Response(shift=2 * self.eta, hit=hit)
 
     def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
         """Return b + 1 less an upper bound on the cluster size, per row that changes.
@@ -483,23 +464,15 @@ class Quantizer(StableTransformer):
 
     def fit_transform(self, X: Any, y: object = None, **params: object) -> Floats:  # noqa: ARG002
         """Fit on the table and return it with its good clusters rewritten; private."""
-        return self.fit(X)._private(np.empty(0))
+        return np.asarray(self.fit(X)._private(np.empty(0)))
 
     def _neighbours(self, domain: RowDomain) -> int:
         packing = packing_number(domain.columns)
         return min(packing, self.max_neighbours or packing)
 
-    def _movement(self, domain: RowDomain) -> float:
-        del domain
-        return 2 * self.eta
-
     def _learn(self, table: Floats) -> RowFunction:
-        rewritten = self._rewrite(table, _centres(table, self.eta))
+        rewritten = table[_centres(table, self.eta)]
         return lambda _: rewritten
-
-    def _rewrite(self, table: Floats, centre_of: IntArray) -> Floats:
-        rows = np.arange(table.shape[0])
-        return table[np.where(centre_of >= 0, centre_of, rows)]
 
 
 class Deduplicator(Quantizer):
@@ -527,23 +500,24 @@ class Deduplicator(Quantizer):
            [-0.5]])
     """
 
-    def _movement(self, domain: RowDomain) -> float:
-        return domain.radius
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: as many rows move as for `Quantizer`, each by at most R."""
+        return super().response(distance, domain)._replace(shift=domain.radius)
 
-    def _rewrite(self, table: Floats, centre_of: IntArray) -> Floats:
-        rows = np.arange(table.shape[0])
-        drop = (centre_of >= 0) & (centre_of != rows)
-        return np.where(drop[:, None], 0.0, table)
+    def _learn(self, table: Floats) -> RowFunction:
+        kept = _centres(table, self.eta) == np.arange(len(table))
+        rewritten = np.where(kept[:, None], table, 0.0)
+        return lambda _: rewritten
 
 
 def _centres(table: Floats, eta: float) -> IntArray:
-    """Return for each row the number of its cluster's representative, or -1 outside clusters."""
+    """Return for each row the number of its cluster's representative; its own outside clusters."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(table)
     near = tree.query_ball_point(table, eta, return_length=True)
     wide = tree.query_ball_point(table, 3 * eta, return_length=True)
-    centre_of = np.full(table.shape[0], -1, dtype=np.int64)
+    centre_of = np.arange(len(table))
     # Every good centre claims its rows; the lowest number is written last and wins.
     for centre in np.flatnonzero(near == wide)[::-1]:
         centre_of[tree.query_ball_point(table[centre], eta)] = centre

@@ -2,9 +2,9 @@
 
 from missdp.schema.attributes import Attribute, Categorical, Level, Ordinal
 from missdp.schema.denial import Denial, PairDenial, read_denials
-from missdp.schema.numeric import Numeric
+from missdp.schema.numeric import AnyAttribute, Numeric
 from missdp.schema.rules import Determined, Equation, Impossible, NotApplicable, Order, Rule
-from missdp.schema.schema import AnyAttribute, Schema
+from missdp.schema.schema import Schema
 
 __all__ = [
     "AnyAttribute",

@@ -7,10 +7,10 @@ it, it comes to the readers here as text, as a number or as true/false.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import MISSING as REQUIRED
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeGuard, get_args
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeGuard, TypeVar, get_args
 
 from missdp.errors import SchemaError, did_you_mean
 from missdp.record import Record
@@ -35,6 +35,7 @@ _NUMBER = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _TRUTH = {"true": True, "false": False}
+_Value = TypeVar("_Value", float, bool)
 
 
 def read_number(text: str) -> float | None:
@@ -77,8 +78,6 @@ class LevelReader:
         self._text: dict[str, int] = {}
         self._truth: dict[bool, int] = {}
         self._number: dict[float, int] = {}
-        numbers: dict[float, list[tuple[str, int]]] = {}
-        truths: dict[bool, list[tuple[str, int]]] = {}
         for code, level in enumerate(levels):
             if isinstance(level, bool):
                 self._truth[level] = self._number[float(level)] = code
@@ -86,17 +85,25 @@ class LevelReader:
                 self._number[float(level)] = code
             else:
                 self._text[level] = code
-                number, truth = read_number(level), _TRUTH.get(level.lower())
-                if number is not None:
-                    numbers.setdefault(number, []).append((level, code))
-                if truth is not None:
-                    truths.setdefault(truth, []).append((level, code))
-        for number, found in numbers.items():
-            self._number[number] = _chosen(found, number_text(number))
-        for truth, found in truths.items():
-            self._truth[truth] = _chosen(found, str(truth).lower())
+        self._number |= self._meant(read_number, number_text)
+        self._truth |= self._meant(lambda text: _TRUTH.get(text.lower()), lambda b: str(b).lower())
         for kind, given in (codes or {}).items():
             self._add_codes(given, kind_mark(kind))
+
+    def _meant(
+        self, value_of: Callable[[str], _Value | None], shortest: Callable[[_Value], str]
+    ) -> dict[_Value, int]:
+        """Return the level that each value without text stands for, by the texts of levels."""
+        found: dict[_Value, dict[str, int]] = {}
+        for text, code in self._text.items():
+            if (value := value_of(text)) is not None:
+                found.setdefault(value, {})[text] = code
+        return {
+            value: min(levels.values())
+            if len(levels) == 1
+            else levels.get(shortest(value), OUTSIDE)
+            for value, levels in found.items()
+        }
 
     def _add_codes(self, codes: Iterable[str | float], mark: int) -> None:
         for code in codes:
@@ -123,11 +130,6 @@ class LevelReader:
             return self.read(number)
         truth = _TRUTH.get(text.lower())
         return OUTSIDE if truth is None else self._truth.get(truth, OUTSIDE)
-
-
-def _chosen(found: list[tuple[str, int]], shortest: str) -> int:
-    """Return the level that a value without text stands for."""
-    return found[0][1] if len(found) == 1 else dict(found).get(shortest, OUTSIDE)
 
 
 Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true or false.

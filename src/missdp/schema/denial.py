@@ -8,51 +8,19 @@ always, or mostly: then some pairs of rows violate it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
-from missdp.errors import MissDPError, ParameterError, SchemaError, replacing
-from missdp.schema.attributes import Categorical, Level
-from missdp.schema.bound import Bound, Comparison, Forbids
-from missdp.schema.numeric import Numeric
-from missdp.schema.predicates import MIRRORED, Predicate, compare_with
+from missdp.errors import MissDPError, SchemaError, replacing
+from missdp.schema import language
+from missdp.schema.attributes import Categorical
+from missdp.schema.bound import Bound, Forbids
+from missdp.schema.conditions import MIRRORED, CompareTwo, Join, Predicate
+from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rules import Rule
 
-if TYPE_CHECKING:
-    from missdp.schema.schema import AnyAttribute, Schema
-
-
-_SIGNS = {
-    "EQ": "==", "IQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
-    "=": "==", "==": "==", "!=": "!=", "<>": "!=", "≠": "!=",
-    "<": "<", "<=": "<=", "≤": "<=", ">": ">", ">=": ">=", "≥": ">=",
-}  # fmt: skip
-_SIDE = (
-    r"""(?:t(?P<row{0}>[12])\.(?:`(?P<quoted{0}>[^`]+)`|(?P<name{0}>{1}))"""
-    r"""|"(?P<double{0}>[^"]*)"|'(?P<single{0}>[^']*)'"""
-    r"""|(?P<number{0}>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.]))"""
-)
-_IN_CALL, _INFIX = r"""[^`"'&(),]+""", r"""[^\s`"'&(),=<>!≠≤≥∧¬]+"""
-_CALL = re.compile(
-    rf"\s*(?P<sign>[A-Z]+)\s*\(\s*{_SIDE.format(1, _IN_CALL)}\s*,"
-    rf"\s*{_SIDE.format(2, _IN_CALL)}\s*\)\s*"
-)
-_BETWEEN = re.compile(
-    rf"\s*{_SIDE.format(1, _INFIX)}\s*(?P<sign>==|!=|<>|<=|>=|[=<>≠≤≥])"
-    rf"\s*{_SIDE.format(2, _INFIX)}\s*"
-)
-_AND = re.compile(r"\s*(?:&&?|∧|and\b)\s*", re.IGNORECASE)
-_ROWS = re.compile(r"\s*t1\s*(?P<two>&\s*t2\s*)?&")
-_NOT = re.compile(r"\s*(?:not\b|¬|!)\s*\((?P<inside>.*)\)\s*", re.IGNORECASE | re.DOTALL)
-
-_Side: TypeAlias = tuple[int, str] | str | float  # (row, attribute), or a constant
-_Part: TypeAlias = tuple[_Side, str, _Side]
-Single: TypeAlias = Predicate | Comparison
-"""A comparison within one row: of an attribute with a constant, or of two attributes."""
 Holds: TypeAlias = Literal["always", "mostly"]
 
 
@@ -65,7 +33,7 @@ class PairDenial:
     text : str
     between : tuple of (str, str, str)
         A sign, the attribute of t1 and the attribute of t2 that it compares.
-    first, second : tuple of Predicate or (str, str, str)
+    first, second : tuple of Predicate
         What is compared within t1 alone, and within t2 alone.
     holds : {"always", "mostly"}
         Whether no pair of rows violates it, or some pairs do.
@@ -73,8 +41,8 @@ class PairDenial:
 
     text: str
     between: tuple[tuple[str, str, str], ...]
-    first: tuple[Single, ...] = ()
-    second: tuple[Single, ...] = ()
+    first: tuple[Predicate, ...] = ()
+    second: tuple[Predicate, ...] = ()
     holds: Holds = "always"
 
     @property
@@ -82,7 +50,9 @@ class PairDenial:
         """The attributes that it compares, each once, in the order of the text's comparisons."""
         found = [name for _, one, two in self.between for name in (one, two)]
         for part in (*self.first, *self.second):
-            found += (part[0], part[2]) if isinstance(part, tuple) else sorted(part.names)
+            if isinstance(part, CompareTwo):
+                found.append(part.one.name)
+            found += sorted(part.names)
         return tuple(dict.fromkeys(found))
 
     @property
@@ -139,13 +109,22 @@ class Denial(Rule):
         return str(self.constraint)
 
     @cached_property
-    def _parts(self) -> tuple[_Part, ...]:
-        return tuple(_read(self))
+    def _parts(self) -> tuple[language.Part, ...]:
+        if not isinstance(self.constraint, str):
+            raise self._wrong("it is written as text")
+        with language.reading(self.text, (), self._wrong):
+            return language.denial(self.constraint)
+
+    @cached_property
+    def _sides(self) -> tuple[tuple[int, str], ...]:
+        """The rows and attributes that it compares."""
+        sides = (side for part in self._parts for side in part)
+        return tuple(side for side in sides if isinstance(side, tuple))
 
     @property
     def is_about_pairs(self) -> bool:
         """Whether it compares two rows."""
-        return len({side[0] for part in self._parts for side in _attributes(part)}) > 1
+        return len({row for row, _ in self._sides}) > 1
 
     @property
     def dependency(self) -> tuple[tuple[str, ...], str] | None:
@@ -158,119 +137,72 @@ class Denial(Rule):
         whole = len(between) == len(self._parts)
         return PairDenial(self.text, between).dependency if whole else None
 
-    def about(self, schema: Schema) -> frozenset[str]:
+    def about(self, columns: Columns) -> frozenset[str]:
         """Return the attributes that the rule is about."""
-        del schema
-        return frozenset(side[1] for part in self._parts for side in _attributes(part))
+        del columns
+        return frozenset(name for _, name in self._sides)
 
-    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+    def bound(self, columns: Columns) -> tuple[Bound, ...]:
         """Return what is forbidden within one row; nothing if two rows are compared."""
         if self.holds not in get_args(Holds):
             raise self._wrong(f"it holds 'always' or 'mostly', not {self.holds!r}")
+        _, alone = self._compared(columns)
         if self.is_about_pairs:
-            self.pair(schema)
             return ()
         if self.holds == "mostly":
             raise self._wrong("only what is about two rows may hold 'mostly'")
-        names = tuple(sorted(self.about(schema)))
-        return (Forbids(self.text, names, tuple(self._single(schema, p) for p in self._parts)),)
+        return (Forbids(self.text, Join((*alone[1], *alone[2]), all_of=True)),)
 
-    def pair(self, schema: Schema) -> PairDenial | None:
+    def pair(self, columns: Columns) -> PairDenial | None:
         """Return what is forbidden between two rows; None if only one is compared."""
         if not self.is_about_pairs:
             return None
-        between: list[tuple[str, str, str]] = []
-        alone: dict[int, list[Single]] = {1: [], 2: []}
-        for one, sign, two in self._parts:
-            if isinstance(one, tuple) and isinstance(two, tuple) and one[0] != two[0]:
-                self._check_scales(schema, one[1], sign, two[1])
-                mirrored = (MIRRORED[sign], two[1], one[1])
-                between.append((sign, one[1], two[1]) if one[0] == 1 else mirrored)
-            else:
-                row = next(_attributes((one, sign, two)))[0]
-                alone[row].append(self._single(schema, (one, sign, two)))
+        between, alone = self._compared(columns)
         return PairDenial(
             self.text, tuple(between), tuple(alone[1]), tuple(alone[2]), holds=self.holds
         )
 
-    def _single(self, schema: Schema, part: _Part) -> Single:
-        """Return a comparison within one row."""
-        one, sign, two = part
-        if not isinstance(one, tuple):
-            one, sign, two = two, MIRRORED[sign], one
-        assert isinstance(one, tuple)  # reading refuses two constants
-        if not isinstance(two, tuple):
-            return self._with_constant(self._attribute(schema, one[1]), sign, two)
-        if one[1] == two[1]:
-            raise self._wrong(f"it compares {one[1]!r} with itself in one row")
-        self._check_scales(schema, one[1], sign, two[1])
-        return (one[1], sign, two[1])
+    def _compared(
+        self, columns: Columns
+    ) -> tuple[list[tuple[str, str, str]], dict[int, list[Predicate]]]:
+        """Return what is compared between two rows, and within the first and the second one."""
+        between: list[tuple[str, str, str]] = []
+        alone: dict[int, list[Predicate]] = {1: [], 2: []}
+        for one, sign, two in self._parts:
+            backwards = isinstance(one, tuple) and isinstance(two, tuple) and one[0] > two[0]
+            if backwards or not isinstance(one, tuple):
+                one, sign, two = two, MIRRORED[sign], one
+            assert isinstance(one, tuple)  # reading refuses two constants
+            first = self._attribute(columns, one[1])
+            if not isinstance(two, tuple):
+                with language.reading(self.text, columns, self._wrong):
+                    alone[one[0]].append(language.compare(first, sign, two))
+                continue
+            second = self._attribute(columns, two[1])
+            if one == two:
+                raise self._wrong(f"it compares {one[1]!r} with itself in one row")
+            self._check_scales(first, sign, second)
+            if one[0] != two[0]:
+                between.append((sign, first.name, second.name))
+            else:
+                alone[one[0]].append(CompareTwo(first, sign, second))
+        return between, alone
 
-    def _with_constant(self, attribute: AnyAttribute, sign: str, value: Level | float) -> Predicate:
-        def wrong(error: BaseException) -> MissDPError:
-            return self._wrong(str(error))
-
-        with replacing(ParameterError, by=wrong):
-            return compare_with(attribute, sign, value)
-
-    def _check_scales(self, schema: Schema, one: str, sign: str, two: str) -> None:
+    def _check_scales(self, one: AnyAttribute, sign: str, two: AnyAttribute) -> None:
         """Refuse to compare what is not on one scale."""
-        first, second = self._attribute(schema, one), self._attribute(schema, two)
-        if isinstance(first, Numeric) or isinstance(second, Numeric):
-            if type(first) is not type(second):
-                raise self._wrong(f"{one!r} and {two!r} cannot be compared: only one is numeric")
+        if isinstance(one, Numeric) or isinstance(two, Numeric):
+            if type(one) is not type(two):
+                raise self._wrong(
+                    f"{one.name!r} and {two.name!r} cannot be compared: only one is numeric"
+                )
             return
-        if first.levels != second.levels:
-            raise self._wrong(f"{one!r} and {two!r} cannot be compared: their levels differ")
-        if sign not in ("==", "!=") and {type(first), type(second)} & {Categorical}:
-            name = one if isinstance(first, Categorical) else two
-            raise self._wrong(f"{name!r} has no order; make it ordinal, or use EQ and IQ")
-
-
-def _attributes(part: _Part) -> Iterator[tuple[int, str]]:
-    return (side for side in (part[0], part[2]) if isinstance(side, tuple))
-
-
-def _read(rule: Denial) -> Iterator[_Part]:
-    """Yield the comparisons of a denial constraint."""
-    text, pattern, rows = rule.constraint, _CALL, None
-    if not isinstance(text, str):
-        raise rule._wrong("it is written as text")
-    if negated := _NOT.fullmatch(text):
-        text, pattern, at = negated["inside"], _BETWEEN, 0
-    else:
-        rows = _ROWS.match(text)
-        if rows is None:
-            raise rule._wrong("it must begin with t1& or t1&t2&, or be a not(...)")
-        at = rows.end()
-    while True:
-        found = pattern.match(text, at)
-        if found is None:
-            raise rule._wrong(f"expected a comparison, found {text[at : at + 20].strip()!r}")
-        if found["sign"] not in _SIGNS:
-            raise rule._wrong(f"comparisons are EQ, IQ, LT, LTE, GT and GTE, not {found['sign']!r}")
-        part = (_side(found, 1), _SIGNS[found["sign"]], _side(found, 2))
-        if not any(_attributes(part)):
-            raise rule._wrong("it compares two constants")
-        if rows and not rows["two"] and any(row == 2 for row, _ in _attributes(part)):
-            raise rule._wrong("it names t2, but begins with t1& alone")
-        yield part
-        if found.end() == len(text):
-            return
-        joined = _AND.match(text, found.end())
-        if joined is None:
-            raise rule._wrong(f"expected &, found {text[found.end() :][:20].strip()!r}")
-        at = joined.end()
-
-
-def _side(found: re.Match[str], place: int) -> _Side:
-    """Return one side of a comparison: a row and its attribute, or a constant."""
-    if row := found[f"row{place}"]:
-        return int(row), found[f"quoted{place}"] or found[f"name{place}"].strip()
-    if number := found[f"number{place}"]:
-        return float(number)
-    double: str | None = found[f"double{place}"]
-    return double if double is not None else str(found[f"single{place}"])
+        if one.levels != two.levels:
+            raise self._wrong(
+                f"{one.name!r} and {two.name!r} cannot be compared: their levels differ"
+            )
+        unordered = [a.name for a in (one, two) if isinstance(a, Categorical)]
+        if sign not in ("==", "!=") and unordered:
+            raise self._wrong(f"{unordered[0]!r} has no order; make it ordinal, or use EQ and IQ")
 
 
 def read_denials(path: str | Path, *, holds: Holds = "always") -> tuple[Denial, ...]:

@@ -12,17 +12,17 @@ from dataclasses import replace
 from typing import TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.schema.attributes import Attribute
 from missdp.schema.numeric import Numeric, decimals
 from missdp.schema.schema import Schema
+from missdp.types import Floats
 
 _PENDING = "this fit"  # what ``cuts_from`` says of an attribute that a fit is about to cut
 _FEW = "its numbers"  # of one that has so few numbers that each is a bin
 _FOUND = "its own fit"  # of one that was cut
-MOST_CODES = 15
-"""Most bins and spikes of an attribute that are found privately."""
+#: Most bins and spikes of an attribute that are found privately.
+MOST_CODES = 20
 
 _SINGLY = 16  # numbers, each of which is a bin of its own, so that nothing is to be found
 _NUMBERS = 4096  # that are cells of their own
@@ -62,7 +62,7 @@ def _open(a: Attribute) -> TypeGuard[Numeric]:
 def _marked(a: Numeric) -> Numeric:
     if (numbers := _numbers(a)) <= _SINGLY:
         return replace(a, bins=int(numbers), cuts_from=_FEW)
-    return replace(a, bins=MOST_CODES, cuts_from=_PENDING)
+    return replace(a, bins=int(min(MOST_CODES, numbers)), cuts_from=_PENDING)
 
 
 def is_pending(attribute: Attribute) -> TypeGuard[Numeric]:
@@ -135,7 +135,7 @@ def _on_grid(a: Numeric) -> Numeric:
     return replace(a, edges=tuple(edges.tolist()), spikes=tuple(sorted(points)), cuts_from=_PENDING)
 
 
-def _edges_of(first: NDArray[np.float64], a: Numeric) -> tuple[float, ...]:
+def _edges_of(first: Floats, a: Numeric) -> tuple[float, ...]:
     """Return edges before each of these values; the last value of all is never alone in two."""
     step = _step(a) or 0.0
     last = a.upper - step / 2  # the last bin is closed on both sides
@@ -144,7 +144,7 @@ def _edges_of(first: NDArray[np.float64], a: Numeric) -> tuple[float, ...]:
     return (a.lower, *inner.tolist(), a.upper)
 
 
-def _spaced(a: Numeric) -> NDArray[np.float64]:
+def _spaced(a: Numeric) -> Floats:
     """Return the edges of a grid before they are brought to the step."""
     lower, upper = a.lower, a.upper
     near = 0.0 if lower <= 0 <= upper else min(lower, upper, key=abs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -17,13 +17,14 @@ from missdp.schema.attributes import (
     MAX_LEVELS,
     MAX_WHOLE,
     Attribute,
+    Categorical,
     Kind,
+    Ordinal,
     is_number,
     number_text,
     read_number,
 )
-
-_Floats: TypeAlias = NDArray[Any]
+from missdp.types import Floats, Ints
 
 _MOST_SPIKES = 1000
 _NEAR = 1e-9  # of a step, by which arithmetic may have missed it
@@ -98,7 +99,7 @@ class Numeric(Attribute):
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()
         bounds = (self.lower, self.upper)
-        if not all(isinstance(bound, float) and math.isfinite(bound) for bound in bounds):
+        if not _all_finite(bounds):
             yield "lower and upper must be finite numbers"
         if not self.lower < self.upper:
             yield "lower must be below upper"
@@ -127,7 +128,7 @@ class Numeric(Attribute):
         step = self.step
         if step is None:
             return
-        if not (isinstance(step, float) and math.isfinite(step) and step > 0):
+        if not (_all_finite((step,)) and step > 0):
             yield "step must be a number above 0"
         if step < _LEAST_STEP:
             yield f"step must be at least {_LEAST_STEP:g}"
@@ -141,9 +142,7 @@ class Numeric(Attribute):
         if self.pieces is None and self.shares is None:
             return
         pieces, shares = self.pieces or (), self.shares or ()
-        if len(pieces) != len(shares) + 1 or not all(
-            isinstance(n, float) and math.isfinite(n) for n in (*pieces, *shares)
-        ):
+        if len(pieces) != len(shares) + 1 or not _all_finite((*pieces, *shares)):
             yield "pieces must be finite edges, one more than there are shares"
         if np.any(np.diff(pieces) <= 0) or not {*self.bin_edges.tolist()} <= {*pieces}:
             yield "pieces must increase, and have the edges of all bins among them"
@@ -157,19 +156,15 @@ class Numeric(Attribute):
         if self.bins is not None and self.edges is not None:
             yield "give bins or edges, not both"
         if self.edges is not None:
-            increasing = "edges must be at least two finite, strictly increasing numbers"
-            if not isinstance(self.edges, tuple) or len(self.edges) < 2:
-                yield increasing
-            if not all(isinstance(edge, float) and math.isfinite(edge) for edge in self.edges):
-                yield increasing
-            if np.any(np.diff(self.edges) <= 0):
-                yield increasing
+            numbers = isinstance(self.edges, tuple) and _all_finite(self.edges)
+            if not numbers or len(self.edges) < 2 or np.any(np.diff(self.edges) <= 0):
+                yield "edges must be at least two finite, strictly increasing numbers"
             if (self.edges[0], self.edges[-1]) != (self.lower, self.upper):
                 yield "edges must start at lower and end at upper"
         if np.any(np.diff(self.bin_edges) <= 0):
             yield "bins are narrower than floating-point numbers can tell apart"
         yield from self._wrong_spikes()
-        if self._whole and np.any(np.diff(self._bins.firsts) < 1):
+        if self._whole and np.any(np.diff(self._bins.intervals.firsts) < 1):
             yield "every bin must hold a whole number, or a whole number of steps"
 
     def _wrong_spikes(self) -> Iterator[str]:
@@ -188,7 +183,7 @@ class Numeric(Attribute):
             yield "spikes must lie on the step"
 
     @property
-    def bin_edges(self) -> NDArray[np.float64]:
+    def bin_edges(self) -> Floats:
         """Edges of the bins, shape ``(number of bins + 1,)``."""
         if self.edges is not None:
             return np.asarray(self.edges, dtype=np.float64)
@@ -200,47 +195,42 @@ class Numeric(Attribute):
         """Whether values are whole multiples of a step."""
         return self.integer or self.step is not None
 
-    def _units(self, values: ArrayLike) -> NDArray[np.float64]:
+    def _units(self, values: ArrayLike) -> Floats:
         """Return numbers in steps from ``lower``, or as they are."""
         found = np.asarray(values, dtype=np.float64)
         return found if self.step is None else np.round((found - self.lower) / self.step, _DIGITS)
 
-    def _values(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _values(self, units: Floats) -> Floats:
         """Inverse of ``_units``, with no more digits than the step has."""
         if self.step is None:
             return units
         values = np.round(self.lower + self.step * units, decimals(self.step, self.lower))
         return np.clip(values, self.lower, self.upper)
 
-    def on_step(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def on_step(self, values: Floats) -> Floats:
         """Return each number's nearest value that is a whole number of steps from ``lower``."""
         return values if self.step is None else self._values(np.rint(self._units(values)))
 
     @cached_property
     def _bins(self) -> _Bins:
+        edges, spikes = self._units(self.bin_edges), self._units(self.spikes).tolist()
         pieces = None if self.pieces is None else self._units(self.pieces)
-        return _Bins(
-            self._units(self.bin_edges),
-            spikes=self._units(self.spikes).tolist(),
-            integer=self._whole,
-            pieces=pieces,
-            shares=self.shares,
-        )
+        return _Bins(edges, spikes=spikes, integer=self._whole, pieces=pieces, shares=self.shares)
 
     @property
     def size(self) -> int:
         """Number of bins and spikes; a bin in which there are only spikes is none."""
-        return self._bins.size
+        return len(self._bins.centres)
 
     @property
-    def centres(self) -> NDArray[np.float64]:
+    def centres(self) -> Floats:
         """The middle of each bin, and each spike; increasing, shape ``(size,)``."""
         if self.step is None:
             return self._bins.centres
         return self.lower + self.step * self._bins.centres
 
     @property
-    def reach(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def reach(self) -> tuple[Floats, Floats]:
         """Least and greatest value that each code stands for, two arrays of shape ``(size,)``."""
         least, greatest = self._bins.reach
         return self._values(least), self._values(greatest)
@@ -250,14 +240,29 @@ class Numeric(Attribute):
         """What each code stands for, in text: ``"[0, 10)"``, or ``"0"`` for a spike."""
         return self._bins.names(self._values)
 
-    def encode_values(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+    def encode_values(self, values: Floats) -> Ints:
         """Return the bin, or spike, of each value in ``[lower, upper]``."""
         units = self._units(values)
         return self._bins.encode(units if self.step is None else np.rint(units))
 
-    def decode(
-        self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def pieces_at(self, constants: Iterable[float]) -> tuple[Ints, Floats, Floats]:
+        """Return code, least and greatest value of each part of the domain that numbers cut out.
+
+        On each part a comparison with one of the numbers has one answer.
+        """
+        inside = np.array([c for c in constants if self.lower <= c <= self.upper])
+        cuts = self._units(inside)
+        whole = cuts == np.rint(cuts) if self._whole else np.ones(len(cuts), dtype=bool)
+        spikes = np.union1d(self._units(self.spikes), cuts[whole]).tolist()
+        edges = np.union1d(self._units(self.bin_edges), cuts)
+        least, greatest = map(self._values, _Bins(edges, spikes=spikes, integer=self._whole).reach)
+        # A number beside the step counts as a value, since it may be read.
+        read = (inside == np.rint(inside)) if self.integer else ~whole
+        beside = inside[read & ~whole & ~np.isin(self.on_step(inside), self.spikes)]
+        least, greatest = np.append(least, beside), np.append(greatest, beside)
+        return self.encode_values(least), least, greatest
+
+    def decode(self, codes: NDArray[np.integer], uniform: Floats) -> Floats:
         """Draw a value inside each bin, uniformly in each of its pieces; a spike is always itself.
 
         Parameters
@@ -271,10 +276,20 @@ class Numeric(Attribute):
         return self._values(self._bins.decode(codes, uniform))
 
 
+#: A column of any kind.
+AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
+#: Attributes by name, in the order of their schema.
+Columns: TypeAlias = Mapping[str, AnyAttribute]
+
+
 def decimals(*numbers: float) -> int:
     """Return how many decimals numbers are written with, at most 20."""
     exponents = (Decimal(repr(n)).normalize().as_tuple().exponent for n in numbers)
     return min(20, max(0, *(-int(exponent) for exponent in exponents)))
+
+
+def _all_finite(values: Iterable[object]) -> bool:
+    return all(isinstance(value, float) and math.isfinite(value) for value in values)
 
 
 def _as_float(value: Any) -> Any:
@@ -287,44 +302,46 @@ def _as_float(value: Any) -> Any:
         return math.inf
 
 
+class _Intervals:
+    """Intervals between edges, closed on the left; the last one is closed on both sides."""
+
+    def __init__(self, edges: Floats, spikes: Floats) -> None:
+        self.edges = edges
+        #: First whole number from each edge on; of the last one, the first after the domain.
+        self.firsts = np.ceil(edges)
+        self.firsts[-1] = edges[-1] + 1
+        #: The interval of each spike.
+        self.home = self.holding(spikes)
+        #: How many whole numbers but spikes each holds.
+        self.others = np.diff(self.firsts) - np.bincount(self.home, minlength=len(edges) - 1)
+
+    def holding(self, values: Floats) -> Ints:
+        """Return the interval that each value is in."""
+        found = np.searchsorted(self.edges, values, side="right") - 1
+        return np.clip(found, 0, len(self.edges) - 2)
+
+
 class _Bins:
     """Intervals of numbers, and single numbers at which many rows pile up: what codes stand for.
 
     Codes go up with the middle of what they stand for. A bin whose whole numbers are all spikes
-    has no code of its own.
-
-    Parameters
-    ----------
-    edges : array of float, shape (bins + 1,)
-        Increasing. Bins are closed on the left; the last one is closed on both sides.
-    spikes : sequence of float
-        Distinct numbers from the first edge to the last one.
-    integer : bool
-        Whether values are whole numbers.
-    pieces, shares : array of float, optional
-        Edges of pieces of bins, and the shares of values, spikes aside, that lie in each.
+    has no code of its own. ``pieces`` are edges that divide bins further, ``shares`` how much of
+    the values, spikes aside, lies in each.
     """
 
     def __init__(
         self,
-        edges: NDArray[np.float64],
+        edges: Floats,
         *,
         spikes: Sequence[float],
         integer: bool,
-        pieces: NDArray[np.float64] | None = None,
+        pieces: Floats | None = None,
         shares: Sequence[float] | None = None,
     ) -> None:
-        self._edges, self._integer = edges, integer
-        self._pieces, self._shares = pieces, shares
+        self._integer, self._piece_edges, self._shares = integer, pieces, shares
         self._spikes = np.unique(np.asarray(spikes, dtype=np.float64)) + 0.0  # no -0.0
-        self._home = self._bin_of(self._spikes)
-        self.firsts = np.ceil(edges)
-        """First whole number from each edge on; of the last one, the first after the domain."""
-        self.firsts[-1] = edges[-1] + 1
-        taken = np.bincount(self._home, minlength=len(edges) - 1)
-        self._others = np.diff(self.firsts) - taken  # whole numbers of each bin but spikes
-        keeps = self._others > 0 if integer and len(self._spikes) else np.ones(taken.shape, bool)
-        kept = np.flatnonzero(keeps)
+        self.intervals = bins = _Intervals(edges, self._spikes)
+        kept = np.flatnonzero(bins.others > 0) if integer else np.arange(len(bins.others))
         low = np.concatenate([self._spikes, edges[:-1][kept]])
         high = np.concatenate([self._spikes, edges[1:][kept]])
         order = np.argsort((low + high) / 2, kind="stable")
@@ -334,130 +351,110 @@ class _Bins:
         self._spike_code = code[: len(self._spikes)]
         # Where only spikes are left, what is no spike (a mean, say) counts as one of them.
         self._bin_code = np.full(len(edges) - 1, -1, dtype=np.int64)
-        self._bin_code[self._home] = self._spike_code
+        self._bin_code[bins.home] = self._spike_code
         self._bin_code[kept] = code[len(self._spikes) :]
-
-    def _bin_of(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        codes = np.searchsorted(self._edges, values, side="right") - 1
-        return np.clip(codes, 0, len(self._edges) - 2)
-
-    @property
-    def size(self) -> int:
-        """Number of codes."""
-        return len(self._low)
-
-    @property
-    def centres(self) -> NDArray[np.float64]:
-        """The middle of what each code stands for, increasing."""
-        return np.asarray((self._low + self._high) / 2)
+        self.centres: Floats = (self._low + self._high) / 2
 
     @cached_property
-    def reach(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def reach(self) -> tuple[Floats, Floats]:
         """Least and greatest value that each code stands for."""
         spike, where = self._bin < 0, np.maximum(self._bin, 0)
         if self._integer:
-            least, greatest = self.firsts[where], self.firsts[where + 1] - 1
+            least, greatest = self.intervals.firsts[where], self.intervals.firsts[where + 1] - 1
         else:
             least, greatest = self._low, np.nextafter(self._high, -np.inf)
-            greatest = np.where(self._high == self._edges[-1], self._high, greatest)
+            last = self._high == self.intervals.edges[-1]
+            greatest = np.where(last, self._high, greatest)
         for one in self._spikes:
-            after = one + 1 if self._integer else np.nextafter(one, np.inf)
-            least = np.where(least == one, after, least)
+            least = np.where(least == one, self._next(one, np.inf), least)
         for one in self._spikes[::-1]:
-            before = one - 1 if self._integer else np.nextafter(one, -np.inf)
-            greatest = np.where(greatest == one, before, greatest)
+            greatest = np.where(greatest == one, self._next(one, -np.inf), greatest)
         return np.where(spike, self._low, least), np.where(spike, self._low, greatest)
 
-    def names(self, shown: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> tuple[str, ...]:
+    def _next(self, value: float, way: float) -> float:
+        """Return the value next to one, upwards or downwards."""
+        return float(value + np.sign(way) if self._integer else np.nextafter(value, way))
+
+    def names(self, shown: Callable[[Floats], Floats]) -> tuple[str, ...]:
         """What each code stands for, in text; with all digits only if they tell codes apart."""
-        short = self._named("{:g}".format, shown)
-        return short if len({*short}) == len(short) else self._named(number_text, shown)
+        low, high, spikes = (shown(n).tolist() for n in (self._low, self._high, self._spikes))
+        home = self.intervals.home.tolist()
 
-    def _named(
-        self,
-        text: Callable[[float], str],
-        shown: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    ) -> tuple[str, ...]:
-        found, spikes = [], shown(self._spikes)
-        bounds = shown(self._low).tolist(), shown(self._high).tolist(), self._bin.tolist()
-        for low, high, one in zip(*bounds, strict=True):
-            without = ", ".join(map(text, spikes[self._home == one].tolist()))
-            rest = f" except {without}" if without else ""
-            found.append(text(low) if one < 0 else f"[{text(low)}, {text(high)}){rest}")
-        return tuple(found)
+        def named(text: Callable[[float], str]) -> Iterator[str]:
+            for start, end, one in zip(low, high, self._bin.tolist(), strict=True):
+                without = [text(s) for s, own in zip(spikes, home, strict=True) if own == one]
+                rest = f" except {', '.join(without)}" if without else ""
+                yield text(start) if one < 0 else f"[{text(start)}, {text(end)}){rest}"
 
-    def encode(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        short = tuple(named("{:g}".format))
+        return short if len({*short}) == len(short) else tuple(named(number_text))
+
+    def encode(self, values: Floats) -> Ints:
         """Return the code of each value."""
-        codes = self._bin_code[self._bin_of(values)]
+        codes = self._bin_code[self.intervals.holding(values)]
         if not len(self._spikes):
             return codes
         near = np.clip(np.searchsorted(self._spikes, values), 0, len(self._spikes) - 1)
         return np.where(self._spikes[near] == values, self._spike_code[near], codes)
 
-    def decode(
-        self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def decode(self, codes: NDArray[np.integer], uniform: Floats) -> Floats:
         """Return values drawn from bins, never a spike, and spikes as they are."""
         where = self._bin[codes]
-        low, high, others, home, uniform, piece = self._inside(where, uniform)
+        pieces = self._pieces
+        piece, uniform = self._drawn_pieces(where, uniform)
         if self._integer:
-            drawn = low + np.floor(uniform * others)
-            for spike, own in zip(self._spikes, home, strict=True):
+            drawn = pieces.firsts[piece] + np.floor(uniform * pieces.others[piece])
+            for spike, own in zip(self._spikes, pieces.home, strict=True):
                 drawn[(piece == own) & (drawn >= spike)] += 1  # the next one may be a spike, too
         else:
+            low, high = pieces.edges[piece], pieces.edges[piece + 1]
             drawn = low + uniform * (high - low)
             drawn = self._beside_spikes(np.minimum(drawn, np.nextafter(high, -np.inf)), where)
-            drawn = np.clip(drawn, self._edges[0], self._edges[-1])  # no float but spikes is left
+            edges = self.intervals.edges
+            drawn = np.clip(drawn, edges[0], edges[-1])  # no float but spikes is left
         return np.asarray(np.where(where < 0, self._low[codes], drawn))
 
-    def _inside(
-        self, where: NDArray[np.int64], uniform: NDArray[np.float64]
-    ) -> tuple[_Floats, ...]:
-        """Return, of the piece of a bin that a number falls into, its ends and whole numbers.
+    @cached_property
+    def _pieces(self) -> _Intervals:
+        """The pieces of bins; the bins themselves if they have none."""
+        if self._piece_edges is None:
+            return self.intervals
+        return _Intervals(self._piece_edges, self._spikes)
 
-        Then the piece of each spike, where in its piece each number is, and the pieces.
-        """
-        if self._pieces is None:
-            first, others = self.firsts[where], self._others[where]
-            low = first if self._integer else self._edges[where]
-            return low, self._edges[where + 1], others, self._home, uniform, where
-        edges, first, others, home, ends, begin = self._divided
+    def _drawn_pieces(self, where: Ints, uniform: Floats) -> tuple[Ints, Floats]:
+        """Return the piece of its bin that each number falls into, and where in it."""
+        if self._shares is None:
+            return where, uniform
+        ends, begin = self._cumulated
         total = ends[begin[where + 1]] - ends[begin[where]]
         aim = ends[begin[where]] + uniform * total
         aim = np.minimum(aim, np.nextafter(ends[begin[where + 1]], -np.inf))
         piece = np.searchsorted(ends, aim, side="right") - 1
         piece = np.clip(piece, begin[where], begin[where + 1] - 1)
         share = ends[piece + 1] - ends[piece]
-        inside = np.clip((aim - ends[piece]) / np.where(share > 0, share, 1.0), 0.0, _BELOW_ONE)
-        low = first[piece] if self._integer else edges[piece]
-        return low, edges[piece + 1], others[piece], home, inside, piece
+        inside = (aim - ends[piece]) / np.where(share > 0, share, 1.0)
+        return piece, np.clip(inside, 0.0, _BELOW_ONE)
 
     @cached_property
-    def _divided(self) -> tuple[Any, ...]:
-        """Edges, first whole and other numbers, spikes' places, cumulated shares; bins' first."""
-        edges = np.asarray(self._pieces)
-        first = np.ceil(edges)
-        first[-1] = edges[-1] + 1
-        home = np.minimum(np.searchsorted(edges, self._spikes, side="right"), len(edges) - 1) - 1
-        others = np.diff(first) - np.bincount(home, minlength=len(edges) - 1)
-        size = others if self._integer else np.diff(edges)
-        begin = np.searchsorted(edges, self._edges)
+    def _cumulated(self) -> tuple[Floats, Ints]:
+        """Cumulated shares of pieces, and the first piece of each bin."""
+        pieces = self._pieces
+        size = pieces.others if self._integer else np.diff(pieces.edges)
+        begin = np.searchsorted(pieces.edges, self.intervals.edges)
         shares = np.where(size > 0, np.asarray(self._shares), 0.0)
         empty = np.add.reduceat(shares, begin[:-1]) <= _LEAST_SHARE
         bin_of = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
         shares = np.where(empty[bin_of], size, shares)  # nothing is known inside: evenly
         whole = np.add.reduceat(shares, begin[:-1])[bin_of]
         shares = shares / np.where(whole > 0, whole, 1.0)  # of each bin, so that no digit is lost
-        return edges, first, others, home, np.concatenate([[0.0], np.cumsum(shares)]), begin
+        return np.concatenate([[0.0], np.cumsum(shares)]), begin
 
-    def _beside_spikes(
-        self, drawn: NDArray[np.float64], where: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def _beside_spikes(self, drawn: Floats, where: Ints) -> Floats:
         """Move what was drawn on a spike by the least step towards the middle of its bin."""
-        middle = (self._edges[:-1] + self._edges[1:])[self._home] / 2
-        up, down = self._spikes < middle, self._spikes >= middle
-        for spike, home in zip(self._spikes[up], self._home[up], strict=True):
-            drawn[(where == home) & (drawn == spike)] = np.nextafter(spike, np.inf)
-        for spike, home in zip(self._spikes[down][::-1], self._home[down][::-1], strict=True):
-            drawn[(where == home) & (drawn == spike)] = np.nextafter(spike, -np.inf)
+        home, edges = self.intervals.home, self.intervals.edges
+        up = self._spikes < (edges[:-1] + edges[1:])[home] / 2
+        for rises, way in ((up, np.inf), (~up, -np.inf)):
+            near = list(zip(self._spikes[rises], home[rises], strict=True))
+            for spike, own in near if way > 0 else near[::-1]:
+                drawn[(where == own) & (drawn == spike)] = np.nextafter(spike, way)
         return drawn

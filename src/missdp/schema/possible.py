@@ -9,225 +9,150 @@ ruled out (arc consistency). What is refused is impossible for sure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
-from missdp.schema.bound import (
-    Bound,
-    Derives,
-    Flags,
-    Floats,
-    Forbids,
+from missdp.schema.bound import Bound, Derives, Forbids, Routes, surely_broken
+from missdp.schema.conditions import (
+    Compare,
+    CompareTwo,
+    Join,
     Known,
-    Routes,
+    Not,
+    Predicate,
     compared,
-    surely_broken,
 )
-from missdp.schema.numeric import Numeric
-from missdp.schema.predicates import Compare, Join, Not, Predicate
-
-if TYPE_CHECKING:
-    from missdp.schema.schema import AnyAttribute, Schema
-
+from missdp.schema.numeric import AnyAttribute, Columns, Numeric
+from missdp.types import Flags, Ints
 
 _MOST_CELLS = 300_000  # of one table
 _MOST_IN_ALL = 4_000_000  # of all tables; rules beyond that are not looked at
 
-_Tables: TypeAlias = dict[tuple[str, ...], Flags]
-_Alive: TypeAlias = dict[str, Flags]
+_MOST_AXES = 30
+
+#: Cells that no row is in, by attribute names: an axis for each; "not applicable" comes last.
+ImpossibleCells: TypeAlias = Mapping[tuple[str, ...], Flags]
 
 
-def check_possible(schema: Schema, bound: Iterable[Bound]) -> None:
+def check_possible(columns: Columns, rules: tuple[Bound, ...]) -> None:
     """Refuse rules that order attributes in a circle, or leave a level no row."""
-    rules = tuple(bound)
     _check_circles(rules)
-    names = [name for rule in rules for name in rule.names]
-    pieces = {name: _pieces(schema[name], rules) for name in dict.fromkeys(names)}
-    tables = _tables(rules, pieces)
-    alive = {name: np.ones(len(pieces[name].sizes), dtype=bool) for name in pieces}
-    _rule_out(tables, alive)
+    names = dict.fromkeys(name for rule in rules for name in rule.names)
+    pieces = {name: _pieces(columns[name], rules) for name in names}
+    known = {name: found.known for name, found in pieces.items()}
+    tables = impossible_cells(rules, known, most=_MOST_CELLS, in_all=_MOST_IN_ALL)
+    alive = {name: np.ones(len(found.hole), dtype=bool) for name, found in known.items()}
+    changed = True
+    while changed:
+        changed = sum(_rule_out({names: table}, alive) for names, table in tables.items()) > 0
     for part in _connected(tables):
-        _rule_out_jointly({names: tables[names] for names in part}, alive)
+        _rule_out({names: tables[names] for names in part}, alive)
     for name, left in alive.items():
-        _check_alive(schema[name], pieces[name].codes[left[pieces[name].classes]], rules)
+        _check_alive(columns[name], pieces[name].codes[left[pieces[name].classes]], rules)
 
 
-@dataclass(frozen=True, eq=False)
-class _Pieces:
-    """Pieces of an attribute's values, the code that each belongs to, and their classes."""
+class _Pieces(NamedTuple):
+    """Pieces of an attribute's values: the code and the class of each, a piece of each class."""
 
-    codes: NDArray[np.int64]
-    classes: NDArray[np.int64]
-    sizes: NDArray[np.int64]  # of each class
-    known: Known  # a piece of each class
+    codes: Ints
+    classes: Ints
+    known: Known
 
 
 def _pieces(attribute: AnyAttribute, rules: tuple[Bound, ...]) -> _Pieces:
     """Cut the values of an attribute, "not applicable" among them, so that rules are decided."""
-    leaves = [leaf for leaf in _leaves(rules) if leaf.attribute.name == attribute.name]
-    widths = [len(rule.names) for rule in rules if attribute.name in _compared(rule)]
-    compares, most = bool(widths), _MOST_CELLS ** (1 / max(widths, default=1))
-    codes, least, greatest = _cut(
-        attribute, {leaf.value for leaf in leaves}, most if compares else 0
-    )
+    conditions = [leaf for rule in rules for leaf in _leaves(rule)]
+    leaves = [
+        leaf
+        for leaf in conditions
+        if isinstance(leaf, Compare) and leaf.attribute.name == attribute.name
+    ]
+    widths = [len(rule.names) for rule in rules if attribute.name in _computed_with(rule)]
+    most = _MOST_CELLS ** (1 / max(widths)) if widths else 0
+    if not isinstance(attribute, Numeric):
+        codes = np.arange(attribute.size)
+        least = greatest = codes.astype(np.float64)
+    elif attribute.integer and attribute.upper - attribute.lower < most:
+        least = greatest = np.arange(attribute.lower, attribute.upper + 1)
+        codes = attribute.encode_values(least)
+    else:
+        codes, least, greatest = attribute.pieces_at(leaf.value for leaf in leaves)
     absent = np.zeros(len(codes), dtype=bool)
     if attribute.not_applicable is not None:
-        codes = np.append(codes, attribute.size)
+        codes, absent = np.append(codes, attribute.size), np.append(absent, True)
         least, greatest = np.append(least, least[0]), np.append(greatest, greatest[0])
-        absent = np.append(absent, True)
     known = Known(least, greatest, np.zeros(len(codes), dtype=bool), absent)
-    told_apart = [np.arange(len(codes)) if compares else absent.astype(np.int64)]
+    told_apart = [np.arange(len(codes)) if widths else absent.astype(np.int64)]
     for leaf in leaves:
         surely, _ = compared(known, leaf.sign, Known.constant(leaf.value, len(codes)))
         told_apart.append(surely.astype(np.int64))
-    _, first, classes, sizes = np.unique(
-        np.array(told_apart), axis=1, return_index=True, return_inverse=True, return_counts=True
+    _, first, classes = np.unique(
+        np.array(told_apart), axis=1, return_index=True, return_inverse=True
     )
-    return _Pieces(codes, classes.reshape(-1), sizes, known.taken(first))
+    return _Pieces(codes, classes.reshape(-1), known.taken(first))
 
 
-def _cut(
-    attribute: AnyAttribute, constants: Iterable[float], most: float
-) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Return the code, least and greatest value of each piece; ``most`` whole numbers singly."""
-    if not isinstance(attribute, Numeric):
-        levels = np.arange(attribute.size)
-        return levels, levels.astype(np.float64), levels.astype(np.float64)
-    if attribute.integer and attribute.upper - attribute.lower < most:
-        numbers = np.arange(attribute.lower, attribute.upper + 1)
-        return attribute.encode_values(numbers), numbers, numbers
-    least, greatest = attribute.reach
-    codes = np.arange(attribute.size)
-    for constant in sorted(constants):
-        inside = (least <= constant) & (constant <= greatest)
-        if not inside.any():
-            continue
-        below, above = _beside(constant, whole=attribute.integer)
-        at = np.full(int(inside.sum()), constant)
-        lows = [least[~inside], least[inside], at, np.full(at.shape, above)]
-        highs = [greatest[~inside], np.full(at.shape, below), at, greatest[inside]]
-        of = [codes[~inside], codes[inside], codes[inside], codes[inside]]
-        least, greatest, codes = (np.concatenate(parts) for parts in (lows, highs, of))
-        kept = _has_values(attribute, codes, least, greatest)
-        least, greatest, codes = least[kept], greatest[kept], codes[kept]
-    return codes, least, greatest
+def _leaves(found: Bound | Predicate) -> Iterator[Compare | CompareTwo]:
+    """Yield every comparison of a rule, or of a condition."""
+    if isinstance(found, (Compare, CompareTwo)):
+        yield found
+    elif isinstance(found, Join):
+        for part in found.parts:
+            yield from _leaves(part)
+    elif isinstance(found, Not):
+        yield from _leaves(found.part)
+    elif not isinstance(found, Derives):
+        yield from _leaves(found.unless if isinstance(found, Routes) else found.never)
 
 
-def _has_values(
-    attribute: Numeric, codes: NDArray[np.int64], least: Floats, greatest: Floats
-) -> Flags:
-    """Tell which pieces hold a value of their code: of a bin, one that is no spike."""
-    points = least == greatest
-    own = attribute.encode_values(np.where(points, least, attribute.lower)) == codes
-    if not attribute.integer:
-        return np.asarray((least < greatest) | (points & own))
-    spikes = np.sort(np.asarray(attribute.spikes, dtype=np.float64))
-    inside = np.searchsorted(spikes, greatest, "right") - np.searchsorted(spikes, least, "left")
-    others = np.floor(greatest) - np.ceil(least) + 1 - inside
-    return np.asarray(np.where(points, own & (least == np.rint(least)), others > 0))
-
-
-def _beside(constant: float, *, whole: bool) -> tuple[float, float]:
-    if whole:
-        return math.ceil(constant) - 1.0, math.floor(constant) + 1.0
-    return math.nextafter(constant, -math.inf), math.nextafter(constant, math.inf)
-
-
-def _leaves(rules: Iterable[Bound]) -> Iterator[Compare]:
-    """Yield every comparison with a constant."""
-    waiting: list[Predicate] = []
-    for rule in rules:
-        if isinstance(rule, Routes):
-            waiting.append(rule.unless)
-        elif isinstance(rule, Forbids):
-            waiting += [part for part in rule.together if not isinstance(part, tuple)]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, Compare):
-            yield found
-        elif isinstance(found, Join):
-            waiting += found.parts
-        elif isinstance(found, Not):
-            waiting.append(found.part)
-
-
-def _compared(rule: Bound) -> set[str]:
-    """Return the attributes whose values a rule computes with."""
+def _computed_with(rule: Bound) -> set[str]:
+    """Return the attributes whose values, not only whether conditions hold, a rule reads."""
     if isinstance(rule, Derives):
         return {*rule.names}
-    if isinstance(rule, Routes):
-        return set()
-    pairs = [part for part in rule.together if isinstance(part, tuple)]
-    return {name for one, _, two in pairs for name in (one, two)}
+    pairs = [leaf for leaf in _leaves(rule) if isinstance(leaf, CompareTwo)]
+    return {name for pair in pairs for name in pair.names}
 
 
-def _tables(rules: tuple[Bound, ...], pieces: Mapping[str, _Pieces]) -> _Tables:
-    """Return which combinations of pieces surely break a rule, where their tables are small."""
-    found: _Tables = {}
-    left = _MOST_IN_ALL
-    order = {name: place for place, name in enumerate(pieces)}
-    known = {name: pieces[name].known for name in pieces}
+def impossible_cells(
+    rules: Iterable[Bound], known: Mapping[str, Known], *, most: int, in_all: float = math.inf
+) -> ImpossibleCells:
+    """Return which combinations of known cells surely break a rule, where tables are small."""
+    found: dict[tuple[str, ...], Flags] = {}
     for rule in rules:
-        names = tuple(sorted(rule.names, key=order.__getitem__))
-        shape = [len(pieces[name].sizes) for name in names]
-        if math.prod(shape) > min(left, _MOST_CELLS):
-            continue
-        left -= math.prod(shape)
-        table = surely_broken(rule, known, names)
-        found[names] = found[names] | table if names in found else table
-    return found
+        names = tuple(name for name in known if name in rule.names)
+        size = math.prod(len(known[name].hole) for name in names)
+        if size <= min(in_all, most):
+            in_all -= size
+            table = surely_broken(rule, known, names)
+            found[names] = found[names] | table if names in found else table
+    return {names: table for names, table in found.items() if table.any()}
 
 
-def _rule_out(tables: _Tables, alive: _Alive) -> None:
-    """Rule out what a table leaves no partner, until nothing changes."""
-    changed = True
-    while changed:
-        changed = False
-        for names, impossible in tables.items():
-            possible = ~impossible & _together([alive[name] for name in names])
-            for name, left in _sides(names, possible):
-                changed |= bool((left != alive[name]).any())
-                alive[name] = left
-
-
-def _rule_out_jointly(tables: _Tables, alive: _Alive) -> None:
-    """Rule out what is in no combination of all attributes, if there are few enough."""
+def _rule_out(tables: ImpossibleCells, alive: dict[str, Flags]) -> bool:
+    """Rule out pieces in no combination that these tables leave; tell if there was any."""
     names = tuple(dict.fromkeys(name for found in tables for name in found))
     kept = {name: np.flatnonzero(alive[name]) for name in names}
     shape = [len(kept[name]) for name in names]
-    if len(tables) < 2 or not 0 < math.prod(shape) <= _MOST_CELLS or len(names) > 30:
-        return
+    if math.prod(shape) > _MOST_CELLS or len(names) > _MOST_AXES:
+        return False
     possible = np.ones(shape, dtype=bool)
     for found, impossible in tables.items():
         order = sorted(range(len(found)), key=lambda i: names.index(found[i]))
         table = impossible[np.ix_(*(kept[name] for name in found))].transpose(order)
         wide = [len(kept[name]) if name in found else 1 for name in names]
         possible &= ~table.reshape(wide)
-    for name, left in _sides(names, possible):
-        alive[name] = np.isin(np.arange(len(alive[name])), kept[name][left])
-
-
-def _together(flags: list[Flags]) -> Flags:
-    """Return the outer product of flags."""
-    found = np.ones((), dtype=bool)
-    for one in flags:
-        found = found[..., None] & one
-    return np.asarray(found)
-
-
-def _sides(names: tuple[str, ...], possible: Flags) -> Iterator[tuple[str, Flags]]:
+    before = sum(shape)
     for axis, name in enumerate(names):
         others = tuple(i for i in range(len(names)) if i != axis)
-        yield name, np.asarray(possible.any(axis=others))
+        alive[name] = np.isin(np.arange(len(alive[name])), kept[name][possible.any(axis=others)])
+    return bool(before > sum(np.count_nonzero(alive[name]) for name in names))
 
 
-def _connected(tables: _Tables) -> list[list[tuple[str, ...]]]:
+def _connected(tables: ImpossibleCells) -> list[list[tuple[str, ...]]]:
     """Return the tables in groups that share no attribute."""
     groups: list[tuple[set[str], list[tuple[str, ...]]]] = []
     for names in tables:
@@ -238,9 +163,7 @@ def _connected(tables: _Tables) -> list[list[tuple[str, ...]]]:
     return [found for _, found in groups]
 
 
-def _check_alive(
-    attribute: AnyAttribute, codes: NDArray[np.int64], rules: tuple[Bound, ...]
-) -> None:
+def _check_alive(attribute: AnyAttribute, codes: Ints, rules: tuple[Bound, ...]) -> None:
     """Refuse that a level, a bin, or "not applicable" has no row."""
     name = attribute.name
     dead = sorted({*range(attribute.missing_code)} - {*codes.tolist()})
@@ -264,26 +187,24 @@ def _check_circles(rules: tuple[Bound, ...]) -> None:
     """Refuse orders such as a <= b and b <= a."""
     above: dict[str, set[str]] = {}
     for rule in rules:
-        part = rule.together[0] if isinstance(rule, Forbids) and len(rule.together) == 1 else None
-        if isinstance(part, tuple) and part[1] in ("<", "<=", ">", ">="):
-            low, high = (part[0], part[2]) if part[1] in (">", ">=") else (part[2], part[0])
+        never = rule.never if isinstance(rule, Forbids) else None
+        if isinstance(never, Join) and len(never.parts) == 1:
+            never = never.parts[0]
+        if isinstance(never, CompareTwo) and never.sign in ("<", "<=", ">", ">="):
+            low, high = never.one.name, never.two.name
+            low, high = (low, high) if never.sign in (">", ">=") else (high, low)
             above.setdefault(low, set()).add(high)
     in_order(
         above,
-        lambda names: SchemaError(
-            f"rules: {names} are ordered in a circle; leave one of these orders out (an "
-            "equation says that two numbers are equal)"
-        ),
+        "are ordered in a circle; leave one of these orders out (an equation says that two numbers "
+        "are equal)",
     )
 
 
-def in_order(
-    after: Mapping[str, Iterable[str]], circle: Callable[[str], SchemaError]
-) -> tuple[str, ...]:
-    """Return names, each after those it comes after; in a circle raise what ``circle`` makes."""
-    wrong: list[str] = []
+def in_order(after: Mapping[str, Iterable[str]], why: str) -> tuple[str, ...]:
+    """Return names, each after those it comes after; say why a circle is refused."""
     try:
         return tuple(TopologicalSorter({n: sorted(after[n]) for n in after}).static_order())
     except CycleError as error:
-        wrong = error.args[1]
-    raise circle(", ".join(sorted({*wrong})))
+        circle = ", ".join(sorted({*error.args[1]}))
+    raise SchemaError(f"rules: {circle} {why}")

@@ -2,69 +2,57 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
-from missdp.schema.bound import Bound, Derives, Forbids, Known, Routes, surely_broken
+from missdp.schema.bound import Bound, Derives, Forbids, Routes
+from missdp.schema.conditions import CompareTwo, Known
 from missdp.schema.denial import Denial
-from missdp.schema.possible import check_possible, in_order
-
-if TYPE_CHECKING:
-    from missdp.schema.rules import Rule
-    from missdp.schema.schema import Schema
-
+from missdp.schema.numeric import Columns
+from missdp.schema.possible import ImpossibleCells, check_possible, impossible_cells, in_order
+from missdp.schema.rules import Rule
 
 _Rule = TypeVar("_Rule", Derives, Routes)
-
-ImpossibleCells: TypeAlias = Mapping[tuple[str, ...], NDArray[np.bool_]]
-"""Cells that no row is in, by attribute names: an axis for each; "not applicable" comes last."""
 
 _MOST_CELLS = 1_000_000  # of one table of impossible cells
 
 
 class RuleBook:
-    """The rules of a schema, bound to its attributes.
+    """The rules of a schema, bound to its attributes."""
 
-    Parameters
-    ----------
-    schema : Schema
-    """
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        bound = [b for rule in schema.rules for b in rule.bound(schema)]
-        self.bound: tuple[Bound, ...] = (*bound, *_through_holes(bound, schema))
-        """Every rule as it is computed with."""
+    def __init__(self, columns: Columns, rules: Iterable[Rule]) -> None:
+        self._columns, rules = columns, tuple(rules)
+        bound = [b for rule in rules for b in rule.bound(columns)]
+        #: Every rule as it is computed with.
+        self.bound: tuple[Bound, ...] = (*bound, *_through_holes(bound, columns))
+        #: The attributes that follow from others.
         self.derives = _by_target(b for b in self.bound if isinstance(b, Derives))
-        """The attributes that follow from others."""
+        #: The attributes that are applicable to some rows only.
         self.routes = _by_target(b for b in self.bound if isinstance(b, Routes))
-        """The attributes that are applicable to some rows only."""
+        #: What no row has.
         self.forbids = tuple(rule for rule in self.bound if isinstance(rule, Forbids))
-        """What no row has."""
+        #: What no two rows have, or few if it holds mostly; drawing row by row ignores it.
         self.pairs = tuple(
             pair
-            for rule in schema.rules
-            if isinstance(rule, Denial) and (pair := rule.pair(schema)) is not None
+            for rule in rules
+            if isinstance(rule, Denial) and (pair := rule.pair(columns)) is not None
         )
-        """What no two rows have, or few if it holds mostly; drawing row by row ignores it."""
+        #: Linear equations by which a missing cell follows from what is otherwise determined.
         self.solved = tuple(
-            rule.solved(schema[name])
+            rule.solved(columns[name])
             for rule in self.derives.values()
             if rule.lookup is None
             for name in rule.by
-            if schema[name].nullable
+            if columns[name].nullable
         )
-        """Linear equations by which a missing cell follows from what is otherwise determined."""
+        #: Attributes that follow or are routed, each after all that it depends on.
         self.order = self._in_order()
-        """Attributes that follow or are routed, each after all that it depends on."""
         self._check_holes()
-        check_possible(schema, self.bound)
+        check_possible(columns, self.bound)
 
     @property
     def filled(self) -> frozenset[str]:
@@ -73,7 +61,9 @@ class RuleBook:
         Rules fill their missing cells; or they are not applicable to some rows, whatever went
         missing: where there is no value, none is lost.
         """
-        known = {a.name for a in self._schema if a.not_applicable is not None or a.settled}
+        known = {
+            a.name for a in self._columns.values() if a.not_applicable is not None or a.settled
+        }
         solved = {rule.target.name for rule in self.solved}
         return frozenset({*self.derives, *self.routes, *known, *solved})
 
@@ -95,38 +85,26 @@ class RuleBook:
     @cached_property
     def impossible(self) -> ImpossibleCells:
         """Combinations of levels and bins that no row has, where their tables are not too large."""
-        found: dict[tuple[str, ...], NDArray[np.bool_]] = {}
-        known = {a.name: Known.of(a, np.arange(a.missing_code), None) for a in self._schema}
-        for rule in self.bound:
-            names = tuple(name for name in known if name in rule.names)
-            if math.prod(len(known[name].hole) for name in names) > _MOST_CELLS:
-                continue
-            table = surely_broken(rule, known, names)
-            if table.any():
-                found[names] = found[names] | table if names in found else table
-        return found
+        attributes = self._columns.values()
+        known = {a.name: Known.of(a, np.arange(a.missing_code), None) for a in attributes}
+        return impossible_cells(self.bound, known, most=_MOST_CELLS)
 
     def _in_order(self) -> tuple[str, ...]:
         """Order what follows after what it depends on, or refuse a circle."""
         needs: dict[str, set[str]] = {}
         rules: list[Derives | Routes] = [*self.derives.values(), *self.routes.values()]
         for rule in rules:
-            target = _target_of(rule)
-            needs.setdefault(target, set()).update(set(rule.names) - {target})
-            if isinstance(rule, Routes) and target in rule.unless.names:
-                needs[target].add(target)
+            needs.setdefault(_target_of(rule), set()).update(rule.reads)
         found = in_order(
             needs,
-            lambda names: SchemaError(
-                f"rules: {names} follow from each other in a circle; leave one of these "
-                "rules out, or let an equation determine another attribute"
-            ),
+            "follow from each other in a circle; leave one of these rules out, or let an equation "
+            "determine another attribute",
         )
         return tuple(name for name in found if name in needs)
 
     def _check_holes(self) -> None:
         for rule in self.derives.values():
-            given = [self._schema[name] for name in rule.by]
+            given = [self._columns[name] for name in rule.by]
             if any(a.nullable for a in given) and not rule.target.nullable:
                 raise SchemaError(
                     f"rule {rule.text!r}: {rule.target.name!r} must be nullable, since an "
@@ -134,15 +112,14 @@ class RuleBook:
                 )
 
 
-def _through_holes(bound: Iterable[Bound], schema: Schema) -> list[Forbids]:
+def _through_holes(bound: Iterable[Bound], columns: Columns) -> list[Forbids]:
     """Return what orders say of two attributes when the one between them is missing."""
     orders: dict[tuple[str, str], tuple[bool, str]] = {}
     for rule in bound:
-        if isinstance(rule, Forbids) and len(rule.together) == 1:
-            (part,) = rule.together
-            if isinstance(part, tuple) and part[1] in (">", ">="):
-                orders[part[0], part[2]] = part[1] == ">=", rule.text
-    between = [a.name for a in schema if a.nullable and a.not_applicable is None]
+        never = rule.never if isinstance(rule, Forbids) else None
+        if isinstance(never, CompareTwo) and never.sign in (">", ">="):
+            orders[never.one.name, never.two.name] = never.sign == ">=", rule.text
+    between = [a.name for a in columns.values() if a.nullable and a.not_applicable is None]
     found = dict(orders)
     for via in between:
         for (one, near), (strict, text) in list(found.items()):
@@ -152,9 +129,9 @@ def _through_holes(bound: Iterable[Bound], schema: Schema) -> list[Forbids]:
                     joined = text if more == text else f"{text} and {more}"
                     found[one, two] = strict or also, joined
     return [
-        Forbids(text, pair, ((pair[0], ">=" if strict else ">", pair[1]),))
-        for pair, (strict, text) in found.items()
-        if orders.get(pair) != (strict, text)
+        Forbids(text, CompareTwo(columns[one], ">=" if strict else ">", columns[two]))
+        for (one, two), (strict, text) in found.items()
+        if orders.get((one, two)) != (strict, text)
     ]
 
 
@@ -177,15 +154,14 @@ def _by_target(rules: Iterable[_Rule]) -> dict[str, _Rule]:
     return found
 
 
-def not_applicable(schema: Schema, rules: Iterable[Rule]) -> frozenset[str]:
+def not_applicable(columns: Columns, rules: Iterable[Rule]) -> frozenset[str]:
     """Return the attributes that are not applicable to some rows."""
-    bound = [b for rule in rules for b in rule.bound(schema)]
-    found = {a.name for a in schema if a.not_applicable is not None}
+    bound = [b for rule in rules for b in rule.bound(columns)]
+    found = {a.name for a in columns.values() if a.not_applicable is not None}
     found |= {rule.target for rule in bound if isinstance(rule, Routes)}
-    while grown := {
-        rule.target.name
-        for rule in bound
-        if isinstance(rule, Derives) and found & {*rule.by} and rule.target.name not in found
-    }:
+    derived = [rule for rule in bound if isinstance(rule, Derives)]
+    grown = {*found}
+    while grown:
+        grown = {r.target.name for r in derived if found & {*r.by}} - found
         found |= grown
     return frozenset(found)

@@ -3,36 +3,33 @@
 A rule is what everybody knows before any data are seen: men are not pregnant, who does not work has
 no working hours, age and year of birth add up to the year of the survey. No rule is ever read from
 private rows.
-
-Rules about numbers: linear equations, and orders.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from missdp.errors import MissDPError, ParameterError, SchemaError, did_you_mean, replacing
+from missdp.errors import SchemaError
 from missdp.record import Record
+from missdp.schema import language
 from missdp.schema.attributes import MAX_WHOLE, Level, Ordinal, is_number
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
-from missdp.schema.numeric import Numeric
-from missdp.schema.predicates import Predicate, backticks_hint, parse_where
-
-if TYPE_CHECKING:
-    from missdp.schema.schema import AnyAttribute, Schema
-
+from missdp.schema.conditions import CompareTwo
+from missdp.schema.numeric import AnyAttribute, Columns, Numeric
+from missdp.types import Floats
 
 _MOST_NUMBERS = 10_000  # of one attribute
 _MOST_ROWS = 1_000_000  # of a map
+_OPPOSITE = {"<=": ">", "<": ">="}
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Rule(Record, abstract=True):
         """The rule in words."""
 
     @abstractmethod
-    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+    def bound(self, columns: Columns) -> tuple[Bound, ...]:
         """Return the rule as it is computed with.
 
         Raises
@@ -54,27 +51,28 @@ class Rule(Record, abstract=True):
             If it names what the schema does not have, or makes no sense there.
         """
 
-    def about(self, schema: Schema) -> frozenset[str]:
+    def about(self, columns: Columns) -> frozenset[str]:
         """Return the attributes that the rule is about."""
-        return frozenset(name for bound in self.bound(schema) for name in bound.names)
+        return frozenset(name for bound in self.bound(columns) for name in bound.names)
 
     def _wrong(self, why: str) -> SchemaError:
         return SchemaError(f"rule {self.text!r}: {why}")
 
-    def _attribute(self, schema: Schema, name: Any) -> AnyAttribute:
-        if not isinstance(name, str) or name not in schema:
-            near = did_you_mean(name, schema.names)
-            raise self._wrong(f"the schema has no attribute {name!r}{near}")
-        return schema[name]
+    def _reading(self, columns: Columns) -> AbstractContextManager[None]:
+        return language.reading(self.text, columns, self._wrong)
 
-    def _predicate(self, text: Any, schema: Schema) -> Predicate:
-        def wrong(error: BaseException) -> MissDPError:
-            return self._wrong(str(error).removeprefix("where: "))
-
+    def _parsed(
+        self, grammar: Callable[[str, Columns], _Found], text: Any, columns: Columns
+    ) -> _Found:
+        """Read what is written, by a grammar of the language of rules."""
         if not isinstance(text, str) or not text.strip():
-            raise self._wrong("a condition is text, and not empty")
-        with replacing(ParameterError, by=wrong):
-            return parse_where(text, schema)
+            raise self._wrong("it is written as text, and not empty")
+        with self._reading(columns):
+            return grammar(text, columns)
+
+    def _attribute(self, columns: Columns, name: Any) -> AnyAttribute:
+        with self._reading(columns):
+            return language.attribute_named(columns, name)
 
     @classmethod
     def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
@@ -111,17 +109,15 @@ class NotApplicable(Rule):
     @property
     def text(self) -> str:
         """The rule in words."""
-        names = ", ".join(map(str, self.names))
-        return (
-            f"{names} {'is' if len(self.names) == 1 else 'are'} not applicable unless {self.unless}"
-        )
+        verb = "is" if len(self.names) == 1 else "are"
+        return f"{', '.join(map(str, self.names))} {verb} not applicable unless {self.unless}"
 
-    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+    def bound(self, columns: Columns) -> tuple[Bound, ...]:
         """Return one bound rule for each attribute."""
         if not self.names:
             raise self._wrong("it names no attribute")
-        predicate = self._predicate(self.unless, schema)
-        names = [self._attribute(schema, name).name for name in self.names]
+        predicate = self._parsed(language.condition, self.unless, columns)
+        names = [self._attribute(columns, name).name for name in self.names]
         return tuple(Routes(self.text, name, predicate) for name in names)
 
 
@@ -148,10 +144,9 @@ class Impossible(Rule):
         """The rule in words."""
         return f"never {self.when}"
 
-    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+    def bound(self, columns: Columns) -> tuple[Bound, ...]:
         """Return the bound rule."""
-        predicate = self._predicate(self.when, schema)
-        return (Forbids(self.text, tuple(sorted(predicate.names)), (predicate,)),)
+        return (Forbids(self.text, self._parsed(language.condition, self.when, columns)),)
 
 
 @dataclass(frozen=True)
@@ -189,20 +184,16 @@ class Determined(Rule):
         """The rule in words."""
         return f"{self.name} follows from {', '.join(map(str, self.by))}"
 
-    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+    def bound(self, columns: Columns) -> tuple[Bound, ...]:
         """Return the bound rule."""
-        target = self._attribute(schema, self.name)
-        given = [self._attribute(schema, name) for name in self.by]
+        target = self._attribute(columns, self.name)
+        given = [self._attribute(columns, name) for name in self.by]
         if not given or len(set(self.by)) < len(self.by) or self.name in self.by:
             raise self._wrong("it must follow from other attributes, each named once")
-        levels = [self._domain(attribute) for attribute in given]
-        if math.prod(map(len, levels)) > _MOST_ROWS:
+        domains = [self._domain(attribute) for attribute in given]
+        if math.prod(map(len, domains)) > _MOST_ROWS:
             raise self._wrong(f"the map would need more than {_MOST_ROWS:,} rows")
-        rows = self._rows(given, levels)
-        known = () if isinstance(target, Numeric) else target.levels
-        codes = {level: code for code, level in enumerate(known)}
-        values = [self._value(target, codes, rows[row]) for row in product(*levels)]
-        lookup = np.array(values, dtype=np.float64).reshape([len(found) for found in levels])
+        lookup = self._lookup(target, given, domains)
         first = tuple(a.lower if isinstance(a, Numeric) else 0.0 for a in given)
         return (Derives(self.text, target, self.by, lookup=lookup, first=first),)
 
@@ -217,37 +208,49 @@ class Determined(Rule):
             )
         return tuple(range(int(attribute.lower), int(attribute.upper) + 1))
 
-    def _rows(
-        self, given: list[AnyAttribute], levels: list[tuple[Level, ...]]
-    ) -> dict[tuple[Any, ...], Any]:
-        """Return the value of each combination of levels."""
-        width = len(levels)
-        kinds = [type(found[0]) for found in levels]
-        known = [set(found) for found in levels]
-        rows: dict[tuple[Any, ...], Any] = {}
+    def _lookup(
+        self, target: AnyAttribute, given: list[AnyAttribute], domains: list[tuple[Level, ...]]
+    ) -> Floats:
+        """Return what follows from each combination of values, an axis for each attribute."""
+        places = [_places(domain) for domain in domains]
+        codes = {} if isinstance(target, Numeric) else _places(target.levels)
+        lookup = np.full([len(domain) for domain in domains], np.nan)
         for row in self.map if isinstance(self.map, tuple) else ():
-            if not isinstance(row, tuple) or len(row) != width + 1:
-                raise self._wrong(f"each row of the map needs {width} levels and a value")
-            for level, kind, among, attribute in zip(row, kinds, known, given, strict=False):
-                if type(level) is not kind or level not in among:
-                    raise self._wrong(f"the map: {_not_in(attribute, level)}")
-            if row[:-1] in rows:
+            if not isinstance(row, tuple) or len(row) != len(given) + 1:
+                raise self._wrong(f"each row of the map needs {len(given)} levels and a value")
+            by = zip(places, given, row[:-1], strict=True)
+            at = tuple(self._place(known, attribute, value) for known, attribute, value in by)
+            if not math.isnan(lookup[at]):
                 raise self._wrong(f"the map has two values for {list(row[:-1])}")
-            rows[row[:-1]] = row[-1]
-        if len(rows) < math.prod(map(len, levels)):
-            lacking = next(row for row in product(*levels) if row not in rows)
-            raise self._wrong(f"the map lacks a value for {list(lacking)}")
-        return rows
+            lookup[at] = self._value(target, codes, row[-1])
+        if np.isnan(lookup).any():
+            at = tuple(np.argwhere(np.isnan(lookup))[0])
+            lacking = [domain[place] for domain, place in zip(domains, at, strict=True)]
+            raise self._wrong(f"the map lacks a value for {lacking}")
+        return lookup
 
-    def _value(self, target: AnyAttribute, codes: Mapping[Any, int], value: Any) -> float:
+    def _value(self, target: AnyAttribute, codes: _Places, value: Any) -> float:
         """Read a value of the map: a number, or the code of a level."""
-        if isinstance(target, Numeric):
-            inside = is_number(value) and target.lower <= value <= target.upper
-            if inside and (not target.integer or float(value).is_integer()):
-                return float(value)
-        elif type(value) is type(target.levels[0]) and value in codes:
-            return float(codes[value])
-        raise self._wrong(f"the map: {_not_in(target, value)}")
+        if not isinstance(target, Numeric):
+            return float(self._place(codes, target, value))
+        inside = is_number(value) and target.lower <= value <= target.upper
+        if not inside or (target.integer and not float(value).is_integer()):
+            raise self._wrong(f"the map: {_not_in(target, value)}")
+        return float(value)
+
+    def _place(self, places: _Places, attribute: AnyAttribute, value: Any) -> int:
+        place = places.get((type(value), value)) if isinstance(value, (str, int)) else None
+        if place is None:
+            raise self._wrong(f"the map: {_not_in(attribute, value)}")
+        return place
+
+
+_Places = dict[tuple[type, Any], int]
+
+
+def _places(domain: tuple[Level, ...]) -> _Places:
+    """Return the place of each value, by type as well, since 1 equals true."""
+    return {(type(value), value): place for place, value in enumerate(domain)}
 
 
 def _not_in(attribute: AnyAttribute, value: object) -> str:
@@ -258,27 +261,6 @@ def _not_in(attribute: AnyAttribute, value: object) -> str:
 
 def _several(names: Any) -> tuple[Any, ...]:
     return tuple(names) if isinstance(names, (list, tuple)) else (names,)
-
-
-_NAME = r"(?:`[^`]+`|[^\W\d]\w*)"
-_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
-_TERM = re.compile(
-    rf"\s*(?:(?P<minus>-)\s*)?(?:(?:(?P<times>{_NUMBER})\s*\*\s*)?(?P<name>{_NAME})"
-    rf"|(?P<number>{_NUMBER}))\s*(?P<sign>[-+=]|\Z)"
-)
-_ORDER = re.compile(rf"\s*{_NAME}(?:\s*<=?\s*{_NAME})+\s*")
-
-
-def _written(rule: Rule, text: Any) -> str:
-    if not isinstance(text, str):
-        raise rule._wrong("it is written as text")
-    return text
-
-
-def _hinting(rule: Rule, schema: Schema) -> AbstractContextManager[None]:
-    """Add to a refusal that an odd name goes in backticks, if the rule has one without them."""
-    hint = backticks_hint(rule.text, schema.names)
-    return replacing(SchemaError, by=lambda error: SchemaError(f"{error}{hint}"))
 
 
 @dataclass(frozen=True)
@@ -308,67 +290,38 @@ class Equation(Rule):
         """The rule in words."""
         return str(self.equation)
 
-    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+    def bound(self, columns: Columns) -> tuple[Bound, ...]:
         """Return the bound rule."""
-        with _hinting(self, schema):
-            terms, constant = self._sides()
-            attributes = [self._attribute(schema, name) for name in terms]
-        for attribute in attributes:
-            if not isinstance(attribute, Numeric):
-                raise self._wrong(f"{attribute.name!r} is not numeric")
-        target = self.determines if self.determines is not None else next(reversed(terms), "")
-        if not isinstance(target, str) or target not in terms:
-            raise self._wrong(f"it cannot determine {target!r}, which it does not name")
+        terms, constant = self._parsed(language.equation, self.equation, columns)
+        attributes: dict[str, Numeric] = {}
+        for name in terms:
+            if not isinstance(attribute := columns[name], Numeric):
+                raise self._wrong(f"{name!r} is not numeric")
+            attributes[name] = attribute
+        name = self.determines if self.determines is not None else next(reversed(terms), "")
+        if not isinstance(name, str) or name not in terms:
+            raise self._wrong(f"it cannot determine {name!r}, which it does not name")
         if len(terms) < 2 or not all(terms.values()):
             raise self._wrong("it needs at least two attributes, each with a multiple other than 0")
-        by = tuple(name for name in terms if name != target)
-        own = terms[target]
-        multiples = tuple(-terms[name] / own for name in by)
-        start = constant / own
-        self._check_sizes(schema, dict(zip(by, multiples, strict=True)), start)
-        if schema[target].integer and not all(schema[name].integer for name in by):  # type: ignore[union-attr]
+        target, own = attributes.pop(name), terms.pop(name)
+        multiples = tuple(-times / own for times in terms.values())
+        self._check_sizes(attributes, multiples, constant / own)
+        if target.integer and not all(a.integer for a in attributes.values()):
             raise self._wrong(
-                f"{target!r} is a whole number; so must be the attributes that it follows from"
+                f"{name!r} is a whole number; so must be the attributes that it follows from"
             )
-        return (Derives(self.text, schema[target], by, terms=multiples, start=start),)
+        return (Derives(self.text, target, tuple(terms), terms=multiples, start=constant / own),)
 
-    def _check_sizes(self, schema: Schema, multiples: Mapping[str, float], start: float) -> None:
+    def _check_sizes(
+        self, attributes: Mapping[str, Numeric], multiples: tuple[float, ...], start: float
+    ) -> None:
         """Refuse numbers that floating point cannot add, or that vanish."""
-        sizes = [abs(start)]
-        for name, times in multiples.items():
-            attribute = schema[name]
-            assert isinstance(attribute, Numeric)
-            sizes.append(abs(times) * max(abs(attribute.lower), abs(attribute.upper)))
-        if not all(map(math.isfinite, multiples.values())) or not sum(sizes) < MAX_WHOLE:
+        largest = (max(abs(a.lower), abs(a.upper)) for a in attributes.values())
+        sizes = (abs(times) * size for times, size in zip(multiples, largest, strict=True))
+        if not all(map(math.isfinite, multiples)) or not abs(start) + sum(sizes) < MAX_WHOLE:
             raise self._wrong("its numbers are too large: what follows must be below 2**53 in size")
-        if not all(multiples.values()):
+        if not all(multiples):
             raise self._wrong("its numbers differ so much in size that some of them vanish")
-
-    def _sides(self) -> tuple[dict[str, float], float]:
-        """Return the multiple of each attribute, all on the left, and the number on the right."""
-        text, terms = _written(self, self.equation), dict[str, float]()
-        constant, side, sign, at = 0.0, 1.0, "+", 0
-        while sign:
-            found = _TERM.match(text, at)
-            if found is None or (found["minus"] and terms and sign != "="):
-                near = text[at:].strip()[:20] or "the end"
-                raise self._wrong(
-                    f"expected a number or an attribute, then +, - or =, found {near!r}"
-                )
-            if sign == "=" and side < 0:
-                raise self._wrong("it has more than one '='")
-            side = -1.0 if sign == "=" else side
-            factor = side * float(found["times"] or found["number"] or 1)
-            factor *= (-1.0 if sign == "-" else 1.0) * (-1.0 if found["minus"] else 1.0)
-            if found["name"]:
-                name = found["name"].strip("`")
-                terms[name] = terms.get(name, 0.0) + factor
-            else:
-                constant -= factor
-            sign, at = found["sign"], found.end()
-        if side > 0:
-            raise self._wrong("it has no '='")
-        return terms, constant
 
 
 @dataclass(frozen=True)
@@ -395,24 +348,16 @@ class Order(Rule):
         """The rule in words."""
         return str(self.order)
 
-    def bound(self, schema: Schema) -> tuple[Bound, ...]:
-        """Return one bound rule for each two neighbours."""
-        with _hinting(self, schema):
-            if not _ORDER.fullmatch(_written(self, self.order)):
-                raise self._wrong("it needs names with < or <= between them")
-            words = re.findall(rf"{_NAME}|<=?", self.order)
-            found = [self._attribute(schema, name.strip("`")) for name in words[::2]]
-        if len({attribute.name for attribute in found}) < len(found):
+    def bound(self, columns: Columns) -> tuple[Bound, ...]:
+        """Return one bound rule for each two neighbours: what is forbidden is the opposite."""
+        found = self._parsed(language.order, self.order, columns)
+        attributes = [found[0][0], *(two for _, _, two in found)]
+        if len({attribute.name for attribute in attributes}) < len(attributes):
             raise self._wrong("it names an attribute twice")
-        numbers = all(isinstance(attribute, Numeric) for attribute in found)
-        scales = {a.levels if isinstance(a, Ordinal) else None for a in found}
+        numbers = all(isinstance(attribute, Numeric) for attribute in attributes)
+        scales = {a.levels if isinstance(a, Ordinal) else None for a in attributes}
         if not numbers and (None in scales or len(scales) > 1):
             raise self._wrong("all must be numeric, or all ordinal with the same levels")
-        # What is forbidden: the opposite of each comparison.
         return tuple(
-            Forbids(self.text, (one.name, two.name), ((one.name, _OPPOSITE[sign], two.name),))
-            for (one, two), sign in zip(pairwise(found), words[1::2], strict=True)
+            Forbids(self.text, CompareTwo(one, _OPPOSITE[sign], two)) for one, sign, two in found
         )
-
-
-_OPPOSITE = {"<=": ">", "<": ">="}

@@ -8,25 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeAlias, get_args
+from typing import Any, Self, get_args
 
 import tomli_w
 
 from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
-from missdp.schema.attributes import Categorical, Ordinal
-from missdp.schema.denial import Denial
-from missdp.schema.numeric import Numeric
+from missdp.schema.attributes import Attribute
+from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
-from missdp.schema.rules import Determined, Equation, Impossible, NotApplicable, Order, Rule
+from missdp.schema.rules import Rule
 
 _FORMAT = 1  # of the layout that people write
 _KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules"}
-
-
-AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
-"""A column of any kind."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,8 @@ class Schema(Record):
                 "rules must be a list of NotApplicable, Impossible, Determined, Equation, Order "
                 "and Denial"
             )
-        absent = not_applicable(Schema(self.attributes), self.rules) if self.rules else ()
+        columns = {a.name: a for a in self.attributes}
+        absent = not_applicable(columns, self.rules) if self.rules else ()
         marked = (
             replace(a, not_applicable=()) if a.name in absent and a.not_applicable is None else a
             for a in self.attributes
@@ -94,7 +90,12 @@ class Schema(Record):
     @cached_property
     def rulebook(self) -> RuleBook:
         """The rules as they are computed with."""
-        return RuleBook(self)
+        return RuleBook(self.columns, self.rules)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The attributes by name."""
+        return {attribute.name: attribute for attribute in self.attributes}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,12 +114,11 @@ class Schema(Record):
         return iter(self.attributes)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names
+        return name in self.columns
 
     def __getitem__(self, name: str) -> AnyAttribute:
-        for attribute in self.attributes:
-            if attribute.name == name:
-                return attribute
+        if name in self.columns:
+            return self.columns[name]
         near = did_you_mean(name, self.names)
         raise SchemaError(f"the schema has no attribute {name!r}; it has {list(self.names)}{near}")
 
@@ -137,7 +137,7 @@ class Schema(Record):
         """
         attributes = tuple(self[name] for name in names)
         kept = {attribute.name for attribute in attributes}
-        rules = tuple(rule for rule in self.rules if rule.about(self) <= kept)
+        rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= kept)
         found = Schema(attributes, rules)
         lost = (self.rulebook.filled & kept) - found.rulebook.filled
         marked = (replace(a, settled=True) if a.name in lost else a for a in found)
@@ -205,7 +205,7 @@ class Schema(Record):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
         if not isinstance(rules, (list, tuple)) or not all(isinstance(r, Mapping) for r in rules):
             raise SchemaError("rules are [[rule]] tables, one for each")
-        return cls(tuple(map(_attribute, rows)), tuple(map(_rule, rules)))
+        return cls(tuple(map(Attribute.from_dict, rows)), tuple(map(Rule.from_dict, rules)))  # type: ignore[arg-type]
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
@@ -235,28 +235,6 @@ def check_schema(schema: object) -> None:
 def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
     """Return the attribute with all its holes of one kind; "not applicable" stays what it is."""
     return replace(attribute, refused=None, unknown=None, not_asked=None)
-
-
-def _attribute(row: Mapping[str, Any]) -> AnyAttribute:
-    subject = f"attribute {row.get('name')!r}: kind"
-    if not all(isinstance(key, str) for key in row):
-        raise SchemaError(f"attribute {row.get('name')!r}: the names of facts must be text")
-    found: AnyAttribute = _kind_of(row, subject, get_args(AnyAttribute)).from_dict(row)
-    return found
-
-
-def _rule(row: Mapping[str, Any]) -> Rule:
-    kinds = (NotApplicable, Impossible, Determined, Equation, Order, Denial)
-    found: Rule = _kind_of(row, "a rule's kind", kinds).from_dict(row)
-    return found
-
-
-def _kind_of(row: Mapping[str, Any], subject: str, kinds: Iterable[Any]) -> Any:
-    """Return the class that a table names."""
-    kind, known = row.get("kind"), {found.kind: found for found in kinds}
-    if not isinstance(kind, str) or kind not in known:
-        raise SchemaError(f"{subject} must be one of {sorted(known)}, not {kind!r}")
-    return known[kind]
 
 
 # The time that Python takes to read a key grows with the square of its parts.

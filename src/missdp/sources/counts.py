@@ -27,14 +27,15 @@ from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
 from missdp.sources.partners import check_comparable
 from missdp.table import Table
+from missdp.types import Flags, Floats, Ints
 
 Clique: TypeAlias = tuple[str, ...]  #: Names of attributes that are counted together.
-Counts: TypeAlias = dict[Clique, NDArray[np.int64]]
-"""Exact counts of cliques; private."""
+#: Exact counts of cliques; private.
+Counts: TypeAlias = dict[Clique, Ints]
+#: Which rows count: those observed on the clique, or all, with missing as one more level.
 Rows: TypeAlias = Literal["observed", "extended"]
-"""Which rows count: those observed on the clique, or all, with missing as one more level."""
+#: What is asked of a source: counts of cliques, sums of rows' weights too, or the rows.
 Reads: TypeAlias = Literal["counts", "weights", "rows"]
-"""What is asked of a source: counts of cliques, sums of rows' weights too, or the rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ class RowWeight:
     [9, 20]
     """
 
-    squares: Mapping[str, NDArray[np.int64]]
+    squares: Mapping[str, Ints]
     alone: int
     bound: int
     most: int
@@ -81,7 +82,7 @@ class RowWeight:
         """Attributes whose codes it reads."""
         return tuple(self.squares)
 
-    def __call__(self, codes: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    def __call__(self, codes: Mapping[str, NDArray[Any]]) -> Ints:
         """Return the weight of each row of a chunk."""
         size = len(next(iter(codes.values()))) if codes else 0
         total, squared = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
@@ -100,7 +101,7 @@ class RowWeight:
             factor = self.bound * (1 - 2.0**-50) / length
         return np.asarray(np.floor(np.minimum(factor, self.most)), dtype=np.int64)
 
-    def recoded(self, codes: Mapping[str, NDArray[np.int64]]) -> RowWeight:
+    def recoded(self, codes: Mapping[str, Ints]) -> RowWeight:
         """Return the weight of rows with other codes, of which ``codes`` tells those known here."""
         squares = {name: lengths[codes[name]] for name, lengths in self.squares.items()}
         further = {name: lengths[codes[name]] for name, lengths in self.further.items()}
@@ -232,16 +233,7 @@ class Counter:
     """Add up the cells of chunks of rows. Chunks may be added from several threads.
 
     A pickled counter has the same plan and no counts: what another process adds up comes back as
-    :meth:`blocks`.
-
-    Parameters
-    ----------
-    schema : Schema
-        The declared domain.
-    cliques : sequence of tuple of str
-        What to count, already checked by :func:`check_cliques`.
-    group_cells : int
-        Largest joint domain that cliques may be merged into.
+    :meth:`blocks`. ``group_cells`` bounds the joint domain that cliques may be merged into.
     """
 
     def __init__(
@@ -268,7 +260,7 @@ class Counter:
         self,
         codes: Mapping[str, NDArray[np.unsignedinteger]],
         n_rows: int,
-        weights: NDArray[np.int64] | None = None,
+        weights: Ints | None = None,
     ) -> None:
         """Add the rows of one chunk, each as often as its weight says, below 2**32."""
         for group, total in zip(self._groups, self._totals, strict=True):
@@ -285,7 +277,7 @@ class Counter:
                 with self._lock:
                     np.add.at(total, cell, 1 if weights is None else weights)
 
-    def blocks(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def blocks(self) -> Iterator[tuple[int, Ints]]:
         """Yield everything counted so far as numbered vectors, of a megabyte at most.
 
         They are views: what is added to a block of the same number here is counted here.
@@ -304,9 +296,7 @@ class Counter:
                 found[clique] = self._read_off(joint, group.names, clique, rows)
         return {clique: found[clique] for clique in self._cliques}
 
-    def _read_off(
-        self, joint: NDArray[np.int64], names: Clique, clique: Clique, rows: Rows
-    ) -> NDArray[np.int64]:
+    def _read_off(self, joint: Ints, names: Clique, clique: Clique, rows: Rows) -> Ints:
         others = tuple(axis for axis, name in enumerate(names) if name not in clique)
         kept = [name for name in names if name in clique]
         counts = joint.sum(axis=others).transpose([kept.index(name) for name in clique])
@@ -391,11 +381,11 @@ def _planned(schema: Schema, cliques: Sequence[Clique], group_cells: int) -> tup
 
 
 def _grow(
-    start: NDArray[np.bool_],
-    member: NDArray[np.bool_],
-    sizes: NDArray[np.float64],
+    start: Flags,
+    member: Flags,
+    sizes: Floats,
     group_cells: int,
-) -> NDArray[np.bool_]:
+) -> Flags:
     chosen = start.copy()
     lacking = np.count_nonzero(member[:, ~chosen], axis=1)
     while True:
@@ -424,8 +414,8 @@ class CountingSource(abc.ABC):
     """A source whose rows are fed to a `Counter`, a chunk at a time."""
 
     def __init__(self, schema: Schema) -> None:
+        #: Public facts about the columns.
         self.schema = schema
-        """Public facts about the columns."""
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
@@ -490,8 +480,8 @@ class MemorySource(CountingSource):
     def __init__(self, table: Table) -> None:
         super().__init__(table.schema)
         self._table: Table | Callable[[], Table] = table
+        #: Attributes of which the rows have values, not bins alone: a public fact.
         self.valued = frozenset(n for n in table.schema.names if table.column(n).values is not None)
-        """Attributes of which the rows have values, not bins alone: a public fact."""
 
     @property
     def table(self) -> Table:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.inference.conditionals import Conditionals
 from missdp.schema import Schema
@@ -21,28 +20,27 @@ from missdp.sources.counts import MarginalSource, MemorySource, offers
 from missdp.sources.modelled import Modelled
 from missdp.sources.streamed import CodeBlock, CodeStore
 from missdp.table import Table
+from missdp.types import Floats, Ints
 
-Codes: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 Filling: TypeAlias = Literal["random", "likely", "mean"]
 
+#: How often each hole of a row with several is drawn: all but the first time given all others.
 SWEEPS = 4
-"""How often each hole of a row with several is drawn: all but the first time given all others."""
 
+#: Random numbers of each row for each attribute.
 DRAWS = SWEEPS + 1
-"""Random numbers of each row for each attribute."""
 
 ROWS_AT_ONCE = 4096
 
 
 def fill_codes(
     laws: Conditionals,
-    codes: Codes,
+    codes: Ints,
     uniforms: Floats,
     *,
     never: Mapping[int, int] | None = None,
     filling: Filling = "random",
-) -> Codes:
+) -> Ints:
     """Fill the holes of rows, each row by itself, from released laws.
 
     A hole alone is drawn from its law given all other cells. Of several holes in a row each is
@@ -90,12 +88,12 @@ def _without(law: Floats, level: int | None) -> Floats:
     return law
 
 
-def _drawn(law: Floats, uniforms: Floats) -> Codes:
+def _drawn(law: Floats, uniforms: Floats) -> Ints:
     """Draw a level of each row's law, which need not add up to one."""
     ends = np.cumsum(law, axis=1)
     last = ends[:, -1]
     place = np.minimum(uniforms * last, np.nextafter(last, 0.0))
-    found: Codes = (ends > place[:, None]).argmax(axis=1)
+    found: Ints = (ends > place[:, None]).argmax(axis=1)
     return found
 
 
@@ -108,7 +106,7 @@ def filled_given_all(
     """
     names = source.schema.names
 
-    def filled(block: CodeBlock) -> dict[str, Codes]:
+    def filled(block: CodeBlock) -> dict[str, Ints]:
         codes = np.stack([block[name].astype(np.int64) for name in names], axis=1)
         for start in range(0, len(codes), ROWS_AT_ONCE):
             part = codes[start : start + ROWS_AT_ONCE]
@@ -119,7 +117,7 @@ def filled_given_all(
     return _settled(source, filled, modelled)
 
 
-def modelled_codes(table: Table) -> Codes:
+def modelled_codes(table: Table) -> Ints:
     """Return the codes of a table, one column for each attribute."""
     found = np.empty((len(table), len(table.schema)), dtype=np.int64)
     for place, name in enumerate(table.schema.names):
@@ -129,12 +127,12 @@ def modelled_codes(table: Table) -> Codes:
 
 def fill_modelled(
     laws: Conditionals,
-    codes: Codes,
+    codes: Ints,
     uniforms: Floats,
     modelled: Modelled,
     *,
     filling: Filling = "random",
-) -> Codes:
+) -> Ints:
     """Fill the holes of rows of what is modelled; what is not applicable is so where rules say.
 
     While holes are drawn, "not applicable" is a level like any other where rules say when it holds:
@@ -154,7 +152,7 @@ def fill_modelled(
 
 def filled_rows(
     source: MarginalSource,
-    laws: Mapping[str, NDArray[np.float64]],
+    laws: Mapping[str, Floats],
     rng: np.random.Generator,
     modelled: Modelled,
 ) -> MarginalSource:
@@ -164,7 +162,7 @@ def filled_rows(
     """
     schema = source.schema
 
-    def filled(block: CodeBlock) -> dict[str, Codes]:
+    def filled(block: CodeBlock) -> dict[str, Ints]:
         codes = {}
         # Row by row, so that rows are filled alike however many come at once.
         uniforms = rng.random((len(block[schema.names[0]]), len(schema)))
@@ -183,7 +181,7 @@ def filled_rows(
 
 def _settled(
     source: MarginalSource,
-    filled: Callable[[CodeBlock], dict[str, Codes]],
+    filled: Callable[[CodeBlock], dict[str, Ints]],
     modelled: Modelled,
 ) -> MarginalSource:
     """Return the rows filled, and settled by rules: at once, or block by block as they stream."""

@@ -13,11 +13,11 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.bound import Known, Verdict, decided, told_by_rules
-from missdp.schema.rulebook import ImpossibleCells
+from missdp.schema.applies import told_by_rules
+from missdp.schema.conditions import Known, Verdict, decided
+from missdp.schema.possible import ImpossibleCells
 from missdp.schema.schema import plainly_missing
 from missdp.sources.counts import (
     Clique,
@@ -31,25 +31,20 @@ from missdp.sources.counts import (
 from missdp.sources.streamed import CodeBlock
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
+from missdp.types import Flags, Floats, Ints
 
 
 class Modelled:
-    """The attributes of a schema that are modelled, and the same of its rows.
-
-    Parameters
-    ----------
-    schema : Schema
-        Public facts about the private rows.
-    """
+    """The attributes of a schema that are modelled, and the same of its rows."""
 
     def __init__(self, schema: Schema) -> None:
+        #: Public facts about the private rows.
         self.whole = schema
-        """Public facts about the private rows."""
         kept = [a for a in schema if a.name not in schema.rulebook.derives]
         plain = tuple(map(_plain, kept))
         same = len(kept) == len(schema) and all(a is b for a, b in zip(plain, schema, strict=True))
+        #: Public facts about what is modelled.
         self.schema = schema if same and not schema.rules else Schema(plain)
-        """Public facts about what is modelled."""
 
     @property
     def is_whole(self) -> bool:
@@ -77,7 +72,7 @@ class Modelled:
     def impossible(self) -> ImpossibleCells:
         """Combinations of modelled levels that no row has, also of some of a rule's attributes."""
         names = {*self.schema.names}
-        found: dict[Clique, NDArray[np.bool_]] = {}
+        found: dict[Clique, Flags] = {}
         for clique, table in self.whole.rulebook.impossible.items():
             if names.issuperset(clique):
                 for part, never in _parts(clique, table):
@@ -157,28 +152,28 @@ class Modelled:
             return source.later(self.schema, self.table)
         return _PlainerSource(source, self)
 
-    def without_absent(self, name: str, law: NDArray[np.float64]) -> NDArray[np.float64]:
+    def without_absent(self, name: str, law: Floats) -> Floats:
         """Return the law of a hole: what is not applicable is none, so that is never drawn."""
         if self.whole[name].not_applicable is None:
             return law
         drawn = np.append(law[:-1], 0.0)
         return drawn / drawn.sum() if drawn.sum() > 0 else np.append(np.ones(len(law) - 1), 0.0)
 
-    def settled(self, codes: dict[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
+    def settled(self, codes: dict[str, Ints]) -> dict[str, Ints]:
         """Return codes of rows without holes, with what is not applicable in each row said so."""
         found = dict(codes)
         for name, (_, maybe) in self._routed(found):
             found[name] = np.where(maybe, found[name], self.whole[name].size)
         return found
 
-    def lacking(self, codes: dict[str, NDArray[np.int64]]) -> dict[str, NDArray[np.bool_]]:
+    def lacking(self, codes: dict[str, Ints]) -> dict[str, Flags]:
         """Tell where an attribute is said to be not applicable although it surely is."""
         found = self._routed(codes)
         return {
             name: surely & (codes[name] == self.whole[name].size) for name, (surely, _) in found
         }
 
-    def _routed(self, codes: dict[str, NDArray[np.int64]]) -> Iterator[tuple[str, Verdict]]:
+    def _routed(self, codes: dict[str, Ints]) -> Iterator[tuple[str, Verdict]]:
         """Yield the attributes that rules route, and where they are applicable."""
         n, book = len(next(iter(codes.values()), ())), self.whole.rulebook
         for name in book.order:
@@ -201,7 +196,7 @@ class Modelled:
         return Table(self.schema, columns, kind=table.kind)
 
 
-def _parts(clique: Clique, table: NDArray[np.bool_]) -> Iterator[tuple[Clique, NDArray[np.bool_]]]:
+def _parts(clique: Clique, table: Flags) -> Iterator[tuple[Clique, Flags]]:
     """Yield what is impossible of two attributes or more, whatever the others are."""
     for size in range(min(2, len(clique)), len(clique) + 1):
         for kept in combinations(range(len(clique)), size):
@@ -229,8 +224,8 @@ class _PlainerSource:
 
     def __init__(self, source: MarginalSource, modelled: Modelled) -> None:
         self._source, self._modelled = source, modelled
+        #: Public facts about what is modelled.
         self.schema = modelled.schema
-        """Public facts about what is modelled."""
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
@@ -267,7 +262,7 @@ class _PlainerSource:
                 for a in self.schema
             }
 
-    def _merged(self, counts: NDArray[np.int64], clique: Clique, rows: Rows) -> NDArray[np.int64]:
+    def _merged(self, counts: Ints, clique: Clique, rows: Rows) -> Ints:
         """Add up the kinds of missing, or leave them out."""
         for axis, name in enumerate(clique):
             attribute = self.schema[name]

@@ -7,7 +7,7 @@ cell is missing or not applicable does not violate anything.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.inference.dominance import MOST_DIFFERENT, related
 from missdp.schema import Numeric, PairDenial, Schema
-from missdp.schema.denial import Single
-from missdp.schema.predicates import MIRRORED, OPERATORS
+from missdp.schema.conditions import MIRRORED, OPERATORS, Predicate
 from missdp.table import Table
-
-Flags: TypeAlias = NDArray[np.bool_]
-Ints: TypeAlias = NDArray[np.int64]
+from missdp.types import Flags, Ints
 
 # A comparison as the orders that it allows: below, equal, above.
 _ALLOWS = {
@@ -86,23 +83,16 @@ def observed_on(names: Iterable[str], rows: Table) -> Flags:
 
 
 class _Sides:
-    """Rows as the first and the second one of a pair.
-
-    Parameters
-    ----------
-    denial : PairDenial
-    rows : Table
-    ranks : array of int, optional
-    """
+    """Rows as the first and the second one of a pair."""
 
     def __init__(
         self, denial: PairDenial, rows: Table, ranks: NDArray[np.integer] | None = None
     ) -> None:
         self._rows, self._cells, self.ranks = rows, dict[str, NDArray[Any]](), ranks
+        #: Which rows may be t1: what is compared of them is there, and holds within them.
         self.first = self._can_be([one for _, one, _ in denial.between], denial.first)
-        """Which rows may be t1: what is compared of them is there, and holds within them."""
+        #: Which rows may be t2.
         self.second = self._can_be([two for _, _, two in denial.between], denial.second)
-        """Which rows may be t2."""
 
     def cells(self, name: str) -> NDArray[Any]:
         """Values of a numeric attribute, or codes."""
@@ -112,15 +102,10 @@ class _Sides:
             self._cells[name] = self._rows.values(name) if numeric else codes.astype(np.int64)
         return self._cells[name]
 
-    def _can_be(self, compared: list[str], within: tuple[Single, ...]) -> Flags:
+    def _can_be(self, compared: list[str], within: tuple[Predicate, ...]) -> Flags:
         found = observed_on(compared, self._rows)
         for part in within:
-            if isinstance(part, tuple):
-                one, sign, two = part
-                found &= observed_on((one, two), self._rows)
-                found &= OPERATORS[sign](self.cells(one), self.cells(two))
-            else:
-                found &= part.select(self._rows)
+            found &= part.select(self._rows)
         return found
 
 

@@ -34,6 +34,7 @@ from missdp.table import Table
 from missdp.table.frames import engine_of
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import RelationRows, stream_of
+from missdp.types import Ints
 
 GateChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
 
@@ -131,6 +132,7 @@ class Strategy:
             )
 
 
+#: The strategies, by name.
 STRATEGIES = {
     strategy.name: strategy
     for strategy in (
@@ -140,7 +142,6 @@ STRATEGIES = {
         Strategy(name="impute-first", rows="observed", fills=True, gates="parameters"),
     )
 }
-"""The strategies, by name."""
 
 
 def strategy_named(name: str) -> Strategy:
@@ -218,16 +219,7 @@ def is_source(data: Any) -> TypeGuard[MarginalSource]:
 
 
 class ExactCounts:
-    """Exact counts of a source under a strategy.
-
-    Parameters
-    ----------
-    source : callable
-        Returns the source; called when something is counted for the first time.
-    schema : Schema
-        Public facts about the rows that are counted.
-    strategy : Strategy
-    """
+    """Exact counts of a source, opened when something is first counted, under a strategy."""
 
     def __init__(
         self, source: Callable[[], MarginalSource], schema: Schema, strategy: Strategy
@@ -265,7 +257,7 @@ class ExactCounts:
         self._kept.pop(ordered, None)
         return found
 
-    def take_over(self, others: PrivateCounts, cells: Mapping[str, NDArray[np.int64]]) -> None:
+    def take_over(self, others: PrivateCounts, cells: Mapping[str, Ints]) -> None:
         """Count single attributes, when they are needed, in another coding of the same rows."""
         self._others, self._cells = others, cells
 
@@ -327,16 +319,9 @@ def _turned(counts: Counts, ordered: Clique, clique: Clique) -> Counts:
 
 
 class MergedCounts:
-    """Counts on merged levels, each added up once.
+    """Counts on merged levels, each added up once; further last levels ("missing") stay."""
 
-    Parameters
-    ----------
-    exact : PrivateCounts
-    groups : mapping of str to ndarray of int64
-        Group of each level, by attribute; further last levels ("missing") stay by themselves.
-    """
-
-    def __init__(self, exact: PrivateCounts, groups: Mapping[str, NDArray[np.int64]]) -> None:
+    def __init__(self, exact: PrivateCounts, groups: Mapping[str, Ints]) -> None:
         self._exact, self._groups = exact, groups
         self._kept: dict[Clique, Counts] = {}
 
@@ -382,7 +367,7 @@ class MergedCounts:
         return found
 
 
-def _merge_levels(table: Counts, groups: NDArray[np.int64], axis: int) -> Counts:
+def _merge_levels(table: Counts, groups: Ints, axis: int) -> Counts:
     """Add up an axis of counts over groups of levels; further last levels are kept.
 
     Every row stays in one cell, so one row still moves one count by one.
@@ -405,7 +390,7 @@ def complete_rows(source: MarginalSource) -> MarginalSource:
     return found
 
 
-Counts = NDArray[np.int64]
+Counts = Ints
+#: Exact counts of cliques. Only a door holds one.
 PrivateCounts: TypeAlias = ExactCounts | MergedCounts
-"""Exact counts of cliques. Only a door holds one."""
 _CELLS_AT_ONCE = 50_000_000  # 400 MB of counts

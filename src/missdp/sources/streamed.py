@@ -67,12 +67,7 @@ def seen_codes(
 
 
 class StreamedSource(CountingSource):
-    """A source that reads its rows anew for each call, and holds none of them.
-
-    Parameters
-    ----------
-    schema : Schema
-    """
+    """A source that reads its rows anew for each call, and holds none of them."""
 
     _unchecked = False  # whether reading any column finds rows that cannot be read
 
@@ -262,14 +257,7 @@ class DuckDBSource(StreamedSource):
 
 
 class CodeStore(CountingSource):
-    """Count rows that are kept as codes.
-
-    Parameters
-    ----------
-    schema : Schema
-    blocks : iterable of mappings of str to array
-        Codes of all attributes, some rows at a time; read once, now.
-    """
+    """Count rows that are kept as codes; blocks of codes of all attributes are read once, now."""
 
     def __init__(self, schema: Schema, blocks: Iterable[CodeBlock]) -> None:
         super().__init__(schema)

@@ -1,12 +1,13 @@
 """Statistics on k-NN-imputed data with smooth sensitivity (Clifton et al. 2022, corrected)."""
 
-from missdp.schema.predicates import parse_where
+from missdp.schema.where import parse_where
 from missdp.statistics.answers import Estimate, Histogram, Statistic
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.statistics import (
     ImputedStatistics,
     QueryRequest,
     ScaleRelease,
+    run_queries,
     run_query,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "ScaleRelease",
     "Statistic",
     "parse_where",
+    "run_queries",
     "run_query",
 ]

@@ -19,20 +19,23 @@ from missdp.accounting import Cost, Guarantee
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.mechanisms.asks import Ask, Noisy
-from missdp.mechanisms.questions import QUANTA, Counts, Rows, Sums
+from missdp.mechanisms.questions import QUANTA, Counts, Question, Rows, Sums
 from missdp.mechanisms.row_door import Charged, RowDoor
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.schema.bound import not_everywhere
-from missdp.schema.predicates import Predicate, parse_where
+from missdp.schema.applies import not_everywhere
+from missdp.schema.conditions import Predicate
+from missdp.schema.where import parse_where
 from missdp.statistics.imputation import KNNImputation, check_range
-from missdp.statistics.worst_case import Interval, MissingCells, Names
+from missdp.statistics.total import Beside, tie_spread
+from missdp.statistics.worst_case import Interval, MissingCells, Names, decide
 
 __all__ = ["Asking", "Estimate", "Histogram", "Statistic", "Uncertainty", "check_kind", "share"]
 
-Uncertainty: TypeAlias = Literal["noise", "worst-case"]
+Uncertainty: TypeAlias = Literal["total", "noise", "worst-case"]
 
 _BOUNDED = ("count", "proportion", "mean", "sum")
+_GROUPED = ("count", "proportion", "mean")
 
 
 def check_kind(kind: str, uncertainty: str) -> None:
@@ -41,7 +44,7 @@ def check_kind(kind: str, uncertainty: str) -> None:
         raise ParameterError(f"statistic must be one of {', '.join(_ANSWERS)}")
     if uncertainty not in get_args(Uncertainty):
         raise ParameterError(f"uncertainty must be one of {get_args(Uncertainty)}")
-    if uncertainty != "noise" and kind not in _BOUNDED:
+    if uncertainty == "worst-case" and kind not in _BOUNDED:
         raise UnprovenError(f"worst-case bounds exist for {', '.join(_BOUNDED)} only")
 
 
@@ -59,9 +62,13 @@ class Statistic:
         the condition.
     where : str, optional
         The subpopulation, see `parse_where`; everyone by default.
-    uncertainty : {"noise", "worst-case"}, default "noise"
-        "worst-case" spends a tenth of the cost on `Estimate.imputation_interval`: counts,
-        proportions, means and sums only.
+    uncertainty : {"total", "noise", "worst-case"}, default "total"
+        Counts, proportions, means and sums spend a twentieth of their cost at most on
+        `Estimate.total_interval`, unless "noise" is enough. "worst-case" spends a tenth more on
+        `Estimate.imputation_interval`.
+    by : str, optional
+        A categorical or ordinal attribute: the statistic (a count, a proportion or a mean) is asked
+        for each of its declared levels, all in one release.
 
     Raises
     ------
@@ -79,10 +86,13 @@ class Statistic:
     kind: str
     of: Names = ()
     where: str | None = None
-    uncertainty: Uncertainty = "noise"
+    uncertainty: Uncertainty = "total"
+    by: str | None = None
 
     def __post_init__(self) -> None:
         check_kind(self.kind, self.uncertainty)
+        if self.by and self.kind not in _GROUPED:
+            raise ParameterError(f"groups are compared by {', '.join(_GROUPED)}, not {self.kind}")
         wanted = _ANSWERS[self.kind][0]
         if len(self.of) != wanted:
             what = ("nothing", "one attribute", "2 attributes")[wanted]
@@ -98,14 +108,63 @@ class Statistic:
     def reads(self, schema: Schema) -> frozenset[str]:
         """Return the attributes that it reads; refuse what it cannot be of. Public."""
         where, condition = self.predicates(schema)
+        groups: set[str] = set()
+        if self.by:
+            if isinstance(schema[self.by], Numeric):
+                raise ParameterError(f"{self.by!r} is numeric: groups are levels of an attribute")
+            groups = {self.by}
         if condition is not None:
-            return where.names | condition.names
+            return where.names | condition.names | groups
         for attribute in (schema[name] for name in self.of):
             if self.kind != "histogram" and not isinstance(attribute, Numeric):
                 raise ParameterError(
                     f"{attribute.name!r} is not numeric; ask for proportions or a histogram"
                 )
-        return where.names | frozenset(self.of)
+        return where.names | frozenset(self.of) | groups
+
+    def shape(self, schema: Schema, filled: frozenset[str]) -> Shape | None:
+        """Return what its error bar depends on, if it reads filled cells. Public."""
+        if not self.reads(schema) & filled:
+            return None
+        depends = bool(self.predicates(schema)[0].names & filled)
+        donee = 2.0 if self.kind == "mean" else 1.0
+        if self.by or self.kind == "histogram":
+            size = schema[self.by or self.of[0]].size
+            parts = 1 if self.kind in ("count", "histogram") else 2
+            return Shape(donee=2.0, dimension=parts * size, main=_REST, least=_REST)
+        main, least = _PARTS.get(self.kind, ((1.0, 1.0), (1.0, 1.0)))[depends]
+        return Shape(donee=donee, dimension=1, main=_REST * main, least=_REST * least)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What the error bar of a question depends on; public.
+
+    Parameters
+    ----------
+    donee : float
+        How far a row whose filled cells change moves the answer, in units of a row of its own.
+    dimension : int
+        How many numbers are released at once.
+    main, least : float
+        Shares of its cost that the release has which matters most, and the smallest that one has.
+    """
+
+    donee: float
+    dimension: int
+    main: float
+    least: float
+
+
+# By statistic, where the subpopulation reads no filled cell and where it does; see `Shape`.
+_PARTS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
+    "proportion": ((0.85, 0.85), (0.5, 0.5)),
+    "mean": ((0.9, 0.9), (0.6, 0.4)),
+    "variance": ((0.6, 0.3), (0.5, 0.2)),
+    "standard_deviation": ((0.6, 0.3), (0.5, 0.2)),
+    "correlation": ((0.2, 0.15), (0.2, 0.1)),
+}
+_REST = 0.82  # of what a question costs is for the answer itself, or more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,17 +178,22 @@ class Estimate(Record):
     value : float
         The answer, within its public bounds.
     interval : (float, float) or None
-        Where the noiseless answer on the imputed table lies with probability at least
-        ``confidence`` over the noise. It costs nothing where the scale of the noise is public: for
-        answers that read no cell filled from other rows. For all others it is None unless the scale
-        was paid for with a `ScaleRelease`. It covers the noise only: not sampling, and not the
-        uncertainty of the imputed values, also with ``uncertainty="worst-case"``, which never
-        changes it (the answer has nine tenths of the cost then, and noise to match).
+        Where the noiseless answer on the imputed table, on average over ways to break ties, lies
+        with probability at least ``confidence`` over noise and ties. It costs nothing where the
+        scale of the noise is public: for answers that read no cell filled from other rows. For all
+        others it is None unless the scale was paid for with a `ScaleRelease`. It covers neither
+        sampling nor the uncertainty of the imputed values.
     confidence : float
         Of the interval, and of ``imputation_interval``; each alone, not both at once.
     guarantee : Guarantee
         What this answer promises, with the releases that it shares with others, as of the scale;
         the budget holds the total.
+    total_interval : (float, float) or None
+        Where the value of the population that the rows were sampled from lies with probability
+        about ``confidence``, if values are missing at random given what is matched on: over noise,
+        ties, sampling and imputation. By estimates of their sizes, not by bounds: an approximation,
+        as usual for means of many rows. None for variances, correlations and groups, and where the
+        scale of the noise was not paid for.
     imputation_interval : (float, float) or None
         Where the statistic of the complete table lies with probability at least ``confidence``
         over the noise: the same rows, every missing cell that the question reads holding *some*
@@ -151,6 +215,7 @@ class Estimate(Record):
     interval: Interval | None
     confidence: float
     guarantee: Guarantee
+    total_interval: Interval | None = None
     imputation_interval: Interval | None = None
     applicable: Names = ()
     note: str = ""
@@ -191,6 +256,8 @@ def _without_nothing(shown: dict[str, Any]) -> dict[str, Any]:
 # Shares are rounded down by more than floating point can round their sum up.
 _SHARE = 1 - 2.0**-40
 _WORST_CASE = 0.1  # of the cost of a question, for `Estimate.imputation_interval`
+_ABOUT = 0.02  # of it, for each number that says how large other errors are
+_TIES_FAIL = 0.002  # probability that more rows were filled than is reckoned with
 _TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # by which noise might be less
 
 
@@ -229,12 +296,16 @@ class Asking:
         self.applicable = not_everywhere(self.schema, sorted({*of}))
         # Attributes that may be missing after imputation.
         self.holes = tuple(name for name in self.names if name not in self.filled)
-        self.missing, self.cost, self._worst = self._missing_cells(), cost, cost
-        if self.missing is not None:
-            self.cost, self._worst = share(cost, 1 - _WORST_CASE), share(cost, _WORST_CASE)
+        self.rough = bool(reads & self.filled)  # noise follows a private bound, ties are broken
+        self.about, self._whole = self._others(), cost
+        self.missing, self._known = self._missing_cells(), dict[str, Noisy]()
+        rest = 1 - _ABOUT * len(self.about) - (0.0 if self.missing is None else _WORST_CASE)
+        self.cost = share(cost, rest) if rest < 1 else cost
 
     def answer(self) -> Estimate | Histogram:
         """Charge, and answer."""
+        if self.question.by:
+            return _grouped(self, self.question.by)
         return _ANSWERS[self.kind][1](self)
 
     # Public facts
@@ -274,17 +345,68 @@ class Asking:
 
     def begin(self, *asks: Ask) -> tuple[Charged, ...]:
         """Charge for all releases of the answer, before anything is read."""
+        about = [self._observed(name, q, _ABOUT) for name, q in self.about.items()]
+        worst = []
         if self.missing is not None:
-            question = self.missing.question
-            worst = Ask(
-                label="missing cells", cost=self._worst, reads=question.reads, own=QUANTA,
-                dimension=question.dimension, observed=True,
+            worst.append(self._observed("missing cells", self.missing.question, _WORST_CASE))
+        self.asks = (*about, *asks, *worst)
+        warn_if_weak(self.door.guarantee(*self.asks).epsilon)
+        self._charged = self.door.begin(*self.asks)
+        for charged, (name, question) in zip(self._charged, self.about.items(), strict=False):
+            self._known[name] = self.door.answer(charged, question).each()[0]
+        return self._charged[len(about) : len(about) + len(asks)]
+
+    def _observed(self, label: str, question: Question, part: float) -> Ask:
+        """Return a release of rows as they came, for a part of what the question costs."""
+        return Ask(
+            label=label, cost=share(self._whole, part), reads=question.reads, own=question.own,
+            dimension=question.dimension, observed=True,
+        )  # fmt: skip
+
+    @property
+    def _wants_total(self) -> bool:
+        question = self.question
+        return question.uncertainty != "noise" and self.kind in _BOUNDED and not question.by
+
+    def _others(self) -> dict[str, Question]:
+        """Return what is asked beside the answer: how many rows there are, are filled, and vary.
+
+        Of the rows as they came, each by itself, with noise of public scale.
+        """
+        total, kind = self._wants_total, self.kind
+        if (self.door.scale is None and self.rough) or not (total or self.rough):
+            return {}
+        every = self.question.reads(self.schema)
+        lacking: Names = tuple(sorted(every & self.filled))
+        about: Names = not_everywhere(self.schema, sorted(every))
+        reads = self.where.names
+        asked: dict[str, Question] = {}
+        if self.rough:
+            asked["rows filled"] = Counts(
+                function=_possible,
+                reads=reads.union(lacking),
+                given=(self.where, lacking, about),
+                applies=frozenset(about),
+            )
+        if total and (self.rough or kind == "sum"):
+            asked["rows in question"] = Counts(
+                function=_possible,
+                reads=reads,
+                given=(self.where, (), about),
+                applies=frozenset(about),
+            )
+        if total and kind in ("count", "sum"):
+            asked["all rows"] = Counts(
+                function=_applicable, given=(about,), applies=frozenset(about)
+            )
+        if total and kind in ("mean", "sum"):
+            (name,) = self.names
+            a = self.numeric(name)
+            asked["squares as observed"] = Sums(
+                function=_squares, reads=reads.union({name}), bound=((a.upper - a.lower) / 2) ** 2,
+                given=(self.where, name, (a.lower + a.upper) / 2), change=0.0,
             )  # fmt: skip
-            asks = (*asks, worst)
-        self.asks = asks
-        warn_if_weak(self.door.guarantee(*asks).epsilon)
-        self._charged = self.door.begin(*asks)
-        return self._charged[: -1 if self.missing else None]
+        return asked
 
     def size(self, charged: Charged, *also: Predicate) -> Noisy:
         """Return the released number of rows in which the attributes are known."""
@@ -292,19 +414,32 @@ class Asking:
             function=_members, reads=charged.ask.reads, applies=frozenset(self.applicable),
             given=((self.where, *also), self.holes, self.applicable),
         )  # fmt: skip
-        return self.door.answer(charged, question).each()[0]
+        return self.released(charged, question, 1.0)[0]
+
+    def released(self, charged: Charged, question: Question, change: float) -> list[Noisy]:
+        """Return released numbers, of which one value from another donor moves each by so much."""
+        scale, spread = self.door.scale, 0.0
+        if charged.ask.reads & self.filled and scale is not None and self.imputation is not None:
+            some = self._known["rows filled"].within(1 - _TIES_FAIL)
+            assert some is not None  # its noise is of public scale
+            spread = tie_spread(
+                change, taken=some[1] * self.imputation.k, donees=scale.donees,
+                repeats=self.imputation.tie_breaks,
+            )  # fmt: skip
+        return self.door.answer(charged, question).each(blur=spread)
 
     def products(
         self, charged: Charged, names: Names, centres: tuple[float, ...], limit: float, move: float
     ) -> Noisy:
         """Return a released sum of products of deviations, each within the limit."""
+        # A donee that enters or leaves the subpopulation brings or takes its whole term.
+        change = max(move, limit) if self.depends() else move
         question = Sums(
             function=_products, reads=charged.ask.reads, applies=frozenset(self.applicable),
             given=(((self.where,), self.holes, self.applicable), names, centres),
-            # A donee that enters or leaves the subpopulation brings or takes its whole term.
-            bound=limit, change=max(move, limit) if self.depends() else move,
+            bound=limit, change=change,
         )  # fmt: skip
-        return self.door.answer(charged, question).each()[0]
+        return self.released(charged, question, change)[0]
 
     def centred(self, charged: Charged, name: str) -> Noisy:
         """Return the released sum of deviations from the middle of the bounds."""
@@ -340,9 +475,14 @@ class Asking:
 
     def confidence_of_each(self, pieces: int) -> float:
         """Return the confidence that each of several numbers needs so that all hold together."""
+        return 1 - self.may_fail / pieces
+
+    @property
+    def may_fail(self) -> float:
+        """Probability that is left to the noise of what is released."""
         scale = self.door.scale
-        left = (1 - self.confidence) - (0.0 if scale is None else scale.failure)
-        return 1 - left / pieces
+        fails = 0.0 if scale is None else scale.failure
+        return (1 - self.confidence) - fails - (_TIES_FAIL if fails and self.rough else 0.0)
 
     def boxes(
         self, numbers: Iterable[Noisy], pieces: int, times: float = 1.0
@@ -354,13 +494,36 @@ class Asking:
     def combined(
         self, function: Callable[..., float], *numbers: Noisy, bounds: Interval
     ) -> Estimate:
-        """Return a function of released numbers that is monotone in each, within public bounds."""
+        """Return a function of released numbers that is monotone in each, within public bounds.
+
+        The first one's noise matters most, so it may fail nine times as often as a second one's.
+        """
         value = _clip(function(*(number.value for number in numbers)), bounds)
+        each = (1.0,) if len(numbers) == 1 else (0.9, 0.1)
 
         def interval(times: float) -> Interval | None:
-            return _corners(function, self.boxes(numbers, len(numbers), times), bounds)
+            boxes = [
+                number.within(1 - self.may_fail * part, times=times)
+                for number, part in zip(numbers, each, strict=True)
+            ]
+            return _corners(function, boxes, bounds)
 
-        return self.estimate(value, interval, bounds)
+        found = self.estimate(value, interval, bounds)
+        beside = self._beside(*numbers)
+        total = None if beside is None else beside.interval(value, numbers[0], self.confidence)
+        return found if total is None else replace(found, total_interval=_within(total, bounds))
+
+    def _beside(self, *numbers: Noisy) -> Beside | None:
+        """Return what was released beside an answer, if the population's value was asked for."""
+        if not self._wants_total or (self.door.scale is None and self.rough):
+            return None
+        a = self.numeric(self.names[0]) if self.kind in ("mean", "sum") else None
+        return Beside(
+            kind=self.kind, bounds=(0.0, 1.0) if a is None else (a.lower, a.upper),
+            known={name: max(noisy.value, 0.0) for name, noisy in self._known.items()},
+            divisor=numbers[1] if len(numbers) > 1 else None,
+            repeats=1 if self.imputation is None else self.imputation.tie_breaks,
+        )  # fmt: skip
 
     def estimate(
         self, value: float, interval: Callable[[float], Interval | None], bounds: Interval
@@ -389,7 +552,7 @@ class Asking:
         return answer if self.missing is None else self._widened(answer, self.missing)
 
     def _missing_cells(self) -> MissingCells | None:
-        if self.question.uncertainty == "noise":
+        if self.question.uncertainty != "worst-case":
             return None
         of = self.numeric(self.names[0]) if self.names else self.condition
         mean = self.kind in ("proportion", "mean")
@@ -581,26 +744,95 @@ def _correlation_interval(
 def _histogram(ask: Asking) -> Histogram:
     """Return released counts per level; rows where the attribute is missing are not counted."""
     (name,) = ask.names
-    attribute, moves = ask.schema[name], name in ask.filled
-    reads, size = ask.where.names | {name}, attribute.size
+    question = Counts(
+        function=_level, reads=ask.where.names | {name}, given=(ask.where, name),
+        cells=ask.schema[name].size, stays=name not in ask.filled,
+    )  # fmt: skip
+    noisy = _at_once(ask, f"histogram of {name}", question)
+    intervals = [box and _within(box, _COUNT) for box in ask.boxes(noisy, len(noisy))]
+    return _per_level(ask, name, [max(n.value, 0.0) for n in noisy], intervals)
+
+
+def _grouped(ask: Asking, by: str) -> Histogram:
+    """Return a statistic of each group, from one release: a vector whose norm a row moves.
+
+    A row is in one group, where it adds to one number or to two: those that satisfy a condition and
+    those that do not, or its deviation from the middle of the bounds and itself. A row whose filled
+    cells change may leave one group and enter another.
+    """
+    size, kind = ask.schema[by].size, ask.kind
+    stays = by not in ask.filled and not ask.depends()
+    reads = ask.question.reads(ask.schema) | {by}
+    who: tuple[Any, ...] = ((ask.where,), (*ask.holes, by), ask.applicable)
+    facts: dict[str, Any] = {"reads": reads, "applies": frozenset(ask.applicable)}
+    question: Question
+    if kind == "mean":
+        a = ask.numeric(ask.names[0])
+        centre, half = (a.lower + a.upper) / 2, (a.upper - a.lower) / 2
+        question = Sums(
+            function=_deviations, given=(who, by, a.name, centre, half), bound=2.0,
+            numbers=2 * size, change=ask.moved(a.name) / half if stays else None, **facts,
+        )  # fmt: skip
+        bounds = (a.lower, a.upper)
+    else:
+        centre, half, bounds = 0.0, 1.0, (_COUNT if kind == "count" else (0.0, 1.0))
+        question = Counts(
+            function=_cells, given=(who, by, ask.condition),
+            cells=size if ask.condition is None else 2 * size,
+            stays=stays and ask.condition is None, **facts,
+        )  # fmt: skip
+    noisy = _at_once(ask, f"{kind} by {by}", question)
+    boxes = ask.boxes(noisy, len(noisy))
+    if kind == "count":
+        found = [(n.value, box) for n, box in zip(noisy, boxes, strict=True)]
+    else:
+        quotient = _share if kind == "proportion" else _average
+        pairs = zip(noisy[:size], noisy[size:], boxes[:size], boxes[size:], strict=True)
+        found = [
+            (quotient(one.value, other.value), _corners(quotient, boxes, (-math.inf, math.inf)))
+            for one, other, *boxes in pairs
+        ]
+    values = [_clip(centre + half * value, bounds) for value, _ in found]
+    intervals = [
+        box and _within((centre + half * box[0], centre + half * box[1]), bounds)
+        for _, box in found
+    ]
+    return _per_level(ask, by, values, intervals)
+
+
+_COUNT: Interval = (0.0, math.inf)
+
+
+def _share(yes: float, no: float) -> float:
+    yes, no = max(yes, 0.0), max(no, 0.0)
+    return yes / max(yes + no, 1.0)
+
+
+def _average(total: float, rows: float) -> float:
+    return min(max(total / max(rows, 1.0), -1.0), 1.0)
+
+
+def _at_once(ask: Asking, label: str, question: Question) -> list[Noisy]:
+    """Return several numbers that one release answers."""
+    moves = max(1, math.ceil(question.donee / question.own))
     release = Ask(
-        label=f"histogram of {name}", cost=ask.cost, reads=reads, dimension=size,
-        moves=2 if moves else 1,
+        label=label, cost=ask.cost, reads=question.reads, own=question.own, moves=moves,
+        dimension=question.dimension,
     )  # fmt: skip
     (charged,) = ask.begin(release)
-    question = Counts(
-        function=_level, reads=reads, given=(ask.where, name), cells=size, stays=not moves
-    )
-    noisy = ask.door.answer(charged, question).each()
-    found = ask.boxes(noisy, size)
-    intervals = tuple((max(i[0], 0.0), max(i[1], 0.0)) for i in found if i is not None)
-    known = len(intervals) == size
+    return ask.released(charged, question, 2.0 if isinstance(question, Sums) else 1.0)
+
+
+def _per_level(
+    ask: Asking, name: str, values: Sequence[float], intervals: Sequence[Interval | None]
+) -> Histogram:
+    known = [interval for interval in intervals if interval is not None]
+    about = [*ask.question.of, *([f"by {name}"] if ask.question.by else [])]
     return Histogram(
-        name=f"histogram({name})", levels=_level_names(attribute),
-        values=tuple(max(n.value, 0.0) for n in noisy),
-        intervals=intervals if known else None, confidence=ask.confidence,
-        note="" if known else ask.without_interval(), guarantee=ask.door.guarantee(release),
-        applicable=ask.applicable,
+        name=f"{ask.kind}({', '.join(about)})", levels=_level_names(ask.schema[name]),
+        values=tuple(values), intervals=tuple(known) if len(known) == len(values) else None,
+        confidence=ask.confidence, note="" if known else ask.without_interval(),
+        guarantee=ask.door.guarantee(*ask.asks), applicable=ask.applicable,
     )  # fmt: skip
 
 
@@ -646,6 +878,10 @@ def _corners(
     return _clip(min(values), bounds), _clip(max(values), bounds)
 
 
+def _within(interval: Interval, bounds: Interval) -> Interval:
+    return _clip(interval[0], bounds), _clip(interval[1], bounds)
+
+
 def _clip(value: float, bounds: Interval) -> float:
     """Move a released number into its public bounds."""
     if math.isnan(value):
@@ -660,11 +896,9 @@ def _members(
     rows: Rows, chosen: tuple[Predicate, ...], known: Names, about: Names
 ) -> NDArray[np.bool_]:
     """Tell which rows are in all subpopulations, with values, of those to which some apply."""
-    found = np.ones(len(rows), dtype=bool)
+    found = _applicable(rows, about)
     for predicate in chosen:
         found &= predicate.select(rows)
-    for name in about:
-        found &= rows.applies(name)[0]
     for name in known:
         found &= ~rows.mask(name)
     return found
@@ -677,6 +911,49 @@ def _products(
     return np.where(_members(rows, *who), math.prod(factors), 0.0)
 
 
+def _possible(rows: Rows, where: Predicate, lacking: Names, about: Names) -> NDArray[np.bool_]:
+    """Tell which rows may be in a subpopulation, and lack one of some attributes, if any."""
+    found = decide(where, rows)[1] & _applicable(rows, about)
+    holes = [rows.holes(name) & rows.applies(name)[0] for name in lacking]
+    return np.asarray(found & np.logical_or.reduce(holes) if holes else found)
+
+
+def _applicable(rows: Rows, about: Names) -> NDArray[np.bool_]:
+    """Tell to which rows all of some attributes surely apply."""
+    found = np.ones(len(rows), dtype=bool)
+    for name in about:
+        found &= rows.applies(name)[0]
+    return found
+
+
+def _squares(rows: Rows, where: Predicate, name: str, centre: float) -> NDArray[np.float64]:
+    """Return squared deviations of observed values, of rows that are surely in a subpopulation."""
+    there = decide(where, rows)[0] & ~rows.mask(name)
+    return np.where(there, np.square(rows.values(name) - centre), 0.0)
+
+
 def _level(rows: Rows, chosen: Predicate, name: str) -> NDArray[np.int64]:
     """Return the level of each row of a subpopulation, -1 for the others."""
     return np.where(chosen.select(rows), rows.codes(name), -1)
+
+
+def _cells(
+    rows: Rows, who: tuple[Any, ...], by: str, condition: Predicate | None
+) -> NDArray[np.int64]:
+    """Return the group of each row, from the number of groups on for those without a property."""
+    group, there = rows.codes(by), _members(rows, *who)
+    if condition is not None:
+        group = group + np.where(condition.select(rows), 0, rows.schema[by].size)
+    return np.where(there, group, -1)
+
+
+def _deviations(
+    rows: Rows, who: tuple[Any, ...], by: str, name: str, centre: float, half: float
+) -> NDArray[np.float64]:
+    """Return each row's deviation in the place of its group, and its 1 in another one."""
+    size, there = rows.schema[by].size, _members(rows, *who)
+    found = np.zeros((len(rows), 2 * size))
+    row, group = np.flatnonzero(there), rows.codes(by)[there]
+    found[row, group] = np.clip((rows.values(name)[there] - centre) / half, -1.0, 1.0)
+    found[row, size + group] = 1.0
+    return found

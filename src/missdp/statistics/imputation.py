@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError, SchemaError, names_of, number
 from missdp.mechanisms.questions import Filled, Preparation, Prepared, Rows
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.schema.bound import not_everywhere
+from missdp.schema.applies import not_everywhere
 from missdp.shelf import blocks, numbered, pick, put, room
 from missdp.statistics.donors import DONEES, IntArray, Ints, choose_donors, lay_out
 from missdp.statistics.metric import Metric, MetricName, build_metric
@@ -74,6 +74,9 @@ class KNNImputation:
     default : mapping of str to a level or number, default {}
         Public value that stands in for donors that do not exist (default: the middle of the
         bounds, or the first level).
+    tie_breaks : int, default 20
+        How often ties among equally near donors are broken anew, at random; answers are means over
+        these, so that they hardly depend on the draws. Public; from 1 to 1000.
 
     Raises
     ------
@@ -106,6 +109,7 @@ class KNNImputation:
     aggregate: Aggregate | Mapping[str, Aggregate] | None = None
     partition: Mapping[str, int] | None = None
     default: Mapping[str, Level | float] | None = None
+    tie_breaks: int = 20
 
     def __post_init__(self) -> None:
         impute, match_on, group = (
@@ -127,8 +131,10 @@ class KNNImputation:
         everything = (*self.impute, *self.match_on, *self.group)
         if len(set(everything)) < len(everything):
             raise ParameterError("an attribute is either imputed, matched on or a group, and once")
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= 1000:
-            raise ParameterError("k must be a whole number from 1 to 1000")
+        for name in ("k", "tie_breaks"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
+                raise ParameterError(f"{name} must be a whole number from 1 to 1000")
         if unknown := {*(self.default or {}), *self._aggregates()} - set(self.impute):
             raise ParameterError(
                 f"aggregate or default for attributes not imputed: {sorted(unknown)}"
@@ -197,6 +203,7 @@ class KNNImputation:
             given=(fills, self.k, metric),
             draws="labels",
             shared=frozenset(self.impute),
+            repeats=self.tie_breaks,
         )
 
 

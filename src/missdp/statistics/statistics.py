@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 from missdp.accounting import Budget, Cost, PureEvent
 from missdp.errors import BudgetExceededError, DataError, ParameterError, number
-from missdp.mechanisms.asks import ScaleRelease
+from missdp.mechanisms.asks import BarPlan, ScaleRelease, plan_bar
 from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.schema import Numeric, Schema
-from missdp.schema.predicates import parse_names
+from missdp.schema.where import parse_names
 from missdp.statistics.answers import (
     Asking,
     Estimate,
@@ -25,13 +27,14 @@ from missdp.statistics.imputation import KNNImputation
 if TYPE_CHECKING:
     from missdp.table import Table
 
-__all__ = ["ImputedStatistics", "QueryRequest", "ScaleRelease", "run_query"]
+__all__ = ["ImputedStatistics", "QueryRequest", "ScaleRelease", "run_queries", "run_query"]
 
 
 class _Options(TypedDict, total=False):
-    """How a question is asked: of whom, for what, and whether with a worst case."""
+    """How a question is asked: of whom, by which groups, for what, and how sure one is to be."""
 
     where: str | None
+    by: str | None
     epsilon: float | None
     rho: float | None
     uncertainty: Uncertainty
@@ -150,7 +153,9 @@ class ImputedStatistics:
 
     def _asked(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
         cost = _cost_of(how.get("epsilon"), how.get("rho"))
-        question = Statistic(kind, of, how.get("where"), how.get("uncertainty", "noise"))
+        question = Statistic(
+            kind, of, how.get("where"), how.get("uncertainty", "total"), how.get("by")
+        )
         return cast("Estimate", self.answer(question, cost))
 
     def count(self, **how: Unpack[_Options]) -> Estimate:
@@ -219,12 +224,18 @@ class QueryRequest:
         Donors per incomplete row.
     group : str
         Attributes on which donors must agree, separated by commas.
-    bar_share : float, default 0.2
-        Share of epsilon spent on the error bar; 0 for none. Queries that read no imputed value
-        need none and pay none.
-    uncertainty : {"noise", "worst-case"}, default "noise"
-        "worst-case" spends a tenth of what is left on `Estimate.imputation_interval`: counts,
-        proportions, means and sums only.
+    bar_share : float, optional
+        Share of epsilon spent on the error bar; 0 for none. By default the share, and the
+        smoothness of the bound, that make the error bar shortest (`plan_bar`), a public function of
+        the question. Queries that read no imputed value need none and pay none.
+    uncertainty : {"total", "noise", "worst-case"}, default "total"
+        See `Statistic`.
+    by : str
+        An attribute for each of whose levels the statistic is asked for; blank for none.
+    tie_breaks : int, optional
+        How often ties among equally near donors are broken; the answer is the mean. By default 20
+        times, and 20 for each unit of epsilon above 1, up to 200: what ties leave to chance is to
+        be small beside the noise.
 
     Raises
     ------
@@ -247,16 +258,19 @@ class QueryRequest:
     epsilon: float
     k: int = 1
     group: str = ""
-    bar_share: float = 0.2
-    uncertainty: Uncertainty = "noise"
+    bar_share: float | None = None
+    uncertainty: Uncertainty = "total"
+    by: str = ""
+    tie_breaks: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("impute", "match", "of", "where", "group"):
+        for name in ("impute", "match", "of", "where", "group", "by"):
             if not isinstance(getattr(self, name), str):
                 raise ParameterError(f"{name} must be text")
         _cost_of(self.epsilon, None)
         check_kind(self.statistic, self.uncertainty)
-        if not 0 <= number("bar_share", self.bar_share, least=-1.0, most=1.0, open_end=True) < 1:
+        given = 0.0 if self.bar_share is None else self.bar_share
+        if not 0 <= number("bar_share", given, least=-1.0, most=1.0, open_end=True) < 1:
             raise ParameterError("bar_share must be at least 0 and below 1")
         if (self.statistic != "count") != bool(self.of.strip()):
             raise ParameterError("every statistic but count needs to know of what")
@@ -264,14 +278,16 @@ class QueryRequest:
     def question(self, schema: Schema) -> Statistic:
         """Return what is asked."""
         of = (self.of,) if self.statistic == "proportion" else parse_names(self.of, schema)
-        return Statistic(self.statistic, of, self.where, self.uncertainty)
+        (by,) = parse_names(self.by, schema) or (None,)
+        return Statistic(self.statistic, of, self.where, self.uncertainty, by)
 
     def imputation(self, schema: Schema) -> KNNImputation:
         """Return how missing values are filled."""
         impute, match, group = (
             parse_names(text, schema) for text in (self.impute, self.match, self.group)
         )
-        return KNNImputation(impute=impute, match_on=match, k=self.k, group=group)
+        often = self.tie_breaks or min(200, max(20, math.ceil(20 * self.epsilon)))
+        return KNNImputation(impute=impute, match_on=match, k=self.k, group=group, tie_breaks=often)
 
 
 def run_query(
@@ -309,19 +325,98 @@ def run_query(
     >>> 0 <= answer.value <= 100, answer.interval is not None
     (True, True)
     """
-    imputation, question = request.imputation(table.schema), request.question(table.schema)
+    (answer,) = run_queries(table, [request], budget=budget, undeclared=undeclared)
+    return answer
+
+
+def run_queries(
+    table: Table, requests: Sequence[QueryRequest], *, budget: Budget, undeclared: str = "refuse"
+) -> list[Estimate | Histogram]:
+    """Answer several questions about rows that are imputed in one way; they share one error bar.
+
+    Parameters
+    ----------
+    table : Table
+        Private rows.
+    requests : sequence of QueryRequest
+        The questions; ``impute``, ``match``, ``k``, ``group``, ``tie_breaks`` and ``bar_share`` are
+        the same for all.
+    budget : Budget
+        Charged with the sum of their epsilons. The bound of the noise scale is paid for once, by
+        the same share of each; it is as smooth as the question that allows least.
+    undeclared : {"refuse", "accept"}
+        See `ImputedStatistics`.
+
+    Returns
+    -------
+    list of Estimate or Histogram
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> asked = [
+    ...     QueryRequest(impute="strength_training_7d", match="age,gender", statistic="mean",
+    ...                  of="strength_training_7d", by=by, epsilon=1.0)
+    ...     for by in ("", "gender")
+    ... ]
+    >>> budget = Budget(2.0)
+    >>> everyone, groups = run_queries(yrbss().table(), asked, budget=budget)
+    >>> 2 < everyone.value < 4, groups.levels, round(budget.remaining_epsilon, 9)
+    (True, ('female', 'male'), 0.0)
+    """
+    if not requests:
+        raise ParameterError("ask at least one question")
+    imputation, bar_share = requests[0].imputation(table.schema), requests[0].bar_share
+    if any((r.imputation(table.schema), r.bar_share) != (imputation, bar_share) for r in requests):
+        raise ParameterError(
+            "questions that are asked together share impute, match, k, group, tie_breaks and "
+            "bar_share"
+        )
     # The wording is checked on public facts before anything is charged.
-    reads = question.reads(table.schema)
-    bars = request.bar_share > 0 and bool(reads.intersection(imputation.impute))
+    questions = [request.question(table.schema) for request in requests]
+    rough = [bool(q.reads(table.schema).intersection(imputation.impute)) for q in questions]
+    bars = any(rough) and bar_share != 0
+    whole = math.fsum(request.epsilon for request in requests)
     # All of it is affordable before the first part of it is charged.
-    if not budget.can_afford(PureEvent(epsilon=request.epsilon)):
+    if not budget.can_afford(PureEvent(epsilon=whole)):
         raise BudgetExceededError(
             "the question does not fit into what is left of the budget; nothing was computed or "
             "charged"
         )
-    whole, bar = _cost_of(request.epsilon, None), request.bar_share if bars else 0.0
+    plan = _plan(requests, questions, imputation, table.schema) if bars else None
     statistics = ImputedStatistics(
         table, imputation, budget=budget, undeclared=undeclared,
-        scale=ScaleRelease(epsilon=share(whole, bar).amount) if bars else None,
+        scale=None if plan is None else ScaleRelease(
+            epsilon=share(_cost_of(whole, None), plan.share).amount,
+            smoothness=plan.beta, fails=plan.failure,
+        ),
     )  # fmt: skip
-    return statistics.answer(question, share(whole, 1 - bar) if bars else whole)
+    rest = 1.0 if plan is None else 1 - plan.share
+    costs = [share(_cost_of(request.epsilon, None), rest) for request in requests]
+    return [statistics.answer(q, cost) for q, cost in zip(questions, costs, strict=True)]
+
+
+def _plan(
+    requests: Sequence[QueryRequest],
+    questions: Sequence[Statistic],
+    imputation: KNNImputation,
+    schema: Schema,
+) -> BarPlan:
+    """Return how the epsilon of questions is split between them and their error bar; public."""
+    whole = math.fsum(request.epsilon for request in requests)
+    facts = [
+        (request.epsilon / whole, shape)
+        for request, question in zip(requests, questions, strict=True)
+        if (shape := question.shape(schema, frozenset(imputation.impute))) is not None
+    ]
+    facts_of_plan = {
+        "epsilon": whole,
+        "confidence": 0.95,
+        "donee": max(shape.donee for _, shape in facts),
+        "dimension": max(shape.dimension for _, shape in facts),
+        "main": min(part * shape.main for part, shape in facts),
+        "least": min(part * shape.least for part, shape in facts),
+    }
+    plan = plan_bar(**facts_of_plan)
+    share = requests[0].bar_share
+    return plan if share is None else plan_bar(**facts_of_plan, shares=(share,))

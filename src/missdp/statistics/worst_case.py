@@ -36,10 +36,10 @@ from numpy.typing import NDArray
 
 from missdp.mechanisms.questions import QUANTA, Rows, Sums
 from missdp.schema import Numeric, Schema
-from missdp.schema.bound import Known, Verdict, decided, may_be_open, not_everywhere
-from missdp.schema.predicates import Predicate
+from missdp.schema.applies import may_be_open, not_everywhere
+from missdp.schema.conditions import Known, Predicate, Verdict, decided
 
-__all__ = ["PLACES", "Interval", "MissingCells", "Names"]
+__all__ = ["PLACES", "Interval", "MissingCells", "Names", "decide"]
 
 Interval: TypeAlias = tuple[float, float]
 Names: TypeAlias = tuple[str, ...]
@@ -112,7 +112,7 @@ def _tally(
 
     Multiples of 1 / `QUANTA`; ``about`` are attributes that say a portion, or whether there is one.
     """
-    surely, maybe = _decided(where, rows)
+    surely, maybe = decide(where, rows)
     for name in about:
         here, perhaps = rows.applies(name)
         surely, maybe = surely & here, maybe & perhaps
@@ -132,11 +132,11 @@ def _portions(
         return np.ones(len(rows)), np.ones(len(rows), dtype=bool)
     if isinstance(of, Numeric):
         return (rows.values(of.name) - of.lower) / (of.upper - of.lower), ~rows.mask(of.name)
-    surely, maybe = _decided(of, rows)
+    surely, maybe = decide(of, rows)
     return surely.astype(np.float64), surely | ~maybe
 
 
-def _decided(predicate: Predicate, rows: Rows) -> Verdict:
+def decide(predicate: Predicate, rows: Rows) -> Verdict:
     """Tell which rows belong whatever their missing cells hold, and which ones may."""
     read = [rows.schema[name] for name in sorted(predicate.names)]
     values = {a.name: rows.values(a.name) if isinstance(a, Numeric) else None for a in read}

@@ -7,6 +7,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.junction import Clique
 from missdp.inference.model import Draws, Zeros
 from missdp.mechanisms.door import Door, Total
-from missdp.schema import Schema
+from missdp.schema import Numeric, Ordinal, Schema
 from missdp.schema.grid import is_pending
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.caps import Caps, graphical_caps, imputation_caps
@@ -28,6 +29,7 @@ from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, 
 from missdp.synth.learn_graphical import Learner, Plan
 from missdp.synth.sampling import kinds_share
 from missdp.synth.state import is_declared, is_whole
+from missdp.synth.uncertain_marginals import VariedMarginals
 from missdp.synth.workload import StructuralZeros, Workload, candidates, read_zeros, with_rules
 
 _BYTES = 8
@@ -210,9 +212,20 @@ class _GraphicalSynthesizer(Synthesizer):
         return known and sizes == [attribute.size for attribute in self.modelled_]
 
     def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
-        for _ in range(multiple):
+        if self.marginals_ is None:
+            raise ParameterError(
+                "the model was saved by an earlier version of missdp, which kept nothing that "
+                "'multiple' could vary: fit it again, or leave 'multiple' out"
+            )
+        levels = zip(self.modelled_, self.model_.levels, strict=True)
+        ordered = [
+            isinstance(attribute, (Numeric, Ordinal)) and level.n_groups == attribute.size
+            for attribute, level in levels
+        ]
+        varied = VariedMarginals(self.marginals_, self.model_, self._recipe, ordered)
+        for model in islice(varied.models(rng), multiple):
             another = copy.copy(self)
-            another.model_ = self._recipe.repeat(self.model_, rng)
+            another.model_ = model
             another._draws = "independent"  # combining takes the variance of real samples for given
             yield another
 

@@ -35,7 +35,9 @@ from missdp.synth.learn_pairs import (
 )
 from missdp.synth.sampling import kinds_share
 from missdp.synth.state import is_declared, is_number, is_whole
+from missdp.synth.top_up import TopUp
 from missdp.synth.uncertain_pairs import Varied
+from missdp.synth.workload import Workload
 
 _FIRST_SHARE = 0.08
 _TRAINED_FIRST_SHARE = 0.15  # of the budget, where margins stay as they were released first
@@ -99,6 +101,9 @@ class PairsSynthesizer(Synthesizer):
             shares += self.imputer_share
         first = (1 - shares) * self._margins_share / max(1, len(schema))
         Noise.worth(replace(left, amount=left.amount * first))
+        rest = replace(left, amount=left.amount * (1 - shares) * (1 - self._margins_share))
+        for cost in self._top_up(schema).costs(rest).values():
+            Noise.worth(cost)
 
     def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
         return "rows" if self._steps_planned else "weights"
@@ -165,11 +170,22 @@ class PairsSynthesizer(Synthesizer):
             return imputation_caps(whole, self._imputation_cost, holed, imputer=self.imputer)
         share = 1.0 if len(schema) == 1 else self._margins_share
         one = share * (left.amount - count) / len(schema)
-        if costs_less(left, count, one):
+        rest = left.amount - count - one * len(schema)
+        several = self._top_up(schema).costs(replace(left, amount=rest))
+        if costs_less(left, count, one, *(cost.amount for cost in several.values())):
             return None
-        heads = self._behind_gates(left.amount - count - one * len(schema))
-        alone = [(gate, one + heads.get(a, 0.0)) for a, gate in gates.items()]
-        return fixed_caps(whole, [*alone, *((gates[a], cost) for a, cost in trees.items())])
+        heads = self._behind_gates(rest)
+        found = [(gate, one + heads.get(a, 0.0)) for a, gate in gates.items()]
+        found += [(gates[a], cost) for a, cost in trees.items()]
+        for clique, cost in several.items():
+            found.append(
+                (frozenset().union(*(gates[schema.names[a]] for a in clique)), cost.amount)
+            )
+        return fixed_caps(whole, found)
+
+    def _top_up(self, schema: Schema) -> TopUp:  # noqa: ARG002
+        """Tables that are measured beside all pairs; public."""
+        return TopUp({})
 
     def _behind_gates(self, left: float) -> dict[str, float]:  # noqa: ARG002
         """Return what is spent behind each attribute, of what the margins leave; public."""
@@ -265,6 +281,13 @@ class AllPairs(PairsSynthesizer):
         margins and number of rows, epsilon and delta.
     first_share : float in (0, 1), optional
         Share of the budget for the one-way margins, by default 0.08.
+    workload : int, names or weights, default 2
+        As `AIM` takes it. All pairs come out right anyway; marginals of three or four attributes
+        that are named here, 50 at most, are measured besides, with 12 % of what margins leave of
+        the budget, by their weights.
+    top_up : bool, default True
+        Whether anything is measured beside margins and all pairs; if not, the workload may only
+        have pairs.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget (mu squared).
     n_rows, random_state, budget
@@ -303,6 +326,9 @@ class AllPairs(PairsSynthesizer):
     (1.0, 1e-06)
     """
 
+    workload: Workload = 2
+    top_up: bool = True
+
     strategies: ClassVar[tuple[str, ...]] = ("joint", "observed", "complete-rows", "impute-first")
 
     retired: ClassVar[tuple[str, ...]] = ("base",)
@@ -311,10 +337,17 @@ class AllPairs(PairsSynthesizer):
     pairs_: PairRelease | None = field(init=False)  # none in files of earlier versions
     _draws: Draws = field(default="even", init=False)
 
+    def _check_parameters(self) -> Budget:
+        if not isinstance(self.top_up, bool):
+            raise ParameterError("top_up must be True or False")
+        return super()._check_parameters()
+
     def _fit(self, door: Door) -> Total:
         door, total = self._opened_rows(door)
         crude = self._crude(door, total)
-        self.pairs_ = self._all_pairs(door, crude)
+        tables, stds = self._top_up(door.schema).release(door, crude)
+        released = self._all_pairs(door, crude)
+        self.pairs_ = replace(released, together=tables, together_stds=stds)
         self._report("fitting", 0.3)
         self.model_ = fit_pairs(
             self.pairs_,
@@ -330,6 +363,9 @@ class AllPairs(PairsSynthesizer):
         self._settle(with_shares(self.schema_, numbers))
         self._report("done", 1.0)
         return self._counted(door, crude, total)
+
+    def _top_up(self, schema: Schema) -> TopUp:
+        return TopUp.of(self.workload, schema, measured=self.top_up)
 
     def _all_pairs(self, door: Door, crude: Crude) -> PairRelease:
         self._report("measuring all pairs", 0.1)

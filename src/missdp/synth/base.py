@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee
 from missdp.accounting.gates import DataChosenGates
@@ -119,6 +120,7 @@ class Synthesizer(Estimator, abc.ABC):
     release_: str | None = field(init=False)  # the id of the release whose file holds the model
     _fitted_with: dict[str, Any] = field(init=False)
     _kind_shares: KindShares = field(init=False)
+    _beyond: dict[str, NDArray[np.float64]] = field(init=False)
     _kept: Caps | None = field(init=False)
     _learned: tuple[str, ...] = field(init=False)
 
@@ -380,6 +382,41 @@ class Synthesizer(Estimator, abc.ABC):
             If the formula is none, or this family or file has nothing to answer it by.
         """
         return import_module("missdp.estimate").regress(self, formula, confidence=confidence)
+
+    def sensitivity(
+        self,
+        question: str,
+        *,
+        attribute: str,
+        shifts: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
+        by: Any = (),
+        confidence: float = 0.95,
+    ) -> Any:
+        """Tell how an estimate moves if values are missing because of what they are.
+
+        Parameters
+        ----------
+        question, by, confidence
+            As for `estimate`, or a formula as for `regress`.
+        attribute : str
+            One of the numbers that it is about, some of whose values are missing.
+        shifts : sequence of float
+            Standard deviations of it that are added to every missing value. At 0 values are missing
+            at random.
+
+        Returns
+        -------
+        SensitivityAnalysis
+            See :class:`missdp.estimate.SensitivityAnalysis`.
+
+        Raises
+        ------
+        ParameterError
+            If there is nothing to shift, or nothing to answer the question by.
+        """
+        return import_module("missdp.estimate").sensitivity(
+            self, question, attribute=attribute, shifts=shifts, by=by, confidence=confidence
+        )
 
     def uncertain_models(self, multiple: int, *, random_state: int | None = None) -> Iterator[Self]:
         """Return the models of ``sample(multiple=...)``, one after the other.

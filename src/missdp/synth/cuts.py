@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost
 from missdp.inference.dyadic import (
     Histogram,
+    beyond,
     depth_of,
     fit_histogram,
     measured_levels,
     occupied,
 )
-from missdp.mechanisms.door import Door
+from missdp.mechanisms.door import Door, Noise
 from missdp.schema import Numeric, Schema
 from missdp.schema.grid import MOST_CODES, is_pending
 
@@ -32,7 +33,9 @@ CUTS_SHARE = 0.3
 _FADES = 0.25  # from one piece to the next, where no mass stands out
 _LEAST = 1e-6
 _LOOK = 4  # level of the tree by which the range is found
-_BINS = 10  # of equal mass, for the rows that are in no spike
+_BINS = 10  # of equal mass, for all rows; for those that are in no spike, their share of it
+_MOST_BINS = 16  # where counts are so large that noise does not matter
+_LARGE = 1000  # rows of a bin, in units of noise, with which there may be more than ten
 
 
 def _pending(schema: Schema) -> Iterator[Numeric]:
@@ -56,8 +59,13 @@ def without_cuts(whole: Cost, schema: Schema | None) -> Cost:
     return replace(whole, amount=whole.amount * (1 - share))
 
 
-def release_cuts(door: Door, grid: Schema, schema: Schema) -> Schema:
-    """Return a schema whose numeric attributes are cut where the rows are.
+def release_cuts(
+    door: Door, grid: Schema, schema: Schema
+) -> tuple[Schema, dict[str, NDArray[np.float64]]]:
+    """Return a schema whose numeric attributes are cut where the rows are, and what noise hides.
+
+    By attribute: intervals in which no rows stood out from noise, beyond those in which some did.
+    Each has its least and greatest number, its noisy count, and the standard deviation of that.
 
     Parameters
     ----------
@@ -69,48 +77,81 @@ def release_cuts(door: Door, grid: Schema, schema: Schema) -> Schema:
     wanted = [a for a in _pending(schema) if a.name in door.schema]
     door.expect((name,) for name in door.schema.names)
     costs = {a.name: door.share(CUTS_SHARE / len(wanted)) for a in wanted}
-    found = {}
+    unit = Noise.worth(door.left).std
+    found, hidden = {}, {}
     for a in wanted:
         cells = grid[a.name]
         assert isinstance(cells, Numeric)
-        found[a.name] = cut(a, cells, _histogram(door, a.name, cells.size, costs[a.name]))
-    return Schema(tuple(found.get(a.name, a) for a in schema), schema.rules)
+        told, outside = _histogram(door, a.name, cells.size, costs[a.name])
+        found[a.name] = cut(a, cells, told, unit=unit)
+        least, greatest = cells.reach
+        first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
+        hidden[a.name] = np.column_stack([least[first], greatest[last], outside[:, 2:]])
+    return Schema(tuple(found.get(a.name, a) for a in schema), schema.rules), hidden
 
 
-def _histogram(door: Door, name: str, size: int, cost: Cost) -> Histogram:
+def _histogram(
+    door: Door, name: str, size: int, cost: Cost
+) -> tuple[Histogram, NDArray[np.float64]]:
     """Return how an attribute is distributed: where rows are at all, then a tree over that range.
 
-    So bounds may be far too generous: what they add is not looked at twice.
+    So bounds may be far too generous: what they add is not looked at twice. What was counted
+    outside of where rows stood out is returned as well, as by `beyond`.
     """
     every, share = (3, 0.2) if cost.currency == "pure" else (2, 0.1)
-    within = (0, size)
+    within, outside = (0, size), np.zeros((0, 4))
     if depth_of(size) > _LOOK + 2:
         (counts,), noise = door.tree(
             name, replace(cost, amount=cost.amount * share), levels=[_LOOK]
         )
         within = occupied(counts, std=noise.std, size=size)
+        outside = _unseen(counts, noise.std, within, size)
         cost = replace(cost, amount=cost.amount * (1 - share))
     inside = within[1] - within[0]
     levels = measured_levels(inside, every=every)
     tree, noise = door.tree(name, cost, levels=levels, within=within)
     told = fit_histogram(tree, std=noise.std, size=inside, levels=levels)
+    some = np.flatnonzero(told.mass > 0)
+    kept = (int(told.starts[some[0]]), int(told.starts[some[-1] + 1]))
+    near = beyond(tree, std=noise.std, size=inside, levels=levels, kept=kept)
+    near[:, :2] += within[0]
     starts, mass = told.starts + within[0], told.mass
     if within[0]:
         starts, mass = np.append(0, starts), np.append(0.0, mass)
     if within[1] < size:
         starts, mass = np.append(starts, size), np.append(mass, 0.0)
-    return Histogram(starts, mass, told.rows)
+    return Histogram(starts, mass, told.rows), np.concatenate([near, outside])
 
 
-def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
+def _unseen(
+    counts: NDArray[np.int64], std: float, within: tuple[int, int], size: int
+) -> NDArray[np.float64]:
+    """Return what a first look counted outside of an interval of cells, as by `beyond`."""
+    width = (1 << depth_of(size)) // len(counts)
+    first = np.arange(len(counts)) * width
+    after = np.minimum(first + width, size)
+    found = np.column_stack([first, after, counts, np.full(len(counts), std)])
+    return found[(first < size) & ((after <= within[0]) | (first >= within[1]))]
+
+
+def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> Numeric:
     """Return an attribute with bins and spikes where a histogram on a grid has its mass.
+
+    Parameters
+    ----------
+    attribute, grid : Numeric
+        An attribute that is to be cut, as it is declared, and on its grid.
+    told : Histogram
+        Of the cells of the grid.
+    unit : float
+        Standard deviation of the noise of one count that all of the budget is spent on.
 
     Examples
     --------
     >>> from missdp.schema.grid import on_grid, pending
     >>> schema = pending(Schema((Numeric(name="x", lower=0, upper=99, integer=True),)), ["x"])
     >>> told = Histogram(np.array([0, 1, 5, 10, 100]), np.array([0.5, 0.2, 0.3, 0.0]), 1e4)
-    >>> found = cut(schema["x"], on_grid(schema)["x"], told)
+    >>> found = cut(schema["x"], on_grid(schema)["x"], told, unit=4.0)
     >>> found.spikes, found.edges
     ((0.0,), (0.0, 5.0, 99.0))
     """
@@ -125,8 +166,8 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
     rest = told.mass.copy()
     rest[heavy] = 0.0
     pieces, shares = _pieces(grid, told.starts, rest)
-    most = min(MOST_CODES - len(spikes), max(1, round(_BINS * float(rest.sum()))))
-    edges = _quantiles(pieces, shares, most)
+    bins = _how_many(float(rest.sum()), told.rows / unit)
+    edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))
     shares = np.where(_inside(edges, pieces, shares) > 0, shares, _fading(pieces, shares, spikes))
     return replace(
         attribute,
@@ -136,6 +177,12 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
         pieces=tuple(pieces.tolist()),
         shares=tuple(shares.tolist()),
     )
+
+
+def _how_many(share: float, rows: float) -> int:
+    """Return how many bins a share of the rows is cut into; their number is in units of noise."""
+    large = min(_MOST_BINS, share * rows / _LARGE)
+    return max(1, round(max(_BINS * share, large)))
 
 
 def _even(grid: Numeric) -> tuple[float, ...]:

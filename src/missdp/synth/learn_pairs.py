@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -20,6 +20,9 @@ from missdp.inference.clipping import clip_norm, clipped_away, clipped_share, in
 from missdp.inference.completion import Completed, PairTables, complete, rows_enough
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
+from missdp.inference.interactions import completed
+from missdp.inference.junction import Clique
+from missdp.inference.masks import MaskModel
 from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
 from missdp.inference.numbers import NumberMoments, Numbers, complete_numbers
 from missdp.inference.pair_model import PairModel, targets
@@ -233,12 +236,18 @@ class PairRelease(Record):
     plan : RowProducts or None
     numbers : tuple of Coordinate or None
         Of each attribute, the number that its block ends with, if it has one; empty if none has.
+    together : mapping of Clique to ndarray
+        Noisy counts of the cells of three attributes and more.
+    together_stds : mapping of Clique to float
+        Noise of each count.
     """
 
     crude: Crude
     products: Products | None
     plan: RowProducts | None
     numbers: tuple[Coordinate | None, ...] = ()
+    together: dict[Clique, Floats] = field(default_factory=dict)
+    together_stds: dict[Clique, float] = field(default_factory=dict)
 
     @property
     def blocks(self) -> list[Floats]:
@@ -392,6 +401,11 @@ class PairRelease(Record):
             found[a] = number.with_tails(margins[a], *moments.powers[a])
         return replace(self, numbers=tuple(found))
 
+    def of_several(self, masks: MaskModel, rows: Codes) -> dict[Clique, Floats]:
+        """Return the tables of three attributes and more, of complete rows, given a model's."""
+        sizes = [level.n_groups for level in self.crude.levels]
+        return completed(self.together, self.together_stds, masks, rows, sizes)
+
     def about(self, wanted: Sequence[int]) -> PairRelease:
         """Return what was released about some attributes, in the order of the table."""
         crude, products = self.crude, self.products
@@ -401,8 +415,13 @@ class PairRelease(Record):
             margins=tuple(crude.margins[a] for a in wanted),
         )
         numbers = tuple(self.numbers[a] for a in wanted) if self.numbers else ()
+        place = {a: i for i, a in enumerate(wanted)}
+        kept = {c: tuple(place[a] for a in c) for c in self.together if {*c} <= {*place}}
+        tables = {new: self.together[c] for c, new in kept.items()}
+        stds = {new: self.together_stds[c] for c, new in kept.items()}
+        found = replace(self, crude=few, numbers=numbers, together=tables, together_stds=stds)
         if products is None:
-            return replace(self, crude=few)
+            return found
         names = [name for a, name in enumerate(products.blocks) if a in wanted]
         fewer = replace(
             products,
@@ -412,13 +431,17 @@ class PairRelease(Record):
             further_blocks={n: t for n, t in products.further_blocks.items() if n in names},
             further={n: t for n, t in products.further.items() if n in names},
         )
-        return replace(self, crude=few, products=fewer, numbers=numbers)
+        return replace(found, products=fewer)
 
     def redrawn(self, rng: np.random.Generator) -> PairRelease:
         """Return the released statistics, moved by another draw of the noise that they have."""
         crude, products = self.crude, self.products
         if products is None:
             return self
+        together = {
+            c: table + rng.normal(0, self.together_stds[c], table.shape)
+            for c, table in self.together.items()
+        }
         moved = [m + rng.normal(0, crude.std / crude.rows, m.shape) for m in crude.margins]
 
         def again(sums: Mapping[Any, Floats], std: float) -> dict[Any, Floats]:
@@ -426,6 +449,7 @@ class PairRelease(Record):
 
         return replace(
             self,
+            together=together,
             crude=replace(crude, margins=tuple(moved)),
             products=replace(
                 products,
@@ -485,12 +509,13 @@ def fit_pairs(
     sizes = np.array([level.n_groups for level in release.crude.levels])
     plain, last = release, 1 if release.products is None else _MOST_TURNS
     tables, n = release.guessed(), rows_enough(_ROWS, known=release.crude.rows)
-    rounds = _ROUNDS if selective else 0
-    known = _smoothed(complete(tables, rng=rng, always=always, told=told, rounds=rounds), ordered)
+    rounds, together = _ROUNDS if selective else 0, dict[Clique, Floats]()
+    known = complete(tables, rng=rng, always=always, told=told, rounds=rounds)
+    known, possible = _smoothed(known, ordered, allowed)
     moved = math.inf
     for turn in range(1, last + 1):
         parts = known.margins, known.pairs, known.variances
-        law = fit_heads(*parts, rng=rng, allowed=allowed, order=order)
+        law = fit_heads(*parts, rng=rng, allowed=possible, order=order, together=together)
         rows = law.sample(n, rng)
         holes, before = known.masks.draw(rows, rng), tables
         taken = release.taken(np.where(holes, sizes, rows))
@@ -505,23 +530,30 @@ def fit_pairs(
             rounds=int(selective),
             start=known.masks if selective else None,
         )
-        known = _smoothed(known, ordered, _numbers(release, taken, known, rows, holes))
+        numbers = _numbers(release, taken, known, rows, holes)
+        known, possible = _smoothed(known, ordered, allowed, numbers)
+        together = release.of_several(known.masks, rows)
         last_move, moved = moved, _moved(before, tables)
         if turn >= _TURNS and (moved <= _STILL or moved > _NEARER * last_move):
             break
-    wanted, number = targets(known, rows), release.crude.rows
+    wanted, number = targets(known, rows) | together, release.crude.rows
     return PairModel(release.crude.levels, law, wanted, known.masks, number)
 
 
 def _smoothed(
-    known: Completed, ordered: Sequence[bool] | None, numbers: Numbers | None = None
-) -> Completed:
+    known: Completed,
+    ordered: Sequence[bool] | None,
+    allowed: Mapping[Pair, NDArray[np.bool_]],
+    numbers: Numbers | None = None,
+) -> tuple[Completed, Mapping[Pair, NDArray[np.bool_]]]:
+    """Return what is known with what noise hides filled in, and which cells are possible."""
     if ordered is None:
-        return known
+        return known, allowed
     found = Smoothing.of(
         known.margins, known.pairs, known.variances, ordered, flat=False, numbers=numbers
     )
-    return replace(known, pairs=found.means(), variances=found.told)
+    better = replace(known, margins=found.margins, pairs=found.means(), variances=found.told)
+    return better, found.allowed(allowed)
 
 
 def _numbers(

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from missdp.errors import DataError
 from missdp.mechanisms.door import Door, Noise
 from missdp.schema import Numeric
-from missdp.schema.bound import Routes, decided
+from missdp.schema.bound import Routes
+from missdp.schema.conditions import decided
 from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
 from missdp.table import FrameKind, Table

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from missdp.accounting import (
     Budget,
@@ -200,6 +201,7 @@ def learn(
     # Learned on a fresh model and taken over whole: neither what was learned before, nor half of
     # this fit, should it fail, must be taken for this model.
     model._forget()
+    fresh._beyond = {}
     door = _door(fresh, source, grid, budget=own, noise=noise, declared_rows=rows)
     fresh._kind_shares = release_kinds(door, fresh._modelled)
     total = fresh._fit(door)
@@ -235,7 +237,8 @@ def _door(fresh: Synthesizer, source: MarginalSource, grid: Schema, **facts: Any
         return Door(source, fresh._strategy, **facts).admitting(admit)
     door = Door(source.coded_as(grid), fresh._strategy, **facts).admitting(admit)  # type: ignore[attr-defined]
     fresh._report("finding bins", 0.0)
-    fresh._settle(release_cuts(door, grid, fresh.schema_))
+    cut, fresh._beyond = release_cuts(door, grid, fresh.schema_)
+    fresh._settle(cut)
     cells = {
         a.name: a.encode_values(old.reach[0])
         for a, old in zip(fresh.schema_, grid, strict=True)
@@ -270,7 +273,7 @@ def write_model(model: Synthesizer, path: Path) -> None:
         n_rows=model.n_rows_,
         n_rows_std=model.n_rows_std_,
         guarantee=model.guarantee_,
-        released=model._released() | _common_facts(model._kind_shares, model._caps_of_fit()),
+        released=model._released() | _common_facts(model),
     )
     document = stored.to_document(release=model.__dict__.get("release_"))
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
@@ -312,6 +315,7 @@ def opened(family: type[Model], document: Mapping[str, Any], path: Path) -> Mode
         model._restore(stored.released)
         model.guarantee_ = stored.guarantee
         model._kind_shares, model._kept = _read_facts(stored, model._modelled)
+        model._beyond = _read_beyond(stored)
         release = document.get("release")
         model.release_ = release if isinstance(release, str) else None
         if model.missing not in family.strategies or not model._draws_schema():
@@ -327,12 +331,15 @@ def opened(family: type[Model], document: Mapping[str, Any], path: Path) -> Mode
 
 # Where a saved model keeps facts that families have in common.
 _KINDS = "kinds of missing"
+_BEYOND = "counts beyond what stood out"
 _CAPS, _PARTS, _WHO = "caps of the fit", "parts", "who chose"
 
 
-def _common_facts(shares: KindShares, caps: Caps | None) -> dict[str, Any]:
+def _common_facts(model: Synthesizer) -> dict[str, Any]:
     """Return what a file holds of every family, beside what the family released."""
+    shares, caps, hidden = model._kind_shares, model._caps_of_fit(), model._beyond
     found: dict[str, Any] = {_KINDS: shares} if shares else {}
+    found |= {_BEYOND: hidden} if hidden else {}
     return found if caps is None else found | {_CAPS: {_PARTS: caps.events, _WHO: caps.structure}}
 
 
@@ -355,6 +362,15 @@ def _read_facts(stored: StoredModel, modelled: Modelled) -> tuple[KindShares, Ca
     if not (known and capped and isinstance(whole, FilterEvent)):
         raise DataError("the caps of the parts of the fit are of the wrong type")
     return shares, Caps(whole=whole.cost, events=parts, structure=structure)
+
+
+def _read_beyond(stored: StoredModel) -> dict[str, NDArray[np.float64]]:
+    """Return what was counted where no rows stood out; nothing if a file is from before that."""
+    found: dict[str, NDArray[np.float64]] = stored.released.get(_BEYOND, {})
+    shaped = all(a.ndim == 2 and a.shape[1] == 4 for a in found.values())
+    if not (found.keys() <= {*stored.schema.names} and shaped and finite(found.values())):
+        raise DataError("counts beyond what stood out must be those of the schema")
+    return found
 
 
 def _fit_conditions(

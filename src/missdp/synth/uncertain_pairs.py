@@ -64,15 +64,19 @@ class Varied:
         tables = release.tables(taken)
         known = self._completed(tables, rows, rng)
         smoothing = Smoothing.of(known.margins, known.pairs, known.variances, self.ordered)
+        allowed = smoothing.allowed(self.allowed)
         while True:
-            noisy = _noisier(tables, release.redrawn(rng).tables(taken), left)
+            again = release.redrawn(rng)
+            noisy = noisier(tables, again.tables(taken), left)
             noise = self._completed(noisy, rows, rng)
             other = self._completed(_of_other_rows(noisy, seen, rng), rows, rng)
             pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()})
             pairs = {c: t + other.pairs[c] - noise.pairs[c] for c, t in pairs.items()}
             drawn = replace(other, pairs=pairs, variances=smoothing.told)
-            law = fit_heads(drawn.margins, pairs, drawn.variances, rng=rng, allowed=self.allowed)
-            wanted = targets(drawn, law.sample(_ROWS, rng))
+            together = again.of_several(drawn.masks, rows)
+            parts = drawn.margins, pairs, drawn.variances
+            law = fit_heads(*parts, rng=rng, allowed=allowed, together=together)
+            wanted = targets(drawn, law.sample(_ROWS, rng)) | together
             yield replace(model, law=law, tables=wanted, masks=drawn.masks)
 
     def _completed(self, tables: PairTables, rows: Codes, rng: np.random.Generator) -> Completed:
@@ -94,7 +98,7 @@ def _clipping(release: PairRelease, seen: Codes) -> tuple[Any, Mapping[Pair, flo
     return release.taken(seen), release.left(seen)[1]
 
 
-def _noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -> PairTables:
+def noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -> PairTables:
     """Return tables with other noise: what is clipped grows with sums, and noise grows with it.
 
     Attributes of which nothing is missing, as far as was released, stay so.

@@ -23,7 +23,7 @@ from missdp.inference.beliefs import log_linear
 from missdp.inference.junction import Clique, tree_cells
 from missdp.inference.model import Zeros
 from missdp.schema import Numeric, Schema
-from missdp.schema.rulebook import ImpossibleCells
+from missdp.schema.possible import ImpossibleCells
 
 Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
 
@@ -57,7 +57,7 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     >>> candidates({("a", "b"): 3.0, ("b", "c"): 1.0}, schema)
     {(0, 1): 1.0, (1, 2): 0.7142857142857143}
     """
-    wanted = _weights(workload, schema)
+    wanted = named_marginals(workload, schema)
     subsets = {
         part
         for clique in wanted
@@ -96,7 +96,8 @@ def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> lis
     return [pair for pair in dict.fromkeys(wanted) if pair not in known]
 
 
-def _weights(workload: Workload, schema: Schema) -> dict[Clique, float]:
+def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
+    """Return the marginals that a workload names, by positions, with their weights."""
     d = len(schema)
     # An iterator could be read only once.
     if isinstance(workload, (bool, str, float, Iterator)) or not isinstance(

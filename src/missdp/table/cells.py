@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema.attributes import LONGEST, MISSING, OUTSIDE, read_number
+from missdp.types import Floats
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_Floats = NDArray[np.float64]
 Marks: TypeAlias = NDArray[np.int8]
 
 # Text that Arrow reads as Python would, each cell by itself; all other text is read by Python.
@@ -246,7 +246,7 @@ def _distinct_objects(data: NDArray[np.object_]) -> tuple[list[Plain], NDArray[n
     return found, indices
 
 
-def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[_Floats, Marks]:
+def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[Floats, Marks]:
     """Return the nearest floating-point numbers, and the mark of each cell: 0 for a number.
 
     Without a number, the mark is negative: that of a text among the codes, ``OUTSIDE`` if it is not
@@ -271,7 +271,7 @@ def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[_Floats, M
     return _distinct_numbers(data, codes)
 
 
-def _distinct_numbers(data: Chunk, codes: Mapping[str, int]) -> tuple[_Floats, Marks]:
+def _distinct_numbers(data: Chunk, codes: Mapping[str, int]) -> tuple[Floats, Marks]:
     """Read each distinct cell once."""
     cells, indices = distinct(data)
     numbers = [_number(cell, codes) for cell in cells]
@@ -279,16 +279,16 @@ def _distinct_numbers(data: Chunk, codes: Mapping[str, int]) -> tuple[_Floats, M
     return _spread(values, np.array([mark for _, mark in numbers], dtype=np.int8), indices)
 
 
-def _spread(values: _Floats, marks: Marks, rows: NDArray[np.integer]) -> tuple[_Floats, Marks]:
+def _spread(values: Floats, marks: Marks, rows: NDArray[np.integer]) -> tuple[Floats, Marks]:
     """Return what each row has, by its number of a cell; -1 is missing."""
     return np.append(values, np.nan)[rows], np.append(marks, np.int8(MISSING))[rows]
 
 
-def _marks(values: _Floats) -> Marks:
+def _marks(values: Floats) -> Marks:
     return np.where(np.isnan(values), np.int8(MISSING), np.int8(0))
 
 
-def _native_numbers(data: pa.Array) -> _Floats:
+def _native_numbers(data: pa.Array) -> Floats:
     import pyarrow as pa
 
     if not pa.types.is_float16(data.type):
@@ -298,7 +298,7 @@ def _native_numbers(data: pa.Array) -> _Floats:
         return np.array(data.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _text_numbers(data: pa.Array, codes: Mapping[str, int]) -> tuple[_Floats, Marks]:
+def _text_numbers(data: pa.Array, codes: Mapping[str, int]) -> tuple[Floats, Marks]:
     import pyarrow as pa
     import pyarrow.compute as pc
 

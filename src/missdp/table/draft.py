@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import tomli_w
-from numpy.typing import NDArray
 
 from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
@@ -44,6 +43,7 @@ from missdp.table.tally import (
     number_style,
     text_codes,
 )
+from missdp.types import Floats
 
 _MAX_DRAFT_LEVELS = 100
 _RULES = """
@@ -54,54 +54,36 @@ _RULES = """
 # unless = "employed = 'yes'"
 """
 
-# What follows what is said of a column: how to go on, and a block that is valid as it stands.
-_LEVELS: Final = """\
-Drop the column, or write its levels here; as it stands, this leaves every cell missing:
-[[attribute]]
-{name}
-kind = "categorical"
-levels = ["other"]
-nullable = true
-outside = "missing"
-"""
-_NUMBERS: Final = """\
-This reads numbers; write the bounds that are publicly known:
-[[attribute]]
-{name}
-kind = "numeric"
-lower = 0
-upper = 100
-nullable = true
-"""
-_YEARS: Final = """\
-This reads years:
-[[attribute]]
-{name}
-kind = "numeric"
-lower = 1900
-upper = 2100
-integer = true
-nullable = true
-"""
-_DIGITS: Final = """\
-Drop the column, or keep the first digit, each cell by itself; this reads it:
-[[attribute]]
-{name}
-kind = "categorical"
-levels = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
-nullable = true
-"""
+_LEVELS: Final = (
+    "Drop the column, or write its levels here; as it stands, this leaves every cell missing",
+    {"kind": "categorical", "levels": ["other"], "nullable": True, "outside": "missing"},
+)
+_NUMBERS: Final = (
+    "This reads numbers; write the bounds that are publicly known",
+    {"kind": "numeric", "lower": 0, "upper": 100, "nullable": True},
+)
+_YEARS: Final = (
+    "This reads years",
+    {"kind": "numeric", "lower": 1900, "upper": 2100, "integer": True, "nullable": True},
+)
+_DIGITS: Final = (
+    "Drop the column, or keep the first digit, each cell by itself; this reads it",
+    {"kind": "categorical", "levels": list("0123456789"), "nullable": True},
+)
 
 
 class _Stub(NamedTuple):
-    """Why a column has no draft, or hardly the right one, and the block that is proposed."""
+    """Why a column has no draft, or hardly the right one; how to go on, and what reads it."""
 
     why: str
-    block: str = _LEVELS
+    advice: str = _LEVELS[0]
+    facts: Mapping[str, Any] = _LEVELS[1]
 
     def note(self, name: str) -> str:
-        title = tomli_w.dumps({"name": name.encode("utf-8", "replace").decode()}).strip()
-        lines = f"column {name!r} {self.why}. {self.block.format(name=title)}".strip().split("\n")
+        """Return a comment, whose block is valid once it is uncommented."""
+        shown = {"name": name.encode("utf-8", "replace").decode(), **self.facts}
+        block = tomli_w.dumps({"attribute": [shown]})
+        lines = f"column {name!r} {self.why}. {self.advice}:\n{block}".strip().split("\n")
         return "\n" + "".join(f"# {line}\n" for line in lines)
 
 
@@ -182,15 +164,15 @@ def _doubt(attribute: AnyAttribute) -> _Stub | None:
         return None
     stub = _odd([str(level) for level in attribute.levels], every=True)
     instead = "In place of its block above, whose levels are those of the rows, this"
-    return stub and stub._replace(block=stub.block.replace("This", instead, 1))
+    return stub and stub._replace(advice=stub.advice.replace("This", instead, 1))
 
 
 def _odd(texts: list[str], *, every: bool) -> _Stub | None:
     """Say that most texts are dates, or that most or all are numbers in an odd spelling."""
     if style := date_style(texts):
-        return _Stub(style, _YEARS)
+        return _Stub(style, *_YEARS)
     style = number_style(texts, every=every)
-    return _Stub(style, _NUMBERS) if style else None
+    return _Stub(style, *_NUMBERS) if style else None
 
 
 def draft_schema(data: Any) -> Schema:
@@ -333,7 +315,7 @@ def _as_number(cell: Plain) -> float | None:
     return cell if isinstance(cell, float) else None
 
 
-def _draft_numeric(numbers: NDArray[np.float64], facts: dict[str, Any]) -> Numeric | _Stub:
+def _draft_numeric(numbers: Floats, facts: dict[str, Any]) -> Numeric | _Stub:
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
         return _Stub("has no finite numbers")
@@ -359,7 +341,7 @@ def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | _S
         texts = [str(level) for level in levels]
         many = f"has more than {_MAX_DRAFT_LEVELS} distinct values"
         if all(text.isdecimal() for text in texts):
-            return _Stub(f"{many}, some with zeros in front: it looks like an identifier", _DIGITS)
+            return _Stub(f"{many}, some with zeros in front: it looks like an identifier", *_DIGITS)
         text = f"{many}: it looks like an identifier or free text"
         return _odd(texts, every=False) or _Stub(text)
     return Categorical(levels=levels, **{**facts, "undeclared": ("levels", *facts["undeclared"])})
@@ -373,20 +355,13 @@ def _as_text(cell: Plain) -> str:
 
 @dataclass(frozen=True, repr=False)
 class LostCells:
-    """Columns of which more is lost than their curator may know. Private.
+    """Columns of which more is lost than their curator may know. Private."""
 
-    Parameters
-    ----------
-    without_values : tuple of str
-        No cell of these is in the declared domain; columns that rules may fill are left out.
-    other_styles : tuple of str
-        Numeric ones of which a cell looks like a number in a spelling that is not read as one.
-    unreadable : tuple of str
-        A cell of these is neither text, number nor true/false: it is not UTF-8, or very long.
-    """
-
+    #: No cell of these is in the declared domain; columns that rules may fill are left out.
     without_values: tuple[str, ...] = ()
+    #: Numeric ones of which a cell looks like a number in a spelling that is not read as one.
     other_styles: tuple[str, ...] = ()
+    #: A cell of these is neither text, number nor true/false: it is not UTF-8, or very long.
     unreadable: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -398,36 +373,27 @@ def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
     filled = schema.rulebook.may_fill
     bare = {a.name: replace(a, nullable=True, outside="missing") for a in schema}
     empty = {name: Encoder(a) for name, a in bare.items() if name not in filled}
-    found: dict[str, set[str]] = {a.name: set() for a in schema if not a.refuses}
-    rows = 0
+    styles, unreadable, rows = set[str](), set[str](), 0
     for batch in stream.batches(schema.names):
         rows += batch.num_rows
         for place, attribute in enumerate(schema):
             name, column = attribute.name, batch.column(place)
             if name in empty and (empty[name].encode(column).codes < attribute.size).any():
                 del empty[name]
-            if name in found:
-                found[name] |= _faults(column, attribute)
-    return LostCells(
-        tuple(empty) if rows else (),
-        *(tuple(n for n, faults in found.items() if fault in faults) for fault in (_STYLE, _RAW)),
-    )
+            for cell in () if attribute.refuses else _unread(column, attribute):
+                if isinstance(cell, Unreadable):
+                    unreadable.add(name)
+                elif isinstance(cell, str) and isinstance(attribute, Numeric):
+                    styles |= {name} if number_style([cell.strip()], every=True) else set()
+    ordered = (tuple(n for n in schema.names if n in found) for found in (styles, unreadable))
+    return LostCells(tuple(empty) if rows else (), *ordered)
 
 
-_STYLE, _RAW = "style", "unreadable"
-
-
-def _faults(column: Chunk, attribute: AnyAttribute) -> set[str]:
-    """Tell whether a cell cannot be read, or looks like a number and is neither one nor a code."""
+def _unread(column: Chunk, attribute: AnyAttribute) -> list[Plain]:
+    """Return the distinct cells, of numbers those that are neither numbers nor codes."""
     if isinstance(attribute, Numeric):
-        codes = {code for kind in attribute.kinds for code in attribute.codes_of(kind)}
+        codes = (code for kind in attribute.kinds for code in attribute.codes_of(kind))
         texts = {code.strip(): MISSING for code in codes if isinstance(code, str)}
         _, marks = read_numbers(column, texts)
-        cells, _ = distinct(taken(column, np.flatnonzero(marks == OUTSIDE)))
-    else:
-        cells, _ = distinct(column)
-    found = {_RAW for cell in cells if isinstance(cell, Unreadable)}
-    if isinstance(attribute, Numeric):
-        texts_left = (cell.strip() for cell in cells if isinstance(cell, str))
-        found |= {_STYLE for text in texts_left if number_style([text], every=True)}
-    return found
+        column = taken(column, np.flatnonzero(marks == OUTSIDE))
+    return distinct(column)[0]

@@ -35,32 +35,24 @@ from missdp.table.cells import (
     distinct,
     read_numbers,
 )
+from missdp.types import Flags, Floats, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_Floats = NDArray[np.float64]
-_Flags = NDArray[np.bool_]
 _Item = TypeVar("_Item", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Column:
-    """Private cells of one attribute.
+    """Private cells of one attribute."""
 
-    Parameters
-    ----------
-    codes : array of unsigned int, shape (n,)
-        Level or bin number; a cell without a value has a code from the attribute's ``size`` on,
-        one for each of its ``kinds`` of missing.
-    values : array of float, shape (n,), optional
-        Numeric attributes only: the value inside the bounds. Under the mask it holds ``lower``,
-        never NaN, so that a forgotten mask cannot poison a sum.
-    """
-
+    #: Level or bin; without a value, a code from the attribute's ``size`` on, by kind of missing.
     codes: NDArray[np.unsignedinteger]
-    values: NDArray[np.float64] | None = None
+    #: Of numbers, inside the bounds. Under the mask it is ``lower``, never NaN, so that a forgotten
+    #: mask cannot poison a sum.
+    values: Floats | None = None
 
     def take(self, rows: slice | NDArray[Any]) -> Column:
         """Return the cells of some rows."""
@@ -81,13 +73,7 @@ def encode(attribute: AnyAttribute, data: Cells) -> Column:
 
 
 class Encoder:
-    """Encode columns of one attribute by its public facts.
-
-    Parameters
-    ----------
-    attribute : Categorical, Ordinal or Numeric
-        The declared domain, missing codes, and what to do with everything else.
-    """
+    """Encode columns of one attribute by its public facts."""
 
     def __init__(self, attribute: AnyAttribute) -> None:
         self._attribute = attribute
@@ -127,7 +113,7 @@ class Encoder:
         codes = np.where(found < 0, self._code_of[np.maximum(-found, 0)], found)
         return Column(codes=codes.astype(code_dtype(attribute)))
 
-    def _numeric(self, attribute: Numeric, values: _Floats, marks: Marks) -> Column:
+    def _numeric(self, attribute: Numeric, values: Floats, marks: Marks) -> Column:
         """Apply the policy; ``values`` is NaN where marks are below 0."""
         for code, mark in self._codes.items():
             if not isinstance(code, str):
@@ -161,7 +147,7 @@ def _stripped(code: str | float) -> str | float:
     return code.strip() if isinstance(code, str) else float(code)
 
 
-def _code_of_mark(attribute: AnyAttribute) -> NDArray[np.int64]:
+def _code_of_mark(attribute: AnyAttribute) -> Ints:
     """Return the code of a cell without a value, by minus the mark that its reading gave.
 
     A null is plainly missing, or not applicable where nothing may be plainly missing. So is what
@@ -187,7 +173,7 @@ def _join(parts: Sequence[NDArray[_Item]]) -> NDArray[_Item]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _refuse_outside(attribute: AnyAttribute, outside: _Flags) -> None:
+def _refuse_outside(attribute: AnyAttribute, outside: Flags) -> None:
     if outside.any():
         expected = (
             f"{'whole numbers' if attribute.integer else 'numbers'} in "
@@ -203,7 +189,7 @@ def _refuse_outside(attribute: AnyAttribute, outside: _Flags) -> None:
         )
 
 
-def _refuse_null(attribute: AnyAttribute, missing: _Flags) -> None:
+def _refuse_null(attribute: AnyAttribute, missing: Flags) -> None:
     if not attribute.kinds and missing.any():
         raise DataError(
             f"column {attribute.name!r} has missing cells but is not declared nullable; "
@@ -211,8 +197,8 @@ def _refuse_null(attribute: AnyAttribute, missing: _Flags) -> None:
         )
 
 
+#: How a cell without a value is written.
 Holes: TypeAlias = Literal["nulls", "codes"]
-"""How a cell without a value is written."""
 _Code: TypeAlias = str | float
 
 

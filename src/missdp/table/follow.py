@@ -16,9 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.bound import Derives, Known, Routes, decided, told_by_rules
+from missdp.schema.applies import told_by_rules
+from missdp.schema.bound import Derives, Routes
+from missdp.schema.conditions import Known, decided
 from missdp.schema.rulebook import RuleBook
 from missdp.table.encode import Column, code_dtype
+from missdp.types import Flags, Floats
 
 
 def known_cells(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Known]:
@@ -74,19 +77,13 @@ def _solved(rows: Rows, book: RuleBook) -> bool:
 
 
 class Rows:
-    """Rows that are changed cell by cell, each by itself. Private.
-
-    Parameters
-    ----------
-    schema : Schema
-    columns : mapping of str to Column
-    """
+    """Rows that are changed cell by cell, each by itself. Private."""
 
     def __init__(self, schema: Schema, columns: Mapping[str, Column]) -> None:
         self._schema, self._columns = schema, dict(columns)
         read = {name for rule in schema.rulebook.bound for name in rule.names}
+        #: What is known of the cells that rules read.
         self.known = known_cells(schema, {n: c for n, c in columns.items() if n in read})
-        """What is known of the cells that rules read."""
         self.n = len(next(iter(columns.values())).codes)
 
     def has(self, names: Iterable[str]) -> bool:
@@ -127,7 +124,7 @@ class Rows:
         hole = self.known[rule.target.name].hole
         return bool(hole.any()) and self._fill(rule, rule.derived(self.known, self.n), hole)
 
-    def _fill(self, rule: Derives, derived: Known, where: NDArray[np.bool_]) -> bool:
+    def _fill(self, rule: Derives, derived: Known, where: Flags) -> bool:
         """Fill in some cells, where what follows is in the domain; tell if any was."""
         sure = derived.present & ~rule.outside(derived) & (derived.least == derived.greatest)
         sure &= where
@@ -156,11 +153,11 @@ class Rows:
             untold = maybe if told_by_rules(self._schema, rule.target) else surely
             self._put(attribute, untold & self.known[rule.target].absent, attribute.missing_code)
 
-    def lose(self, name: str, where: NDArray[np.bool_]) -> None:
+    def lose(self, name: str, where: Flags) -> None:
         """Make cells plainly missing."""
         self._put(self._schema[name], where, self._schema[name].missing_code)
 
-    def blank(self, names: Iterable[str], broken: NDArray[np.bool_]) -> bool:
+    def blank(self, names: Iterable[str], broken: Flags) -> bool:
         """Take the cells of rows that break a rule, where they may be missing; tell if any was.
 
         What an equation derives from such a cell goes, too, or it would bring the cell back.
@@ -183,7 +180,7 @@ class Rows:
             if rule.lookup is None and name in rule.by and other in self.known
         ]
 
-    def _put(self, attribute: AnyAttribute, where: NDArray[np.bool_], code: int) -> None:
+    def _put(self, attribute: AnyAttribute, where: Flags, code: int) -> None:
         """Set cells to a code that stands for no value."""
         if not where.any():
             return
@@ -197,7 +194,7 @@ class Rows:
         self,
         attribute: AnyAttribute,
         codes: NDArray[np.integer],
-        values: NDArray[np.float64] | None,
+        values: Floats | None,
     ) -> None:
         column = Column(codes.astype(code_dtype(attribute)), values)
         self._columns[attribute.name] = column

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+#: The library whose tables come out.
 FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
-"""The library whose tables come out."""
 
 # Extension types whose cells Arrow takes over as they are; all others are read cell by cell.
 _ARROW_LIKE = (
@@ -147,16 +147,6 @@ def check_columns(found: list[str], names: tuple[str, ...]) -> None:
         raise DataError(f"the data has columns that the schema does not declare: {extra}; {remedy}")
 
 
-_PANDAS_TYPES = {"string": "string", "int64": "Int64", "double": "Float64", "bool": "boolean"}
-
-
-def _pandas_type(kind: pa.DataType) -> Any:
-    import pandas as pd
-
-    name = _PANDAS_TYPES.get(str(kind))
-    return name and pd.api.types.pandas_dtype(name)
-
-
 def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
     """Give an Arrow table back as the kind of frame that came in.
 
@@ -165,7 +155,12 @@ def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
     if kind == "pyarrow":
         return table
     if kind == "pandas":
-        return table.to_pandas(types_mapper=_pandas_type)
+        import pandas as pd
+        import pyarrow as pa
+
+        types = {pa.string(): pd.StringDtype(), pa.int64(): pd.Int64Dtype()}
+        types |= {pa.float64(): pd.Float64Dtype(), pa.bool_(): pd.BooleanDtype()}
+        return table.to_pandas(types_mapper=types.get)
     if kind == "polars":
         absent = MissingDependencyError("polars is not installed; run pip install 'missdp[polars]'")
         with replacing(ImportError, by=absent):

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Numeric
 from missdp.table.encode import Column
+from missdp.types import Floats, Ints
 
 __all__ = ["related"]
 
-Floats = NDArray[np.float64]
 
 _FEWEST = 100  # rows, of which a line tells something
 _RIDGE = 1e-3
@@ -32,15 +31,9 @@ def related(
     free: Collection[str],
     rng: np.random.Generator,
 ) -> dict[str, Column]:
-    """Return columns in which the values of some attributes are in another order in each bin.
+    """Return synthetic columns in which values of the free attributes have another order in bins.
 
-    Parameters
-    ----------
-    attributes : iterable of attribute
-    columns : mapping of str to Column
-        Of synthetic rows; all numbers have values.
-    free : collection of str
-        Attributes whose values may be moved.
+    All numbers have values.
     """
     numbers = [a for a in attributes if isinstance(a, Numeric)]
     found = dict(columns)
@@ -88,7 +81,7 @@ def _in_order(
     return values
 
 
-def _by_code(codes: NDArray[np.int64], numbers: Floats) -> tuple[Floats, Floats]:
+def _by_code(codes: Ints, numbers: Floats) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of the numbers of each code."""
     rows = np.maximum(np.bincount(codes), 1)
     mean = np.bincount(codes, numbers) / rows

@@ -21,8 +21,6 @@ from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
 from missdp.table.encode import code_dtype
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _LEAST = 2**29
 _BASE = 0.4e9  # Python with its libraries, and a few batches of rows
 _ROW_BYTES = 16  # of what a release keeps for each row besides its cells
@@ -40,8 +38,8 @@ def read_bytes(size: str | int) -> int:
     found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([KMGT]?)(i?)B?\s*", str(size), re.I)
     if found is None or (found[3] and not found[2]) or isinstance(size, bool):
         raise ParameterError("memory must be a size such as 2GB, 800MB or 1.5GiB")
-    unit = found[2].upper()
-    number = int(float(found[1]) * (_BINARY if found[3] else _UNITS)[unit])
+    base = 1024 if found[3] else 1000
+    number = int(float(found[1]) * base ** " KMGT".index(found[2].upper() or " "))
     if number < _LEAST:
         raise ParameterError("memory must be at least 512MiB: the libraries alone take most of it")
     return number

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from missdp.errors import DataError, replacing
 from missdp.table.cells import without_long_cells
 from missdp.table.frames import check_columns
@@ -35,6 +37,7 @@ _MAX_BLOCK_BYTES = 2**31 - 1
 # Arrow reads 32 blocks of a CSV file ahead, and takes as much again to make columns of a few.
 _BLOCKS, _LEAST_BLOCKS = 80, 40  # that there is room for, of usual rows and of very long ones
 _COPIES = 5.2  # of the cells of a Parquet file, while they are read
+_QUOTE = ord('"')
 _SHORT = 64  # bytes of a cell that nobody calls long
 
 
@@ -238,6 +241,41 @@ def _parquet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBa
     return batches
 
 
+class _Quotes:
+    """Watches whether every quote that closes a cell is followed by a separator or a line end.
+
+    If not, a quote that one row leaves open would be closed by a quote of another row, and all rows
+    between the two would be one cell.
+    """
+
+    def __init__(self, separator: str) -> None:
+        self._edges = np.isin(np.arange(256), [*separator.encode(), *b"\r\n"])
+        self._seen = b"\n"  # the last byte that was looked at, and the one behind it
+        self._inside = self._closed = False  # a cell in quotes; by the last quote
+        self.misplaced = False
+
+    def see(self, block: bytes) -> None:
+        """Look at the next bytes of a file; at the last of them once it is known what follows."""
+        if self._seen == b"\n":
+            block = block.removeprefix(b"\xef\xbb\xbf")
+        data = np.frombuffer(self._seen + block, np.uint8)
+        self._seen = data[-2:].tobytes()
+        places = np.flatnonzero(data[1:-1] == _QUOTE) + 1
+        before, after = data[places - 1], data[places + 1]
+        opens, closes = self._edges[before], self._edges[after] | (after == _QUOTE)
+        again = before == _QUOTE  # the second one of a doubled quote
+        again[:1] &= self._closed
+        inside = (np.arange(len(places)) + self._inside) % 2 == 1
+        if np.where(inside, closes, opens | again).all():
+            self._closed = bool(inside[-1]) if len(places) else self._closed
+            self._inside ^= len(places) % 2 == 1
+            return
+        for opening, closing, doubled in zip(opens, closes, before == _QUOTE, strict=True):
+            self.misplaced |= bool(self._inside and not closing)
+            opened = not self._inside and (opening or (doubled and self._closed))
+            self._closed, self._inside = self._inside, bool(opened)
+
+
 class _Ended:
     """A CSV file with one more row, which no file has: it is there unless a quote swallows it."""
 
@@ -251,15 +289,18 @@ class _Ended:
         self._file = pa.input_stream(str(path), compression=kind)
         self._cell, self._newline = secrets.token_hex(16), b""
         self._end = header.separator.join([self._cell] * len(header.names)).encode()
+        self._quotes = _Quotes(header.separator)
 
     def read(self, size: int) -> bytes:
         """Return the next bytes."""
         found: bytes = self._file.read(size)
         if found:
             self._newline = b"" if found.endswith((b"\n", b"\r")) else b"\n"
-            return found
-        end, self._end = self._end, b""
-        return end and self._newline + end
+        else:
+            end, self._end = self._end, b""
+            found = end and self._newline + end
+        self._quotes.see(found)
+        return found
 
     def close(self) -> None:
         """Close the file."""
@@ -275,10 +316,12 @@ class _Ended:
                     yield last
                 last = batch
         ends = [column[-1].as_py() for column in last.columns] if last is not None else []
-        if last is None or any(cell != self._cell.encode() for cell in ends):
+        lost = last is None or any(cell != self._cell.encode() for cell in ends)
+        if last is None or lost or self._quotes.misplaced:
             raise DataError(
-                f"cannot read {str(self._path)!r}: a quote is never closed; close it, or double a "
-                "quote that is part of a cell and put the cell into quotes"
+                f"cannot read {str(self._path)!r}: a quote is never closed, or a cell goes on "
+                "behind the quote that closes it; put cells with quotes into quotes, and double "
+                "the quotes that are part of them"
             )
         yield last.slice(0, last.num_rows - 1)
 

@@ -55,8 +55,8 @@ _LINE = 16  # bytes of memory that a row takes at the least
 class RowStream(abc.ABC):
     """Rows of a table, read in batches, as often as needed. Private, but for names of columns."""
 
+    #: Whether a row that cannot be read is only found when its batch is: text that is parsed.
     unchecked: bool = False
-    """Whether a row that cannot be read is only found when its batch is: text that is parsed."""
 
     @abc.abstractmethod
     def columns(self) -> tuple[str, ...]:
@@ -96,29 +96,29 @@ class FileRows(RowStream):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path: Final = Path(path)
-        self.unchecked = is_csv(self.path)
+        self.paths: tuple[Path, ...] = (Path(path),)
+        self.unchecked = is_csv(self.paths[0])
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns."""
-        return file_columns(self.path)
+        return file_columns(self.paths[0])
 
     def check(self, names: tuple[str, ...]) -> None:
         """Refuse repeated, absent and undeclared columns."""
-        file_columns(self.path, names)
+        file_columns(self.paths[0], names)
 
     def about(self) -> int | None:
-        """Return the number of rows that a Parquet file states, or the number of lines of CSV."""
-        if self.unchecked:
-            return _lines(self.path)
-        return _stated_rows(self.path)
+        """Return the number of rows that Parquet files state, or the number of lines of CSV."""
+        stated = [(_lines if self.unchecked else _stated_rows)(path) for path in self.paths]
+        return sum(n for n in stated if n is not None) if None not in stated else None
 
     def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
-        """Yield the named columns; see ``file_batches``."""
-        return file_batches(self.path, names)
+        """Yield the named columns of one file after the other; see ``file_batches``."""
+        for path in self.paths:
+            yield from file_batches(path, names)
 
 
-class PartRows(RowStream):
+class PartRows(FileRows):
     """The rows of many Parquet files that have the same columns: those of a folder, or of a glob.
 
     Parameters
@@ -152,7 +152,7 @@ class PartRows(RowStream):
 
     def __init__(self, place: str | Path) -> None:
         self.place: Final = Path(place)
-        self.paths: Final = _parts(self.place)
+        self.paths = _parts(self.place)
         first = file_columns(self.paths[0])
         for path in self.paths[1:]:
             if set(file_columns(path)) != set(first):
@@ -169,20 +169,6 @@ class PartRows(RowStream):
         if "**" in pattern:
             return fnmatch.fnmatch(written, pattern)
         return Path(written).match(pattern)
-
-    def columns(self) -> tuple[str, ...]:
-        """Return the names of the columns of every file."""
-        return file_columns(self.paths[0])
-
-    def about(self) -> int | None:
-        """Return the number of rows that the files state together."""
-        stated = [_stated_rows(path) for path in self.paths]
-        return sum(n for n in stated if n is not None) if None not in stated else None
-
-    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
-        """Yield the named columns of one file after the other."""
-        for path in self.paths:
-            yield from file_batches(path, names)
 
 
 class RelationRows(RowStream):

@@ -25,6 +25,7 @@ from missdp.table.frames import (
 )
 from missdp.table.inside import related
 from missdp.table.streams import stream_of
+from missdp.types import Flags, Floats
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,7 +140,7 @@ class Table:
         """Codes of an attribute, shape ``(n,)``; missing cells have ``missing_code``."""
         return self.column(name).codes
 
-    def mask(self, name: str, kind: Kind | None = None) -> NDArray[np.bool_]:
+    def mask(self, name: str, kind: Kind | None = None) -> Flags:
         """Return True where the cell has no value, shape ``(n,)``.
 
         Parameters
@@ -157,7 +158,7 @@ class Table:
             return np.zeros(len(self), dtype=bool)
         return np.asarray(codes == attribute.size + attribute.kinds.index(kind))
 
-    def values(self, name: str) -> NDArray[np.float64]:
+    def values(self, name: str) -> Floats:
         """Values of a numeric attribute, shape ``(n,)``; ``lower`` where missing (see the mask).
 
         Raises
@@ -170,7 +171,7 @@ class Table:
             raise DataError(f"attribute {name!r} has no numeric values in this table")
         return values
 
-    def incomplete_rows(self) -> NDArray[np.bool_]:
+    def incomplete_rows(self) -> Flags:
         """Return True where any cell of the row is a hole, shape ``(n,)``.
 
         What is not applicable is no hole.
@@ -180,7 +181,7 @@ class Table:
         ]
         return np.any(masks, axis=0) if masks else np.zeros(len(self), dtype=bool)
 
-    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Table:
+    def take(self, rows: NDArray[np.integer] | Flags) -> Table:
         """Return the rows chosen by an index or a boolean array."""
         columns = {name: column.take(rows) for name, column in self._columns.items()}
         return Table(self.schema, columns, kind=self.kind)
@@ -190,7 +191,7 @@ class Table:
         schema = self.schema.subset(names)
         return Table(schema, {n: self._columns[n] for n in schema.names}, kind=self.kind)
 
-    def with_missing(self, mask: Mapping[str, NDArray[np.bool_]]) -> Table:
+    def with_missing(self, mask: Mapping[str, Flags]) -> Table:
         """Return the table with more cells missing; their attributes must be nullable."""
         columns = dict(self._columns)
         for name, hole in mask.items():

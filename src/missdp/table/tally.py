@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from missdp.schema.attributes import KINDS, Kind, read_number
 from missdp.table.cells import Cells, Chunk, Plain, distinct, read_numbers, taken
+from missdp.types import Flags, Floats, Ints
 
 _GROUPS, _COMMA, _SIGN = "thousands separators", "a decimal comma", "a currency or percent sign"
 _EITHER = f"{_GROUPS} or {_COMMA}"
@@ -138,7 +139,7 @@ def text_codes(texts: Iterable[str]) -> dict[Kind, tuple[str | float, ...]]:
 
 
 def number_codes(
-    numbers: NDArray[np.float64], counts: NDArray[np.float64], *, total: int | None = None
+    numbers: Floats, counts: Floats, *, total: int | None = None
 ) -> dict[Kind, tuple[str | float, ...]]:
     """Return which of the distinct numbers of a column usually stand for a kind of missing."""
     found: dict[Kind, list[int]] = {}
@@ -152,7 +153,7 @@ def number_codes(
     return {kind: tuple(sorted(found[kind])) for kind in KINDS if kind in found}
 
 
-def _low(numbers: NDArray[np.float64], counts: NDArray[np.float64], total: float) -> list[int]:
+def _low(numbers: Floats, counts: Floats, total: float) -> list[int]:
     """Return codes below zero, where nothing else is below zero."""
     usual = {-1, *(-code for top in _TOPS for code in range(top - 3, top))}
     below = numbers < 0
@@ -171,7 +172,7 @@ def _low(numbers: NDArray[np.float64], counts: NDArray[np.float64], total: float
     return sorted(codes) if often >= 2 and (apart or pile) else []
 
 
-def _high(numbers: NDArray[np.float64], counts: NDArray[np.float64], total: float) -> list[int]:
+def _high(numbers: Floats, counts: Floats, total: float) -> list[int]:
     """Return codes far above all other values of a column of whole numbers."""
     if not len(numbers) or np.any(numbers != np.floor(numbers)):
         return []
@@ -188,9 +189,6 @@ def _high(numbers: NDArray[np.float64], counts: NDArray[np.float64], total: floa
     return []
 
 
-_Floats: TypeAlias = NDArray[np.float64]
-_Counts: TypeAlias = NDArray[np.int64]
-
 _FEW = 20_000  # distinct cells, of which all are kept
 _TEXTS = 10_000  # distinct texts beside many numbers: far more than any draft has levels
 _ENDS = 200  # lowest numbers, and as many highest ones
@@ -206,8 +204,8 @@ class Tally:
         self._values, self._counts = np.zeros(0), np.zeros(0, dtype=np.int64)
         self._fraction: float | None = None
         self._many = False
+        #: Number of cells that are numbers, if there are many distinct ones; else 0.
         self.numbers = 0
-        """Number of cells that are numbers, if there are many distinct ones; else 0."""
 
     def add(self, cells: Cells) -> None:
         """Count the cells of a few more rows."""
@@ -248,7 +246,7 @@ class Tally:
         if rest.size:
             self._add_cells(taken(chunk, rest))
 
-    def _merge(self, values: _Floats, counts: _Counts) -> None:
+    def _merge(self, values: Floats, counts: Ints) -> None:
         if self.numbers:
             self.numbers += int(counts.sum())
         both = np.concatenate([self._values, values])
@@ -299,7 +297,7 @@ def is_padded(cell: Plain) -> bool:
     return isinstance(cell, str) and len(cell) > 1 and cell[0] == "0" and cell.isdecimal()
 
 
-def _padded(chunk: Chunk) -> NDArray[np.bool_]:
+def _padded(chunk: Chunk) -> Flags:
     """Return which cells are padded."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -321,7 +319,7 @@ def _native(chunk: Chunk) -> bool:
     return bool(pa.types.is_integer(chunk.type) or pa.types.is_floating(chunk.type))
 
 
-def _mixed(values: _Floats) -> NDArray[np.uint64]:
+def _mixed(values: Floats) -> NDArray[np.uint64]:
     """Return a number for each value that has nothing to do with its size."""
     bits = values.view(np.uint64).copy()
     for shift, factor in ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53)):

@@ -14,12 +14,13 @@ from missdp.testing.claims import (
     mu_of,
 )
 from missdp.testing.counting import check_source
-from missdp.testing.findings import Answer, Finding, Recorder, Repeater, Report
+from missdp.testing.findings import Finding, Report
 from missdp.testing.habits import HABITS, check_habits, check_synthesizer
 from missdp.testing.holes import HolePair, differing_facts, hole_pairs
 from missdp.testing.interference import PAIRS, check_non_interference
 from missdp.testing.made_up import RULED, SCHEMA, TINY, canary, made_up, neighbours
 from missdp.testing.sensitivity import check_sensitivity
+from missdp.testing.witnesses import Answer, Recorder, Repeater
 
 __all__ = [
     "HABITS",

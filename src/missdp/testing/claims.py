@@ -9,11 +9,13 @@ any library without a look inside; an audit from them has no promised power.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,8 +43,9 @@ from missdp.errors import ParameterError, UnprovenError
 from missdp.record import Record
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.findings import Differs, Enough, Recorder, Repeater, Run, Subject, subjects
+from missdp.testing.findings import Run, Subject, subjects
 from missdp.testing.made_up import TINY, canary
+from missdp.testing.witnesses import Differs, Enough, Recorder, Repeater
 
 __all__ = ["Audit", "Claim", "audit", "audit_samples", "audit_synthesizer", "judge", "mu_of"]
 
@@ -114,21 +117,20 @@ def _gaussian_of(events: Iterable[Event]) -> float:
     That holds for adaptively chosen events too, as long as the sum stays below it on every path
     (Smith & Thakurta 2022).
     """
-    counted = Counter(replace(event, label="", gate=None) for event in events)
-    return math.sqrt(sum(times * mu_of(event) ** 2 for event, times in counted.items()))
+    return math.sqrt(sum(mu_of(event) ** 2 for event in events))
 
 
 def _pairs(events: tuple[Event, ...]) -> tuple[tuple[float, float], ...]:
+    """Return claims at a grid of epsilons, and the one at delta 0 if there is one."""
+    using = (PLD,) if all(map(PLD.supports, events)) else FAST_ACCOUNTANTS
     try:
-        tight = (PLD,) if all(map(PLD.supports, events)) else None
-        using = tight or FAST_ACCOUNTANTS
         widest = epsilon_of(events, 1e-6, accountants=using)
         grid = np.linspace(0.0, min(widest, _MOST_EPSILON), _POINTS)
         found = [(float(e), delta_of(events, float(e), accountants=using)) for e in grid]
     except UnprovenError:
         return ()
-    if all(PURE.supports(event) for event in events):
-        found.append((sum(pure_epsilon(event) for event in events), 0.0))
+    if all(map(PURE.supports, events)):
+        found.append((sum(map(pure_epsilon, events)), 0.0))
     return tuple(pair for pair in found if pair[0] <= _MOST_EPSILON)
 
 
@@ -155,16 +157,15 @@ def mu_of(event: Event) -> float:
     return math.sqrt(gdp_cost(event)) if GDP.supports(event) else math.inf
 
 
+@functools.cache
 def _discrete_gaussian_mu(sigma: float) -> float:
     if sigma > 100:
         return (1 + sigma**-2) / sigma
     reach = math.ceil(sigma * (_SIGMAS + 4)) + 2
-    x = np.arange(-reach, reach + 1, dtype=np.float64)
-    mass = -(x**2) / (2 * sigma**2)
+    mass = -(np.arange(-reach, reach + 1, dtype=np.float64) ** 2) / (2 * sigma**2)
     tails: NDArray[np.float64] = np.logaddexp.accumulate(mass[::-1])[::-1]
-    tails -= tails[0]
     # Corners with more than half false alarms mirror those with less; 0 is the first of these.
-    tails = tails[reach:]
+    tails = tails[reach:] - tails[0]
     tails = tails[: max(2, int((tails > log_ndtr(-_SIGMAS)).sum()))]
     return float((ndtri_exp(tails[:-1]) - ndtri_exp(tails[1:])).max())
 
@@ -340,48 +341,44 @@ def audit_samples(
     True
     """
     _check(trials, confidence, 1.0)
-    one, other = (t.to_native("pandas") if isinstance(t, Table) else t for t in (table, neighbour))
-    seen: list[list[Any]] = [[], []]
-    for number in range(trials):
-        for side, rows in enumerate((one, other)):
-            seen[side].append(fit_sample(rows, 2 * number + side))
-    if statistic is None:
-        agreed = [np.array([_agreement(s, other.iloc[-1]) for s in samples]) for samples in seen]
-        absent, present = _learned(agreed[0], agreed[1])
-    else:
-        absent, present = (np.array([float(statistic(s)) for s in side]) for side in seen)
+    frames = [t.to_native("pandas") if isinstance(t, Table) else t for t in (table, neighbour)]
+    row = frames[1].iloc[-1]
+
+    def read(sample: Any) -> Any:
+        return _agreement(sample, row) if statistic is None else float(statistic(sample))
+
+    seen = np.array(
+        [
+            [read(fit_sample(rows, 2 * number + side)) for side, rows in enumerate(frames)]
+            for number in range(trials)
+        ]
+    )
+    absent, present = _learned(seen) if statistic is None else seen.T
     return judge(present, absent, _claim_of(claim), confidence=confidence, subject=subject)
 
 
 def _agreement(sample: Any, row: Any) -> list[float]:
     """How much of a sample agrees with a row, cell by cell and as a whole, and its size."""
     frame = sample.to_native("pandas") if isinstance(sample, Table) else sample
-    agrees = np.column_stack(
-        [
-            (frame[name].isna() if missing else frame[name] == row[name])
-            .fillna(False)
-            .to_numpy(dtype=bool)
-            for name, missing in row.isna().items()
-        ]
-    )
-    size = max(1, len(agrees))
-    whole = float(agrees.all(axis=1).sum())
+    columns = [
+        frame[name].isna() if missing else (frame[name] == row[name]).fillna(False)
+        for name, missing in row.isna().items()
+    ]
+    agrees = np.column_stack([column.to_numpy(dtype=bool) for column in columns])
+    size, whole = max(1, len(agrees)), float(agrees.all(axis=1).sum())
     return [*(agrees.sum(axis=0) / size), whole / size, float(whole > 0), math.log(size)]
 
 
-def _learned(
-    absent: NDArray[np.float64], present: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Scores of the second half of the runs, by a classifier of the first."""
+def _learned(seen: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Scores of the second half of the runs on either table, by a classifier of the first."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    half = len(absent) // 2
+    half, later = np.split(seen, [len(seen) // 2])
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    truth = np.repeat([0, 1], half)
-    model.fit(np.concatenate([absent[:half], present[:half]]), truth)
-    return model.decision_function(absent[half:]), model.decision_function(present[half:])
+    model.fit(np.concatenate([half[:, 0], half[:, 1]]), np.repeat([0, 1], len(half)))
+    return model.decision_function(later[:, 0]), model.decision_function(later[:, 1])
 
 
 # With a look inside
@@ -441,81 +438,81 @@ def audit(
     """
     _check(trials, confidence, scale)
     attacker = _Attacker(run, (table, neighbour), scale, seed)
-    claimed = None if claim is None else _claim_of(claim)
-    return attacker.audit(trials, lambda charged: claimed or charged, confidence, subject)
+    found = attacker.ratios(trials)
+    claimed = attacker.charged() if claim is None else _claim_of(claim)
+    return attacker.verdict(*found, claimed, confidence=confidence, subject=subject)
 
 
 def _claim_of(claim: Claim | Guarantee | Iterable[Event]) -> Claim:
     return claim if isinstance(claim, Claim) else Claim.of(claim)
 
 
+@dataclass
 class _Attacker:
     """Runs on either table, with the log likelihood ratio of all answers."""
 
-    def __init__(self, run: Run, tables: tuple[Any, Any], scale: float, seed: int) -> None:
-        self.run, self.tables, self.scale, self.seed = run, tables, scale, seed
-        self.blind: set[str] = set()
-        self.events: set[tuple[tuple[Event, int], ...]] = set()
-        self.stop_after: int | None = None
+    run: Run
+    tables: tuple[Any, Any]
+    scale: float
+    seed: int
+    blind: set[str] = field(default_factory=set)
+    compositions: set[frozenset[tuple[Event, int]]] = field(default_factory=set)
+    stop_after: int | None = None
+
+    def ratios(self, trials: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the ratios of runs on the table with the row, and on the one without."""
         pilots = [self.recorded(side, -1 - k) for side in (0, 1) for k in range(_PILOTS)]
         # An attacker may look at the first answers only; where all runs have as many, at all.
         self.stop_after = max(len(kept.kept) for kept in pilots)
+        absent, present = (
+            np.array([self.ratio(side, number) for number in range(trials)]) for side in (0, 1)
+        )
+        return present, absent
 
     def recorded(self, side: int, number: int) -> Recorder:
         """Answer a run on one of the tables."""
         mixed = np.random.SeedSequence([self.seed, side, number % 2**32])
         seed = int(mixed.generate_state(1, np.uint64)[0] >> 1)
         kept = Recorder(seed, scale=self.scale, stop_after=self.stop_after)
-        self._stopped(kept, self.tables[side])
+        self._answered(kept, side)
         bare = Counter(replace(answer.event, label="", gate=None) for answer in kept.kept)
-        self.events.add(tuple(sorted(bare.items(), key=repr)))
+        self.compositions.add(frozenset(bare.items()))
         return kept
 
-    def _stopped(self, witness: Recorder, table: Any) -> None:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of small tables and large epsilons
-                self.run(witness, table)
-        except Enough:
-            pass
-
-    def audit(
-        self, trials: int, claim: Callable[[Claim], Claim], confidence: float, subject: str
-    ) -> Audit:
-        """Return the verdict of runs on either table; the claim may depend on what was charged."""
-        absent, present = (
-            np.array([self.ratio(side, number) for number in range(trials)]) for side in (0, 1)
-        )
-        claimed = claim(self.charged())
-        found = judge(present, absent, claimed, confidence=confidence, subject=subject)
-        return replace(found, blind=tuple(sorted(self.blind)))
+    def _answered(self, witness: Recorder, side: int) -> None:
+        # Of small tables and large epsilons nothing is said here.
+        with warnings.catch_warnings(action="ignore"), contextlib.suppress(Enough):
+            self.run(witness, self.tables[side])
 
     def ratio(self, side: int, number: int) -> float:
         """Log likelihood of the neighbour less that of the table, for a run on one of them."""
-        kept = self.recorded(side, number)
-        sign = 1.0 if side else -1.0
+        kept, sign = self.recorded(side, number), 1.0 if side else -1.0
         again = Repeater(kept)
         try:
-            self._stopped(again, self.tables[1 - side])
-            gives_away = len(again.kept) != len(kept.kept)
+            self._answered(again, 1 - side)
+            alike = len(again.kept) == len(kept.kept)
         except Differs:
-            gives_away = True
-        if gives_away:  # the other table asks something else: it cannot have been that one
+            alike = False
+        if not alike:  # the other table asks something else: it cannot have been that one
             return sign * math.inf
         total = 0.0
         for here, there in zip(kept.kept, again.kept, strict=True):
-            if not hasattr(here.law, "log_ratio"):
-                self.blind.add(type(here.law).__name__)
-            else:
+            if hasattr(here.law, "log_ratio"):
                 total += here.law.log_ratio(here.released, here.exact, there.exact)
+            else:
+                self.blind.add(type(here.law).__name__)
         return sign * total
 
     def charged(self) -> Claim:
         """What was charged for the answers."""
-        lists = [[e for event, times in found for e in [event] * times] for found in self.events]
+        lists = [list(Counter(dict(found)).elements()) for found in self.compositions]
         if len(lists) == 1:
             return Claim.of(lists[0])
-        return Claim((), max(_gaussian_of(events) for events in lists))
+        return Claim((), max(map(_gaussian_of, lists)))
+
+    def verdict(self, present: Any, absent: Any, claim: Claim, **told: Any) -> Audit:
+        """Return the verdict on ratios, with the laws that could not be used."""
+        return replace(judge(present, absent, claim, **told), blind=tuple(sorted(self.blind)))
 
 
 def audit_synthesizer(
@@ -576,25 +573,21 @@ def audit_subject(
     if "epsilon" not in on.parameters:
         on = replace(on, parameters={**on.parameters, "epsilon": _telling_epsilon(on.delta)})
     both = tables or canary(TINY, 12)
-
-    def run(witness: Recorder, rows: Table) -> None:
-        on.build(random_state=witness).fit(rows)
-
-    stated, name = _stated(on, both[0]), f"{on.family.__name__}, {on.strategy}"
-    attacker = _Attacker(run, both, scale, seed)
-    return attacker.audit(trials, lambda charged: charged.and_also(stated), confidence, name)
+    attacker = _Attacker(on.answered, both, scale, seed)
+    found = attacker.ratios(trials)
+    claim = attacker.charged().and_also(_stated(on, both[0]))
+    subject = f"{on.family.__name__}, {on.strategy}"
+    return attacker.verdict(*found, claim, confidence=confidence, subject=subject)
 
 
 def _stated(on: Subject, table: Table) -> Claim:
     """What the guarantee of a fit states, and, in case answers were not paid for, what was paid."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        kept = Recorder(0)
-        guarantee = on.build(random_state=kept).fit(table).guarantee_
+    kept = Recorder(0)
+    with warnings.catch_warnings(action="ignore"):
+        guarantee = on.answered(kept, table).guarantee_
     stated, charged = Claim.of(guarantee), releases(guarantee.events)
-    if len(charged) < len(kept.kept):
-        return stated.and_also(Claim.of(charged))
-    return stated
+    unpaid = len(charged) < len(kept.kept)
+    return stated.and_also(Claim.of(charged)) if unpaid else stated
 
 
 def _telling_epsilon(delta: float) -> float:

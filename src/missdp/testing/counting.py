@@ -1,8 +1,7 @@
 """Checks of a source of counts: against counts by hand, however rows are written, cut and read.
 
-Tables are made up. What each cell stands for is known before it is written, and nothing that reads
-cells is used to write them; rows are counted one after the other by nothing but Python's own
-counter. Whatever a source makes of the written cells must come to the same.
+Tables are made up, and what each of their cells stands for is known before it is written. Whatever
+a source makes of the written cells must come to the same counts.
 """
 
 from __future__ import annotations
@@ -10,32 +9,29 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.schema import AnyAttribute, Categorical, Numeric, Ordinal, Schema
-from missdp.schema.attributes import Kind
+from missdp.schema import Categorical, Numeric, Ordinal, Schema
 from missdp.sources import Clique, MarginalSource, MemorySource, Rows
 from missdp.sources.counts import RowWeight, offers
 from missdp.sources.strategies import complete_rows
-from missdp.table import Holes, Table
-from missdp.table.encode import Column
-from missdp.table.frames import FrameKind, native_from_arrow
+from missdp.table import Table
 from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, name_of, refuses
-from missdp.testing.made_up import made_up, unread
+from missdp.testing.made_up import made_up
+from missdp.testing.written import CODED, spelled
 
 __all__ = ["check_source"]
 
 SourceFactory: TypeAlias = Callable[[Table], MarginalSource]
 PartsFactory: TypeAlias = Callable[[Sequence[Table]], MarginalSource]
-Cell: TypeAlias = str | float | bool | None
 _MODES: tuple[Rows, Rows] = ("observed", "extended")
+_WEIGHED = 8  # cliques
 _IN_CODES = "rows come as codes: no cell is read"
 # Names that a query language could trip over.
 SOURCE_SCHEMA = Schema(
@@ -45,34 +41,6 @@ SOURCE_SCHEMA = Schema(
         Numeric(name="age", lower=0, upper=100, bins=4, nullable=True),
         Categorical(name="yes", levels=(False, True), nullable=True),
         Categorical(name="sure", levels=("a", "b", "?")),
-    )
-)
-_MANY: dict[str, Any] = {"nullable": True, "bins": 3}
-_ELSE: dict[str, Any] = {"not_asked": (-5,), "not_applicable": ("entf.",)}
-# Every policy, and codes for every kind of missing: numbers, text, both.
-CODED = Schema(
-    (
-        Categorical(
-            name="Stand",
-            levels=("ledig", "7"),
-            nullable=True,
-            missing_codes=("?", -9),
-            refused=("R",),
-        ),
-        Ordinal(name="stufe", levels=(9, 10), nullable=True, missing_codes=(-9,), unknown=(-8,)),
-        Numeric(name="lohn", lower=0, upper=10, refused=(-7,), outside="missing", **_MANY),
-        Numeric(
-            name="alter",
-            lower=1,
-            upper=99,
-            integer=True,
-            missing_codes=(999,),
-            outside="clamp",
-            **_MANY,
-        ),
-        Numeric(name="zeit", lower=0, upper=80, missing_codes=("k. A.",), **_ELSE, **_MANY),
-        Categorical(name="ja", levels=(False, True), nullable=True),
-        Numeric(name="wert", lower=-1, upper=1, bins=2),
     )
 )
 _SECRETS: tuple[str | float, ...] = ("SECRET", 424242.0)  # what no message may quote
@@ -150,6 +118,7 @@ class _Source:
     in_parts: PartsFactory | None
     retried: SourceFactory | None
     most_rows: int
+    turns: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def _schema(self) -> Schema:
@@ -157,6 +126,40 @@ class _Source:
 
     def _table(self, n: int, number: int = 0) -> Table:
         return made_up(self._schema, n, self.seed + number, holes=0.3)
+
+    def _compare(
+        self,
+        source: Any,
+        table: Table,
+        when: str,
+        *,
+        cliques: Sequence[Clique] = (),
+        observed_on: Sequence[str] = (),
+    ) -> None:
+        """Compare counts, rows as codes and a few sums of weights with those by hand.
+
+        Counts are of all cliques, if not told otherwise, and at first of both modes, then of one
+        in turns, since engines take their time; the rest is compared if the source has it.
+        """
+        cliques, number = list(cliques) or _all_cliques(table.schema), next(self.turns)
+        kept = _kept(table, observed_on)
+        for rows in (_MODES[number % 2],) if number else _MODES:
+            found = source.counts(cliques, rows=rows)
+            expect(list(found) == cliques, "return one entry per clique, in their order")
+            for clique in cliques:
+                wanted = _by_hand(table, clique, rows, kept)
+                _alike(found[clique], wanted, f"{when}, rows={rows!r}")
+        if offers(source, "weighted_counts"):
+            weight = _made_up_weight(table.schema)
+            sums = source.weighted_counts(cliques[:_WEIGHED], weight)
+            for clique in cliques[:_WEIGHED]:
+                wanted = _by_hand(table, clique, "extended", kept, weight)
+                _alike(sums[clique], wanted, f"sums of weights, {when}")
+        if offers(source, "code_blocks"):
+            blocks = _rows_of_blocks(source, table.schema.names, when)
+            columns = (table.codes(name)[kept].tolist() for name in table.schema.names)
+            alike = blocks == collections.Counter(zip(*columns, strict=True))
+            expect(alike, f"rows of code_blocks are wrong: yield each once ({when})")
 
     def protocol(self) -> None:
         """It has a schema and counts, as MarginalSource says."""
@@ -170,25 +173,21 @@ class _Source:
             n = (60, 0, 1, 5, 20)[number % 5]
             table = self._table(n, number)
             source, when = self.make(table), f"on a table with holes, with {n} rows"
-            _compare(source, table, when, weighed=12 if number < 3 else 0)
+            self._compare(source, table, when)
             if number == 0:
-                _compare(source, table, "asked for again", turn=0)
+                self._compare(source, table, "asked for again")
         return f"{self.trials} tables, {len(_all_cliques(self._schema))} cliques"
 
     def beside_counts(self) -> str:
         """Sums of weights, rows as codes and rows left out are those by hand, where it has them."""
-        table, left_out = self._table(60), 0
+        table, when = self._table(60), "of rows observed on some attributes"
         source = self.make(table)
-        for number, (fewer, names) in enumerate(self._fewer(source)):
-            when = "of rows observed on some attributes"
-            expect(
-                offers(fewer, "weighted_counts") or not offers(source, "weighted_counts"),
-                f"weighted_counts is missing {when}",
-            )
-            _compare(fewer, table, when, turn=number, observed_on=names, weighed=12)
-            left_out += 1
-        told = [name for name in ("weighted_counts", "code_blocks") if offers(source, name)]
-        return f"it has {', '.join([*told, *['observed_on'] * bool(left_out)]) or 'none of it'}"
+        named = [name for name in ("weighted_counts", "code_blocks") if offers(source, name)]
+        for fewer, names in self._fewer(source):
+            weighs = offers(fewer, "weighted_counts") or "weighted_counts" not in named
+            expect(weighs, f"weighted_counts is missing {when}")
+            self._compare(fewer, table, when, observed_on=names)
+        return f"it has {', '.join(named) or 'neither weighted_counts nor code_blocks'}"
 
     def _fewer(self, source: Any) -> Iterator[tuple[Any, Sequence[str]]]:
         """Yield sources of the rows that are observed on some attributes, and these."""
@@ -201,41 +200,37 @@ class _Source:
 
     def cells(self) -> str:
         """Cells mean what the documentation says: blanks, codes, null and NaN, infinities."""
-        when = "of cells written in several ways"
         for number in range(max(2, self.trials // 2)):
             for schema in self.schemas:
                 if schema.rules:
                     return "not of rows with rules"
-                table = _spelled(unread(schema, 40, self.seed + number, holes=0.4), number)
-                source = self.make(table)
-                _compare(source, table, when, turn=number)
+                table = spelled(schema, 40, self.seed + number)
+                self._compare(self.make(table), table, "of cells written in several ways")
                 if not table.were_read:
                     return _IN_CODES
         return f"of {len(self.schemas)} schemas"
 
     def outside(self) -> str:
         """Cells outside the domain are refused, in words that are public."""
-        tried, schema = 0, self.schemas[-1]
-        for attribute in schema:
-            if attribute.refuses and not schema.rules:
-                tried += self._refused(schema, attribute)
-        return f"{tried} columns" if tried else _IN_CODES
+        schema = self.schemas[-1]
+        names = [a.name for a in schema if a.refuses and not schema.rules]
+        refused = sum(map(self._refused, names))
+        return f"{refused} columns" if refused else _IN_CODES
 
-    def _refused(self, schema: Schema, attribute: AnyAttribute) -> bool:
+    def _refused(self, name: str) -> bool:
         """See that a column with a cell outside its domain is refused, and the words alike."""
-        said = set()
+        schema, said = self.schemas[-1], set()
         for number, secret in enumerate(_SECRETS):
-            table = _unfit(made_up(schema, 5 + 30 * number, self.seed + number), attribute, secret)
+            table = spelled(schema, 5 + 30 * number, self.seed + number, unfit=(name, secret))
             with Caught() as caught:
                 self.make(table).counts([(schema.names[0],)], rows="observed")
             if not table.were_read:
                 return False
-            error = caught.error
+            error: Any = caught.error
             expect(isinstance(error, DataError), f"refuse with a DataError, not {caught.shown!r}")
-            assert error is not None
-            quoted = any(str(s).lower() in caught.shown.lower() for s in ("SECRET", "424242"))
+            quoted = any(text in caught.shown.lower() for text in ("secret", "424242"))
             expect(not quoted, "an error quotes a cell")
-            hidden = error.__cause__ is None and error.__context__ is None
+            hidden = error.__cause__ is error.__context__ is None
             expect(hidden, "an error keeps another one, which may quote a cell: see `replacing`")
             said.add(caught.shown)
         expect(len(said) == 1, "what is said of a cell outside the domain differs with the rows")
@@ -254,11 +249,10 @@ class _Source:
             (self._table(0), [0, 0, 0]),
             (one_cell, [47, 48, 49, 50]),
         )
-        for number, (rows, ends) in enumerate(cuts):
+        for rows, ends in cuts:
             starts = [0, *ends[:-1]]
             tables = [rows.take(np.arange(s, e)) for s, e in zip(starts, ends, strict=True)]
-            source, when = self.in_parts(tables), f"in {len(ends)} parts"
-            _compare(source, rows, when, turn=number, weighed=12 if number < 3 else 0)
+            self._compare(self.in_parts(tables), rows, f"in {len(ends)} parts")
 
     def read_twice(self) -> None:
         """What has to be read again is counted once."""
@@ -266,8 +260,7 @@ class _Source:
             raise Unchecked("give retried=, which makes a source whose rows are read twice")
         for number in range(2):
             table = self._table(60, number)
-            source, when = self.retried(table), "of rows that were read twice"
-            _compare(source, table, when, turn=number, weighed=0 if number else 12)
+            self._compare(self.retried(table), table, "of rows that were read twice")
 
     def requests(self) -> None:
         """Cliques may repeat or be none, and answers written to, without changing the next."""
@@ -290,10 +283,10 @@ class _Source:
         for n, number in ((min(4096, self.most_rows), 0), (self.most_rows, 1)):
             table = self._table(n, number)
             source, when = self.make(table), f"with {n} rows"
-            _compare(source, table, when, turn=1 - number, cliques=cliques, weighed=2 * number)
+            self._compare(source, table, when, cliques=cliques)
         for fewer, names in list(self._fewer(source))[-1:]:
             when = f"of complete rows, {when}"
-            _compare(fewer, table, when, turn=0, cliques=cliques, observed_on=names, weighed=2)
+            self._compare(fewer, table, when, cliques=cliques, observed_on=names)
         return f"up to {self.most_rows}"
 
     def refusals(self) -> None:
@@ -322,42 +315,6 @@ class _Source:
 
 
 # By hand
-
-
-def _compare(
-    source: Any,
-    table: Table,
-    when: str,
-    *,
-    turn: int | None = None,
-    cliques: Sequence[Clique] = (),
-    observed_on: Sequence[str] = (),
-    weighed: int = 0,
-) -> None:
-    """Compare counts, rows as codes and a few sums of weights with those by hand.
-
-    Counts are of all cliques, if not told otherwise, and of both modes or of one in turns, since
-    engines take their time for each; the rest is compared if the source has it.
-    """
-    cliques = list(cliques) or _all_cliques(table.schema)
-    kept = _kept(table, observed_on)
-    for rows in _MODES if turn is None else (_MODES[turn % 2],):
-        found = source.counts(cliques, rows=rows)
-        expect(list(found) == cliques, "return one entry per clique, in their order")
-        for clique in cliques:
-            wanted = _by_hand(table, clique, rows, kept)
-            _alike(found[clique], wanted, f"{when}, rows={rows!r}")
-    if offers(source, "weighted_counts") and weighed:
-        weight = _made_up_weight(table.schema)
-        sums = source.weighted_counts(cliques[:weighed], weight)
-        for clique in cliques[:weighed]:
-            wanted = _by_hand(table, clique, "extended", kept, weight)
-            _alike(sums[clique], wanted, f"sums of weights, {when}")
-    if offers(source, "code_blocks"):
-        blocks = _rows_of_blocks(source, table.schema.names, when)
-        columns = (table.codes(name)[kept].tolist() for name in table.schema.names)
-        alike = blocks == collections.Counter(zip(*columns, strict=True))
-        expect(alike, f"rows of code_blocks are wrong: yield each once ({when})")
 
 
 def _by_hand(
@@ -418,142 +375,3 @@ def _all_cliques(schema: Schema) -> list[Clique]:
     sizes = range(min(3, len(schema)) + 1)
     found: list[Clique] = [c for k in sizes for c in itertools.combinations(schema.names, k)]
     return found + [tuple(reversed(clique)) for clique in found if len(clique) > 1]
-
-
-# Written as files write
-
-
-class _AsWritten(Table):
-    """A made-up table whose cells leave it as some file might hold them.
-
-    ``to_arrow()`` and ``to_native()`` give the cells; ``were_read`` tells whether anyone asked.
-    """
-
-    cells: pa.Table
-    were_read = False
-
-    @classmethod
-    def of(cls, table: Table, cells: pa.Table) -> _AsWritten:
-        """Return a table with cells of its own."""
-        found = cls(table.schema, {name: table.column(name) for name in table.schema.names})
-        found.cells = cells
-        return found
-
-    def to_arrow(self, *, holes: Holes = "nulls") -> pa.Table:
-        """Return the cells; kinds of missing are in their codes anyway."""
-        del holes
-        self.were_read = True
-        return self.cells
-
-    def to_native(self, kind: FrameKind | None = None, *, holes: Holes = "nulls") -> Any:
-        """Return the cells as a frame."""
-        return native_from_arrow(self.to_arrow(holes=holes), kind or self.kind)
-
-    def take(self, rows: Any) -> _AsWritten:
-        """Return the rows chosen by an index."""
-        places = np.asarray(rows)
-        places = np.flatnonzero(places) if places.dtype == bool else places
-        return _AsWritten.of(super().take(places), self.cells.take(pa.array(places)))
-
-
-def _spelled(table: Table, seed: int = 0) -> _AsWritten:
-    """Return a made-up table without rules, its cells written in every way that means the same.
-
-    A kind of missing that has no code cannot be written: it is plainly missing in what comes back.
-    """
-    rng = np.random.default_rng(seed)
-    table, arrays = _writable(table), []
-    for attribute in table.schema:
-        codes = table.codes(attribute.name).tolist()
-        values = table.values(attribute.name) if isinstance(attribute, Numeric) else codes
-        kind, cells = _type_of(attribute, seed), list[Cell]()
-        for code, value in zip(codes, values, strict=True):
-            ways = list(_ways(attribute, code, float(value), kind))
-            cells.append(_as(kind, ways[int(rng.integers(len(ways)))], rng))
-        arrays.append(pa.array(cells, kind, from_pandas=False))
-    return _AsWritten.of(table, pa.table(arrays, names=list(table.schema.names)))
-
-
-def _writable(table: Table) -> Table:
-    """Return the table with kinds of missing that have no code as plain missing."""
-    columns = {name: table.column(name) for name in table.schema.names}
-    for attribute in table.schema:
-        codes = table.codes(attribute.name).copy()
-        for place, kind in enumerate(attribute.kinds):
-            if attribute.nullable and not attribute.codes_of(kind):
-                codes[codes == attribute.size + place] = attribute.missing_code
-        columns[attribute.name] = Column(codes, columns[attribute.name].values)
-    return Table(table.schema, columns, kind=table.kind)
-
-
-def _unfit(table: Table, attribute: AnyAttribute, secret: str | float) -> _AsWritten:
-    """Return the table with a cell that does not fit as the last of a column."""
-    cells = table.to_arrow(holes="codes")
-    place = table.schema.names.index(attribute.name)
-    old = cells.column(place)
-    number = pa.types.is_integer(old.type) or pa.types.is_floating(old.type)
-    new = [*old.to_pylist()[:-1], secret]
-    kind = pa.float64()
-    if isinstance(secret, str) or not number:
-        new, kind = [None if cell is None else str(cell) for cell in new], pa.string()
-    return _AsWritten.of(table, cells.set_column(place, attribute.name, pa.array(new, kind)))
-
-
-def _type_of(attribute: AnyAttribute, seed: int) -> pa.DataType:
-    """Return a type in which everything that is declared can be written."""
-    codes = [code for kind in attribute.kinds for code in attribute.codes_of(kind)]
-    if any(isinstance(code, str) for code in codes):
-        return pa.string()
-    if isinstance(attribute, Numeric):
-        return pa.float64() if seed % 3 else pa.string()
-    if isinstance(attribute.levels[0], str) or seed % 3 == 0:
-        return pa.string()
-    if isinstance(attribute.levels[0], bool):
-        return pa.string() if codes else pa.bool_()
-    return pa.int64() if seed % 3 == 1 else pa.float64()
-
-
-def _ways(attribute: AnyAttribute, code: int, value: float, kind: pa.DataType) -> Iterator[Cell]:
-    """Yield the ways to write a cell."""
-    clamps = isinstance(attribute, Numeric) and attribute.outside == "clamp"
-    if code >= attribute.size:
-        yield from _without_value(attribute, attribute.kinds[code - attribute.size], kind)
-    elif not isinstance(attribute, Numeric):
-        yield attribute.levels[code]
-    else:
-        yield value
-        if clamps and not attribute.spikes and code == 0:
-            yield from (attribute.lower - 5.0, float("-inf"))
-        if clamps and not attribute.spikes and code == attribute.size - 1:
-            yield from (attribute.upper + 5.0, float("inf"))
-
-
-def _without_value(attribute: AnyAttribute, name: Kind, kind: pa.DataType) -> Iterator[Cell]:
-    """Yield what stands for a kind of missing."""
-    yield from attribute.codes_of(name)
-    if name != ("missing" if attribute.nullable else "not_applicable"):
-        return
-    yield None
-    if pa.types.is_string(kind):
-        yield from ("", "  ")
-    if pa.types.is_floating(kind):
-        yield float("nan")
-    if name == "missing" and isinstance(attribute, Numeric) and attribute.outside == "missing":
-        yield from (attribute.upper + 0.5, attribute.lower - 0.5, float("inf"), float("-inf"))
-
-
-_TEXTS: dict[type, tuple[Callable[[Any], str], ...]] = {
-    bool: (str, lambda cell: str(cell).lower(), lambda cell: str(cell).upper()),
-    int: (str, lambda cell: f"{cell}.0", lambda cell: f"+{cell}" if cell >= 0 else str(cell)),
-    float: (repr, lambda cell: f"{cell:.17g}"),
-    str: (str,),
-}
-
-
-def _as(kind: pa.DataType, cell: Cell, rng: np.random.Generator) -> Cell:
-    """Return a cell in the type of its column; text with blanks around it now and then."""
-    if cell is None or not pa.types.is_string(kind):
-        return float(cell) if cell is not None and pa.types.is_floating(kind) else cell
-    ways = _TEXTS[type(cell)]
-    text = ways[int(rng.integers(len(ways)))](cell)
-    return f" {text}\t" if rng.random() < 0.2 else text

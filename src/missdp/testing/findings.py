@@ -1,4 +1,4 @@
-"""Subjects of checks, findings, and witnesses that keep the answers of a door or repeat them."""
+"""What is checked, and what was found: subjects, promises that are kept or not, reports."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ import copy
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
-from fractions import Fraction
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
-import numpy as np
-
-from missdp.accounting import Event
 from missdp.errors import CheckFailedError, MissDPWarning, ParameterError
-from missdp.mechanisms import Witness
-from missdp.mechanisms.laws import Law
-from missdp.mechanisms.smooth_laws import Bounded
 from missdp.record import Record
 from missdp.schema import Schema
-from missdp.sources import MemorySource
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.made_up import SCHEMA, has_kinds_or_rules, made_up
 
-__all__ = ["Answer", "Finding", "Recorder", "Repeater", "Report"]
+__all__ = ["Finding", "Report"]
 
 UNANSWERED = "nothing was answered: hand the witness on, as random_state, to what draws the noise"
 CHOOSE = "Choose what to ask, and with how much noise, from public facts and released values only"
@@ -74,13 +66,13 @@ class Subject:
             self._fits[known] = self.build(**more).fit(self.table(rows))
         return copy.deepcopy(self._fits[known])
 
+    def answered(self, witness: Any, rows: Any) -> Synthesizer:
+        """Return a model of the rows, its answers given by a witness."""
+        return self.build(random_state=witness).fit(rows)
+
     def table(self, n: int = 300, seed: int = 0) -> Table:
         """Return a made-up table."""
         return made_up(self.schema, n, seed)
-
-    def frame(self, n: int = 300) -> Any:
-        """Return a made-up pandas frame."""
-        return self.table(n).to_native("pandas")
 
 
 def is_run(subject: Any, **more: Any) -> bool:
@@ -115,6 +107,19 @@ def subjects(
         raise ParameterError(f"strategies must be some of {list(family.strategies)}")
     for strategy in named:
         yield Subject(family, strategy, dict(parameters or {}), schema or SCHEMA)
+
+
+def report_on(
+    family: type[Synthesizer],
+    check: Callable[[Subject], Iterable[Finding]],
+    parameters: Mapping[str, Any] | None,
+    strategies: Iterable[str] | None,
+    schema: Schema | None,
+) -> Report:
+    """Return what a check finds on a family with each of some strategies, if all is kept."""
+    known = subjects(family, parameters, strategies, schema)
+    found = tuple(finding for on in known for finding in check(on))
+    return Report(family.__name__, found).checked()
 
 
 class Broken(AssertionError):  # noqa: N818 - a promise, not a program, is broken
@@ -271,225 +276,3 @@ def examine(check: str, what: str, case: str, run: Callable[[], str | None]) -> 
         return Finding(check, what, case, False, str(caught.error), checked=False)
     broken = isinstance(caught.error, Broken)
     return Finding(check, what, case, False, str(caught.error) if broken else caught.shown)
-
-
-class Differs(Exception):  # noqa: N818 - a finding
-    """The rows are asked another question than was kept: it depends on more than answers."""
-
-
-class Enough(BaseException):
-    """The last answer that is of interest was given: the rest is post-processing."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What left through a door, and what was behind it."""
-
-    event: Event
-    law: Law
-    exact: Any
-    released: Any
-
-
-class Recorder(Witness):
-    """Keep every answer with the exact numbers behind it.
-
-    Parameters
-    ----------
-    seed : int
-    scale : float, default 1.0
-        Draw the noise with so many times its scale: a bug that an audit must find.
-    stop_after : int, optional
-        Stop whatever asks, by raising ``Enough``, once so many answers were kept.
-    """
-
-    def __init__(self, seed: int, *, scale: float = 1.0, stop_after: int | None = None) -> None:
-        super().__init__(seed)
-        self.seed, self.scale, self.stop_after = seed, scale, stop_after
-        self.kept: list[Answer] = []
-        self.generators = 0
-        self.reading = False
-        self.scaled = False
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Recorder:
-        return self
-
-    def __sklearn_clone__(self) -> Recorder:
-        return self
-
-    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
-        """Return the answer of a law, and keep it."""
-        behind = self.read(exact)
-        released = self.drawn(law, copy.deepcopy(behind))
-        self._keep(Answer(event, law, behind, copy.deepcopy(released)))
-        return released
-
-    def _keep(self, answer: Answer) -> None:
-        self.kept.append(answer)
-        if len(self.kept) == self.stop_after:
-            raise Enough
-
-    def drawn(self, law: Law, behind: Any) -> Any:
-        """Draw an answer, with noise of the scale that was asked for or a false one."""
-        self.scaled = False
-        released = law.draw(behind, self)
-        if self.scale != 1 and isinstance(behind, Bounded):  # whose noise is made of random bits
-            self.scaled = True
-            return tuple(
-                total + Fraction(self.scale) * (value - total)
-                for total, value in zip(behind.totals, released, strict=True)
-            )
-        if self.scale != 1 and not self.scaled:
-            raise ParameterError(
-                f"the noise of {type(law).__name__} cannot be scaled: audit it with scale=1, or "
-                "let it draw by discrete_laplace, discrete_gaussian or noisy_max of the witness"
-            )
-        return released
-
-    def read(self, exact: Callable[[], Any]) -> Any:
-        """Compute exact numbers; only now may rows be read."""
-        self.reading = True
-        try:
-            return copy.deepcopy(exact())
-        finally:
-            self.reading = False
-
-    def generator(self) -> np.random.Generator:
-        """Return a generator for post-processing: the same one for all who repeat the answers."""
-        self.generators += 1
-        return _PerCall(self.seed, self.generators)
-
-    def discrete_laplace(self, scale: float, size: Any) -> Any:
-        """Draw Laplace noise, with the scale that was asked for or a false one."""
-        self.scaled = True
-        return super().discrete_laplace(scale * self.scale, size)
-
-    def discrete_gaussian(self, sigma: float, size: Any) -> Any:
-        """Draw Gaussian noise, with the scale that was asked for or a false one."""
-        self.scaled = True
-        return super().discrete_gaussian(sigma * self.scale, size)
-
-    def noisy_max(self, scores: Any, scale: float, **more: Any) -> int:
-        """Select with the scale that was asked for or a false one."""
-        self.scaled = True
-        return super().noisy_max(scores, scale * self.scale, **more)
-
-
-class Repeater(Recorder):
-    """Repeat the answers that were kept, and keep what is behind them here.
-
-    Parameters
-    ----------
-    kept : Recorder
-    reads : bool, default True
-        Whether exact numbers are computed.
-    """
-
-    def __init__(self, kept: Recorder, *, reads: bool = True) -> None:
-        super().__init__(kept.seed, stop_after=kept.stop_after)
-        self.tape, self.reads = kept.kept, reads
-
-    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
-        """Return the answer that was kept, if the question is the same.
-
-        Raises
-        ------
-        Differs
-            If it is not.
-        """
-        position = len(self.kept)
-        behind = self.read(exact) if self.reads else None
-        if position == len(self.tape):
-            raise Differs(f"answer {position + 1} ({event.label}) was not asked for before")
-        before = self.tape[position]
-        if not (same(before.event, event) and same(before.law, law)):
-            raise Differs(
-                f"answer {position + 1} was {before.event.label!r} and is {event.label!r}, or has "
-                "other parameters"
-            )
-        self._keep(Answer(event, law, behind, before.released))
-        return copy.deepcopy(before.released)
-
-
-class _PerCall(np.random.Generator):
-    """A generator with a stream of its own for each call.
-
-    A row more lengthens a draw, and moves no other one: rows that are filled one by one are filled
-    alike in both of two neighbouring tables.
-    """
-
-    def __init__(self, seed: int, number: int) -> None:
-        super().__init__(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number,))))
-        self._seed, self._number, self._calls = seed, number, 0
-
-    def __reduce__(self) -> Any:
-        return _PerCall, (self._seed, self._number)
-
-    def _fresh(self) -> np.random.Generator:
-        self._calls += 1
-        key = (self._number, self._calls)
-        return np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=key))
-
-
-def _call(name: str) -> Callable[..., Any]:
-    def drawing(self: _PerCall, *given: Any, **more: Any) -> Any:
-        return getattr(self._fresh(), name)(*given, **more)
-
-    return drawing
-
-
-for _name in ("choice", "random", "integers", "normal", "standard_normal", "uniform", "binomial"):
-    setattr(_PerCall, _name, _call(_name))
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same, bit by bit.
-
-    Examples
-    --------
-    >>> same({"a": np.arange(2)}, {"a": np.arange(2)}), same(1, 1.0)
-    (True, False)
-    """
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, np.ndarray):
-        alike: bool = one.dtype == other.dtype and one.shape == other.shape
-        if one.dtype == object:
-            return alike and same(one.tolist(), other.tolist())
-        return alike and one.tobytes() == other.tobytes()
-    if isinstance(one, float):
-        return one == other or (one != one and other != other)
-    if is_dataclass(one):
-        names = [f.name for f in fields(one)]
-        return all(same(getattr(one, name), getattr(other, name)) for name in names)
-    if isinstance(one, Mapping):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (tuple, list)):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
-
-
-class Guarded(MemorySource):
-    """Rows that tell whenever they are read.
-
-    Parameters
-    ----------
-    table : Table
-    on_read : callable
-        Called before each read.
-    """
-
-    def __init__(self, table: Table, on_read: Callable[[], None]) -> None:
-        super().__init__(table)
-        self._on_read = on_read
-
-    @property
-    def table(self) -> Table:
-        """The private rows."""
-        self._on_read()
-        return super().table
-
-    def counts(self, cliques: Any, *, rows: Any) -> Any:
-        """Count every clique."""
-        self._on_read()
-        return super().counts(cliques, rows=rows)

@@ -10,16 +10,14 @@ import math
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from missdp.accounting import (
     Budget,
-    DataDependentDomain,
-    DeclaredRowCount,
     ExplicitSeed,
     Guarantee,
     MissingCompletelyAtRandom,
@@ -45,17 +43,17 @@ from missdp.testing.claims import audit_subject
 from missdp.testing.findings import (
     Caught,
     Finding,
-    Guarded,
     Report,
     Subject,
     examine,
     expect,
     refuses,
-    subjects,
+    report_on,
 )
 from missdp.testing.interference import interference_of
 from missdp.testing.made_up import RULED, TINY, constant
 from missdp.testing.sensitivity import sensitivity_of
+from missdp.testing.witnesses import Guarded
 
 __all__ = ["HABITS", "check_habits", "check_synthesizer"]
 
@@ -93,26 +91,26 @@ class _Habits:
 
     def bad_parameters(self) -> None:
         """What is wrong is refused before anything is charged, and so is what needs a fit."""
-        on, budget, table = self.on, self._ample(), self.on.table(20)
+        on, budget, table = self.on, self._budget(100), self.on.table(20)
         for bad in ({name: value} for name, values in _BAD.items() for value in values):
             with refuses(ParameterError, f"{bad}"):
                 on.build(**{"budget": budget, **bad}).fit(table)
-        model, word = on.build(budget=budget), {"undeclared": "ignore"}
-        with refuses(ParameterError, f"{word}", containing="undeclared"):
-            model.fit(table, **word)  # type: ignore[arg-type]
+        model: Any = on.build(budget=budget)
+        with refuses(ParameterError, "undeclared='ignore'", containing="undeclared"):
+            model.fit(table, undeclared="ignore")
         with refuses(DataError, "another schema than the source has", containing="another schema"):
             model.fit(MemorySource(table), schema=_columns("x", "a", "b"))
         with refuses(SchemaError, "a frame without a schema", containing="schema is needed"):
-            model.fit(on.frame(20))
+            model.fit(table.to_native("pandas"))
         expect(not budget.events, "something was charged for before it was refused")
-        for call in (lambda: model.sample(1), lambda: model.save(self.folder / "m.json")):
-            with refuses(NotFittedError, "a model that is not fitted"):
-                call()
+        with refuses(NotFittedError, "sampling from a model that is not fitted"):
+            model.sample(1)
+        with refuses(NotFittedError, "saving a model that is not fitted"):
+            model.save(self.folder / "m.json")
 
     def charged_before_reading(self) -> None:
         """A shared budget, of clones too, is charged before anything is read."""
-        budget = self._enough()
-        charged = list[int]()
+        budget, charged = self._budget(), list[int]()
         spy = Guarded(self.on.table(), lambda: charged.append(len(budget.events)))
         model = self.on.build(budget=budget).fit(spy)
         expect(charged, "nothing was read")
@@ -129,18 +127,16 @@ class _Habits:
 
     def refused_fit(self) -> None:
         """A fit that a budget refuses reads nothing and charges nothing."""
-        budget = self._enough(0.5)
-        reads = list[bool]()
-        spy = Guarded(self.on.table(), lambda: reads.append(True))
+        budget, spy = self._budget(0.5), Guarded(self.on.table())
         for data, schema in ((spy, None), (self.folder / "absent.csv", self.on.schema)):
             with refuses(BudgetExceededError, "a fit beyond the budget"):
                 self.on.build(budget=budget).fit(data, schema=schema)
-        expect(not reads, "rows were read although the budget refused")
+        expect(not spy.reads, "rows were read although the budget refused")
         expect(not budget.events, "the budget recorded what it refused")
 
     def failed_fit(self) -> None:
         """A fit that fails stays charged, and leaves no guarantee of an earlier one."""
-        budget = self._enough()
+        budget = self._budget()
         model = self.on.fitted().set_params(budget=budget)
         with refuses(DataError, "a source that cannot be read"):
             model.fit(Guarded(self.on.table(), _fail))
@@ -160,34 +156,6 @@ class _Habits:
         expect(ExplicitSeed() in found.conditions, "a seeded fit must say so")
         expect(found.epsilon_at(found.delta) <= most, "the events must prove the guarantee")
 
-    def recorded_conditions(self) -> None:
-        """What was read from the data or declared becomes a condition, in NumPy's numbers too."""
-        on, budget, name = self.on, self._ample(), self.on.schema.names[0]
-        marked = replace(on.schema[name], undeclared=("levels",))
-        schema = replace(on.schema, attributes=(marked, *on.schema.attributes[1:]))
-        asked = np.float32(0.7 * on.epsilon)
-        model = on.build(
-            epsilon=asked, n_rows=np.int64(123), random_state=np.int64(3), budget=budget
-        )
-        with refuses(SchemaError, "a schema with undeclared facts", containing="undeclared"):
-            model.fit(on.frame(), schema=schema)
-        expect(not budget.events, "a refused schema was charged for")
-        model.fit(on.frame(), schema=schema, undeclared="accept")
-        for found in (model.guarantee_.conditions, budget.spent.conditions):
-            undeclared = DataDependentDomain(attributes=(name,))
-            expect(undeclared in found, "undeclared facts must be stated")
-            expect(DeclaredRowCount(n=123) in found, "a declared number of rows must be stated")
-            # What was read from the data is not public, and the rest still has to be.
-            expect(PublicDomain() not in found, "the whole domain is not public")
-            expect(any(isinstance(c, PublicDomain) for c in found), "the rest must be public")
-        most = float(asked) * (1 + 1e-9)
-        expect(model.guarantee_.epsilon <= most, "epsilon of NumPy was rounded up")
-        sizes = [model.n_rows_, len(model.sample()), len(model.sample(np.int64(3)))]  # type: ignore[arg-type]
-        expect(sizes == [123, 123, 3], "n_rows and sample must take numbers of NumPy")
-        model.save(self.folder / "m.json")
-        again = on.family.load(self.folder / "m.json").guarantee_
-        expect(again == model.guarantee_, "numbers of NumPy must be read back as they were")
-
     def applied_parameters(self) -> None:
         """Parameters that are set after a fit do not change what it was."""
         on, model = self.on, self.on.fitted()
@@ -195,17 +163,18 @@ class _Habits:
         before = model.ground_truth_guarantee(known)
         others = [name for name in on.family.strategies if name != on.strategy]
         model.set_params(missing=(others or [on.strategy])[-1], epsilon=9.0)
-        kept = model.ground_truth_guarantee(known) == before
-        expect(kept, "keep what was fitted, not parameters")
-        model.save(self.folder / "model.json")
-        again = on.family.load(self.folder / "model.json")
+        again = self._saved(model)
         kept = (again.missing, again.epsilon) == (on.strategy, on.epsilon)
         expect(kept, "save the parameters of the fit, not those that were set later")
-        expect(again.ground_truth_guarantee(known) == before, "a loaded model must state the same")
+        for one in (model, again):
+            kept = one.ground_truth_guarantee(known) == before
+            expect(kept, "keep what was fitted, not parameters, in a saved model, too")
 
     def output_shape(self) -> None:
         """Columns, types and values of synthetic rows, and what is spent, are the schema's."""
-        on, wanted, spent = self.on, _types(self.on.frame(50)), set()
+        on, spent = self.on, set()
+        wanted = _types(on.table(50))
+        valued = [a.name for a in on.schema if a.not_applicable is None]
         tables = {
             "empty": on.table(0),
             "one row": on.table(1),
@@ -219,19 +188,17 @@ class _Habits:
             expect(_types(synthetic) == wanted, f"columns or types differ ({name})")
             declared = len(synthetic) == model.n_rows
             expect(declared, f"the declared number of rows is not drawn ({name})")
-            valued = [a.name for a in on.schema if a.not_applicable is None]
             expect(not synthetic[valued].isna().any().any(), f"filled rows have holes ({name})")
             Table.read(synthetic, on.schema)  # every value is in the declared domain
         expect(max(spent) - min(spent) < 1e-12, "the guarantee depends on the rows")
 
     def ordinary_release(self) -> None:
         """A release rests on its public domain only; any number of rows is drawn, 0 too."""
-        model = self.on.fitted(random_state=None)
-        ordinary = model.guarantee_.conditions
-        expect(ordinary == (PublicDomain(),), "conditions must be PublicDomain only")
+        model: Any = self.on.fitted(random_state=None)
+        ordinary = model.guarantee_.conditions == (PublicDomain(),)
+        expect(ordinary, "conditions must be PublicDomain only")
         for n in (0, 1, 7):
             expect(len(model.sample(n)) == n, f"sample({n}) must return {n} rows")
-        bad: Any
         for bad in (-1, 1.5, True, "3"):
             with refuses(ParameterError, f"sample({bad!r})"):
                 model.sample(bad)
@@ -259,18 +226,16 @@ class _Habits:
     def save_and_load(self) -> None:
         """A saved model draws the same rows and states the same; broken files are refused."""
         on, model, path = self.on, self.on.fitted(), self.folder / "model.json"
-        model.save(path)
-        again = on.family.load(path)
+        again = self._saved(model)
         expect(again.guarantee_ == model.guarantee_, "the guarantee changed on the way")
         expect(again.schema_ == model.schema_, "the schema changed on the way")
-        drawn = (m.sample(50, random_state=1) for m in (again, model))
-        expect(next(drawn).equals(next(drawn)), "a loaded model draws other rows")
+        one, other = (m.sample(50, random_state=1) for m in (again, model))
+        expect(one.equals(other), "a loaded model draws other rows")
         with refuses(OutputError, "a folder that does not exist"):
             model.save(self.folder / "nowhere" / "model.json")
         document = unsealed(json.loads(path.read_text(encoding="utf-8")))
-        wrong: list[tuple[str, Any]]
-        wrong = [("released", {}), ("released", None), ("parameters", {"x": 1})]
-        for broken in ({}, *(document | {name: part} for name, part in wrong)):
+        wrong: tuple[dict[str, Any], ...] = ({"released": {}}, {"released": None})
+        for broken in ({}, *(document | part for part in (*wrong, {"parameters": {"x": 1}}))):
             path.write_text(json.dumps(sealed(broken)), encoding="utf-8")
             with refuses(DataError, "a broken model file", containing="not a missdp model"):
                 on.family.load(path)
@@ -278,18 +243,16 @@ class _Habits:
     def repeatable(self) -> None:
         """A seed repeats a fit and a sample, and nothing else does."""
         for seed in (0, None):
-            both = [self.on.fitted(random_state=seed), self.on.build(random_state=seed)]
-            both[1].fit(self.on.table())
-            one, other = (model.sample(200) for model in both)
+            models = (self.on.fitted(random_state=seed), self.on.build(random_state=seed))
+            one, other = models[0].sample(200), models[1].fit(self.on.table()).sample(200)
             said = "equal seeds must draw equal rows" if seed == 0 else "two fits drew the same"
             expect(one.equals(other) == (seed == 0), said)
 
     def odd_names(self) -> None:
         """Columns may have any name, and there may be one."""
         names = ("schema", "counts", "größe", "a b", "missing", "大")
-        out = replace(self.on, schema=_columns(names, "x", "ü"))
-        kept = tuple(out.fitted(120).sample(3).columns)
-        expect(kept == names, "columns must keep their names")
+        out = replace(self.on, schema=_columns(names, "x", "ü")).fitted(120).sample(3)
+        expect(tuple(out.columns) == names, "columns must keep their names")
         table = Table.from_codes(_columns("x", "a", "b"), {"x": [0] * 300 + [1] * 100 + [2] * 100})
         model = self.on.build(epsilon=max(5.0, self.on.epsilon)).fit(table)
         share = float((model.sample(1000)["x"] == "a").mean())
@@ -320,42 +283,33 @@ class _Habits:
             expect(0 <= done <= 1, "the fraction done must be between 0 and 1")
             expect(not any(ch.isdigit() for ch in stage), "a stage must show no number")
 
-    def inputs(self) -> None:
-        """Frames and files give the same model as tables, and get their kind of frame back."""
-        on, frame, arrow = self.on, self.on.frame(), self.on.table().to_arrow()
-        wanted = on.fitted().sample(50)
-        frame.to_csv(self.folder / "x.csv", index=False)
-        for data in (arrow, self.folder / "x.csv"):
-            out = on.build().fit(data, schema=on.schema).sample(50)
-            kind = type(arrow if data is arrow else frame)
-            expect(type(out) is kind, "the kind of frame that was fitted must come back")
-            rows = Table.read(out, on.schema), Table.read(wanted, on.schema)
-            same = all((rows[0].codes(n) == rows[1].codes(n)).all() for n in on.schema.names)
-            expect(same, "another way to read the same rows gives another model")
-
     def streaming(self) -> str:
         """Streamed rows give what rows in memory give, or are refused before a charge."""
-        on, budget = self.on, Budget(10 * self.on.epsilon, min(0.9, 10 * self.on.delta))
-        on.frame().to_parquet(self.folder / "x.parquet")
+        on, budget = self.on, self._budget(10)
+        on.table().to_native("pandas").to_parquet(self.folder / "x.parquet")
         source = DuckDBSource(self.folder / "x.parquet", on.schema)
-        try:
+        with Caught() as refused:
             streamed = on.build(budget=budget).fit(source).sample(50)
-        except ParameterError as error:  # of strategies that need rows, and families that do
-            expect("in memory" in str(error), "the refusal of streams should say 'in memory'")
-            expect(not budget.events, "streamed rows were charged for before they were refused")
-            return "needs the rows in memory"
-        expect(streamed.equals(on.fitted().sample(50)), "streamed rows give another model")
-        return "streams"
+        if refused.error is None:
+            expect(streamed.equals(on.fitted().sample(50)), "streamed rows give another model")
+            return "streams"
+        # Of strategies that need rows, and of families that do.
+        typed = isinstance(refused.error, ParameterError) and "in memory" in refused.shown
+        expect(typed, f"the refusal of streams should say 'in memory': {refused.shown}")
+        expect(not budget.events, "streamed rows were charged for before they were refused")
+        return "needs the rows in memory"
 
-    def _enough(self, times: float = 1.0) -> Budget:
-        return Budget(times * self.on.epsilon, min(0.5, 1.5 * self.on.delta))  # epsilon is short
+    def _budget(self, fits: float = 1.0) -> Budget:
+        """Return a budget whose epsilon is enough for so many fits."""
+        return Budget(fits * self.on.epsilon, min(0.9, (fits + 0.5) * self.on.delta))
 
-    def _ample(self) -> Budget:
-        return Budget(100 * self.on.epsilon, min(0.9, 20 * self.on.delta + 1e-3))
+    def _saved(self, model: Synthesizer) -> Synthesizer:
+        """Return a model saved and loaded."""
+        model.save(self.folder / "model.json")
+        return self.on.family.load(self.folder / "model.json")
 
     def _handled_or_refused(self, schema: Schema) -> None:
-        budget = Budget(2 * self.on.epsilon, min(0.5, 2 * self.on.delta))
-        wide = replace(self.on, schema=schema)
+        budget, wide = self._budget(2), replace(self.on, schema=schema)
         with Caught() as caught:
             out = wide.build(budget=budget).fit(wide.table(60)).sample(10)
             expect(out.shape == (10, len(schema)), "the shape must be the schema's")
@@ -372,7 +326,8 @@ def _columns(names: Iterable[str], *levels: str) -> Schema:
     return Schema(tuple(Categorical(name=n, levels=levels, nullable=True) for n in names))
 
 
-def _types(frame: Any) -> list[tuple[str, str]]:
+def _types(rows: Any) -> list[tuple[str, str]]:
+    frame = rows.to_native("pandas") if isinstance(rows, Table) else rows
     return [(str(name), str(kind)) for name, kind in frame.dtypes.items()]
 
 
@@ -446,9 +401,8 @@ def check_habits(
     named = HABITS if habits is None else tuple(habits)
     if not {*named} <= {*HABITS}:
         raise ParameterError(f"habits must be some of {list(HABITS)}")
-    known = subjects(family, parameters, strategies, schema)
-    found = [finding for on in known for finding in _habits_of(on, named)]
-    return Report(family.__name__, tuple(found)).checked()
+    check = partial(_habits_of, habits=named)
+    return report_on(family, check, parameters, strategies, schema)
 
 
 def _habits_of(on: Subject, habits: Iterable[str] = HABITS) -> list[Finding]:
@@ -516,11 +470,9 @@ def check_synthesizer(
     Unfinished does not keep ... promises:
     - FAILED habits: Parameters, clone and repr work as in scikit-learn...
     """
-    found: list[Finding] = []
-    for on in subjects(family, parameters, strategies, schema):
-        found += _habits_of(on)
-        found += interference_of(on)
-        found += sensitivity_of(on, trials, seed)
+
+    def check(on: Subject) -> list[Finding]:
+        found = [*_habits_of(on), *interference_of(on), *sensitivity_of(on, trials, seed)]
         if audit_trials:
             found.append(_audited(on, audit_trials, seed))
         if schema is None:
@@ -528,7 +480,9 @@ def check_synthesizer(
             found += _habits_of(ruled, _RULED_HABITS)
             found += interference_of(ruled, _RULED_PAIRS)
             found += sensitivity_of(ruled, max(4, trials // 2), seed)
-    return Report(family.__name__, tuple(found)).checked()
+        return found
+
+    return report_on(family, check, parameters, strategies, schema)
 
 
 def _audited(on: Subject, trials: int, seed: int) -> Finding:

@@ -27,14 +27,8 @@ from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import (
-    CHOOSE,
-    UNANSWERED,
     Caught,
-    Differs,
     Finding,
-    Guarded,
-    Recorder,
-    Repeater,
     Report,
     Run,
     Subject,
@@ -42,7 +36,7 @@ from missdp.testing.findings import (
     expect,
     is_run,
     name_of,
-    subjects,
+    report_on,
 )
 from missdp.testing.made_up import (
     SCHEMA,
@@ -52,6 +46,7 @@ from missdp.testing.made_up import (
     unread,
     with_other_kinds,
 )
+from missdp.testing.witnesses import UNANSWERED, Differs, Recorder, Repeater, reads_beside
 
 __all__ = ["PAIRS", "check_non_interference"]
 
@@ -117,9 +112,8 @@ def check_non_interference(
         cases = {f"{name_of(subject)}, {name}": pair for name, pair in known.items()}
         found = repeated.findings("whatever a call shows was answered", cases)
         return Report(name_of(subject), tuple(found)).checked()
-    families = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
-    found = [finding for on in families for finding in interference_of(on, pairs)]
-    return Report(subject.__name__, tuple(found)).checked()
+    check = partial(interference_of, pairs=pairs)
+    return report_on(subject, check, parameters, strategies, schema)  # type: ignore[arg-type]
 
 
 def interference_of(on: Subject, pairs: Iterable[str] | None = None) -> list[Finding]:
@@ -127,9 +121,15 @@ def interference_of(on: Subject, pairs: Iterable[str] | None = None) -> list[Fin
     cases = {f"{on.case}, {name}": two for name, two in _tables(on.schema, pairs).items()}
     repeated = _Repeated(on.family, partial(_shown_by_fit, on), (True,))
     found = repeated.findings("whatever a fit shows was answered", cases)
-    what, (one, other) = "repeated answers read nothing", next(iter(cases.values()))
-    alone = partial(_reads_nothing, on, repeated, one, other)
-    return [*found, examine(_CHECK, what, on.case, alone)]
+    one, other = next(iter(cases.values()))
+
+    def alone() -> str:
+        kept = repeated.recorded(one)[0]
+        reads = reads_beside(on.answered, kept, other)
+        expect(not reads, f"rows were read {reads} times without an answer. {_ADVICE}")
+        return f"{len(kept.kept)} answers"
+
+    return [*found, examine(_CHECK, "repeated answers read nothing", on.case, alone)]
 
 
 def _tables(schema: Schema, pairs: Iterable[str] | None) -> dict[str, tuple[Table, Table]]:
@@ -186,26 +186,11 @@ class _Repeated:
 def _seen(kept: Recorder, again: Recorder, first: Facts, second: Facts) -> str:
     """Say what differs, if anything does."""
     if second["refusal"].startswith(Differs.__name__):
-        return f"questions depend on more than answers: {second['refusal']}. {CHOOSE}"
+        return second["refusal"].removeprefix(f"{Differs.__name__}: ")
     seen = differences(first, second)
     if len(again.kept) != len(kept.kept):
         seen.insert(0, "number of questions")
-    if not seen:
-        return ""
-    labels = {a.event.label for a in kept.kept if isinstance(a.exact, np.ndarray)}
-    arrays = labels and any(name.startswith("attribute") for name in seen)
-    copied = f" (exact numbers of {sorted(labels)} were at hand)" if arrays else ""
-    return f"differs with the rows: {', '.join(seen[:6])}{copied}. {_ADVICE}"
-
-
-def _reads_nothing(on: Subject, repeated: _Repeated, one: Table, other: Table) -> str:
-    """Repeat answers without computing what is behind them."""
-    kept = repeated.recorded(one)[0]
-    again, reads = Repeater(kept, reads=False), list[bool]()
-    on.build(random_state=again).fit(Guarded(other, lambda: reads.append(True)))
-    expect(not reads, f"rows were read {len(reads)} times without an answer. {_ADVICE}")
-    expect(len(again.kept) == len(kept.kept), "fewer questions were asked")
-    return f"{len(kept.kept)} answers"
+    return f"differs with the rows: {', '.join(seen[:6])}. {_ADVICE}" if seen else ""
 
 
 # What anyone sees
@@ -362,8 +347,5 @@ def _state(value: Any) -> dict[str, Any]:
 def _with_a_hole(table: Table) -> Table:
     """Return the table with one more cell missing; it must have an observed nullable one."""
     name = table.schema.nullable[0]
-    mask = {name: table.mask(name)}
-    mask[name][int(np.flatnonzero(~mask[name])[0])] = True
-    if has_kinds_or_rules(table.schema):  # kinds of those that were holes stay
-        mask[name] &= ~table.mask(name)
-    return table.with_missing(mask)
+    hole = np.arange(len(table)) == np.flatnonzero(~table.mask(name))[0]
+    return table.with_missing({name: hole})

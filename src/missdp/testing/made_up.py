@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import (
-    AnyAttribute,
     Categorical,
     Determined,
     Equation,
@@ -48,16 +47,10 @@ TINY = Schema(
 """A schema of two attributes whose second level is rare, for audits."""
 # Every kind of missing and of rule; rules inside bins, and on attributes that are never missing.
 _NUMBER: dict[str, Any] = {"integer": True, "nullable": True}
+_CODED: dict[str, Any] = {"missing_codes": ("?",), "refused": ("R", -7), "unknown": ()}
 RULED = Schema(
     (
-        Categorical(
-            name="arbeit",
-            levels=("nein", "ja", "früher"),
-            nullable=True,
-            missing_codes=("?",),
-            refused=("R", -7),
-            unknown=(),
-        ),
+        Categorical(name="arbeit", levels=("nein", "ja", "früher"), nullable=True, **_CODED),
         Numeric(name="stunden", lower=0, upper=80, nullable=True, not_asked=(-5,)),
         Numeric(name="alter", lower=0, upper=99, **_NUMBER),
         Numeric(name="geburt", lower=1925, upper=2024, bins=4, **_NUMBER),
@@ -120,19 +113,12 @@ def unread(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Tabl
         cells = (near * attribute.size).astype(np.int64)
         if attribute.nullable:
             hole = rng.random(n) < holes
-            cells[hole] = _some_hole(attribute, int(hole.sum()), rng)
+            kinds = (attribute.missing_code, attribute.extended_size)
+            cells[hole] = rng.integers(*kinds, int(hole.sum()))
         if attribute.not_applicable is not None:
             cells[rng.random(n) < _ABSENT] = attribute.size
         codes[attribute.name] = cells
     return Table.from_codes(schema, codes).with_values(rng)
-
-
-def _some_hole(attribute: AnyAttribute, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw a kind of missing for each of n cells."""
-    first, last = attribute.missing_code, attribute.extended_size
-    if last - first == 1:
-        return np.full(n, first, dtype=np.int64)
-    return rng.integers(first, last, n)
 
 
 def _read_again(table: Table) -> Table:
@@ -166,17 +152,8 @@ def canary(schema: Schema, n: int) -> tuple[Table, Table]:
 
 def appended(table: Table, row: Codes) -> Table:
     """Return the table with one row more, the last; the others keep their values, too."""
-    one = Table.from_codes(table.schema, row).with_values(np.random.default_rng(0))
-    columns = {name: _joined(table, one, name) for name in table.schema.names}
-    return Table(table.schema, columns).with_values(np.random.default_rng(0))
-
-
-def _joined(table: Table, one: Table, name: str) -> Column:
-    first, last = table.column(name), one.column(name)
-    codes = np.concatenate([first.codes, last.codes])
-    if first.values is None or last.values is None:
-        return Column(codes)
-    return Column(codes, np.concatenate([first.values, last.values]))
+    both = (table, Table.from_codes(table.schema, row))
+    return Table.joined(rows.with_values(np.random.default_rng(0)) for rows in both)
 
 
 def with_other_kinds(table: Table) -> Table:
@@ -201,17 +178,15 @@ def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, 
         drawn, holes = int(rng.integers(2**32)), float(rng.choice([0.1, 0.5]))
         table = unread(schema, size, drawn, holes=holes)
         row = {a.name: rng.integers(0, a.size, 1) for a in schema}
-        if size and trial % 4 > 1:  # one that is there already
-            row = {n: table.codes(n)[:1].astype(np.int64) for n in schema.names}
-            row = {
-                a.name: rng.integers(0, a.size, 1) if row[a.name] >= a.missing_code else row[a.name]
-                for a in schema
-            }
+        for a in schema if size and trial % 4 > 1 else ():  # one that is there already
+            if table.codes(a.name)[0] < a.missing_code:
+                row[a.name] = table.codes(a.name)[:1].astype(np.int64)
         if trial % 2 and schema.nullable:
             chosen = rng.random(len(schema.nullable)) < 0.5
             chosen[rng.integers(len(chosen))] = True
             for name in np.array(schema.nullable, dtype=object)[chosen]:
-                row[name] = _some_hole(schema[name], 1, rng)
+                kinds = (schema[name].missing_code, schema[name].extended_size)
+                row[name] = rng.integers(*kinds, 1)
         for attribute in schema:  # not applicable, where it belongs or not
             if attribute.not_applicable is not None and rng.random() < _ABSENT:
                 row[attribute.name] = np.array([attribute.size])

@@ -7,7 +7,8 @@ the same. Then what was behind each answer can be compared, by the law that drew
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -28,16 +29,7 @@ from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import (
-    CHOOSE,
-    UNANSWERED,
-    Answer,
-    Broken,
-    Differs,
-    Enough,
     Finding,
-    Guarded,
-    Recorder,
-    Repeater,
     Report,
     Run,
     Subject,
@@ -46,13 +38,22 @@ from missdp.testing.findings import (
     expect,
     is_run,
     name_of,
-    same,
-    subjects,
+    report_on,
 )
 from missdp.testing.made_up import SCHEMA, Codes, neighbours
+from missdp.testing.witnesses import (
+    UNANSWERED,
+    Answer,
+    Enough,
+    Recorder,
+    Repeater,
+    reads_beside,
+    same,
+)
 
 __all__ = ["check_sensitivity"]
 
+_CHECK = "sensitivity"
 _MOVES = "one row moves what is behind a charge by at most its sensitivity"
 _PAYS = "each charge pays for one read"
 
@@ -110,36 +111,30 @@ def check_sensitivity(
     """
     if is_run(subject, parameters=parameters, strategies=strategies):
         known = list(neighbours(schema or SCHEMA, trials, seed) if pairs is None else pairs)
-        name = name_of(subject)  # the largest table has most to be read
-        paid = _found(
-            subject, name, known, seed, lambda: _reads(subject, known[-1][1], watched=False)
-        )
-        return Report(name, tuple(paid)).checked()
-    families = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
-    found = [finding for on in families for finding in sensitivity_of(on, trials, seed)]
-    return Report(subject.__name__, tuple(found)).checked()
+        found = _Compared(subject, name_of(subject), seed).findings(known)
+        # The largest table has most to be read.
+        pays = examine(_CHECK, _PAYS, name_of(subject), lambda: _paid(subject, known[-1][1])[0])
+        return Report(name_of(subject), (*found, pays)).checked()
+    check = partial(sensitivity_of, trials=trials, seed=seed)
+    return report_on(subject, check, parameters, strategies, schema)  # type: ignore[arg-type]
 
 
 def sensitivity_of(on: Subject, trials: int, seed: int) -> list[Finding]:
-    """Return what was found for one strategy."""
+    """Return whether one row moves too much, and whether each read is paid for."""
 
-    def run(witness: Recorder, table: Any) -> Any:
-        return on.build(random_state=witness).fit(table)
+    def paid() -> str:
+        told, kept = _paid(on.answered, table := on.table(120))
+        outside = reads_beside(on.answered, kept, table)
+        expect(
+            not outside,
+            f"rows were read {outside} times outside of an answer: read them only in what the door "
+            "computes for one",
+        )
+        return told
 
     pairs = neighbours(on.schema, trials, seed)
-    return _found(run, on.case, pairs, seed, lambda: _reads(run, on.table(120), watched=True))
-
-
-def _found(
-    run: Run,
-    case: str,
-    pairs: Iterable[tuple[Any, ...]],
-    seed: int,
-    reads: Callable[[], str],
-) -> list[Finding]:
-    """Return whether one row moves too much, and whether each read is paid for."""
-    moved = _Compared(run, case, seed).findings(pairs)
-    return [*moved, examine("sensitivity", _PAYS, case, reads)]
+    found = _Compared(on.answered, on.case, seed).findings(pairs)
+    return [*found, examine(_CHECK, _PAYS, on.case, paid)]
 
 
 @dataclass
@@ -154,21 +149,22 @@ class _Compared:
 
     def findings(self, pairs: Iterable[tuple[Any, ...]]) -> list[Finding]:
         """Return the finding of all comparisons, and one for each law that cannot tell."""
-        found = examine("sensitivity", _MOVES, self.case, partial(self._over, pairs))
+        found = examine(_CHECK, _MOVES, self.case, partial(self._over, pairs))
         rest = [
-            Finding("sensitivity", _MOVES, f"{self.case}, {law}", False, why, checked=False)
+            Finding(_CHECK, _MOVES, f"{self.case}, {law}", False, why, checked=False)
             for law, why in self.unchecked.items()
         ]
         return rest if found.passed and not self.answers else [found, *rest]
 
     def _over(self, pairs: Iterable[tuple[Any, ...]]) -> str:
         many = 0
-        for table, neighbour, *row in pairs:
-            many += 1
+        for many, (table, neighbour, *row) in enumerate(pairs, start=1):
             kept = Recorder(self.seed + many - 1)
             self.run(kept, table)
             kept.stop_after = len(kept.kept) or None  # what follows the last is post-processing
-            again = self._repeated(kept, neighbour)
+            again = Repeater(kept)
+            with suppress(Enough):
+                self.run(again, neighbour)
             for before, after in zip(kept.kept, again.kept, strict=True):
                 if row:
                     _check_gate(before, after, table, row[0])
@@ -176,26 +172,15 @@ class _Compared:
         expect(self.answers or self.unchecked, UNANSWERED)
         return f"{self.answers} answers of {many} pairs of neighbours compared"
 
-    def _repeated(self, kept: Recorder, table: Any) -> Repeater:
-        again = Repeater(kept)
-        try:
-            self.run(again, table)
-        except Enough:
-            pass
-        except Differs as difference:
-            expect(False, f"questions depend on more than answers: {difference}. {CHOOSE}")
-        return again
-
     def _compare(self, before: Answer, after: Answer) -> None:
         law, name = type(before.law).__name__, _name(before.event)
-        exceeds = getattr(before.law, "exceeds", None)
-        if exceeds is None:
-            raise Broken(
-                f"{name}: nobody knows how far a row may move what is behind the law {law}. Give "
-                "it a method exceeds(event, exact, other), which returns what is wrong or None"
-            )
+        expect(
+            hasattr(before.law, "exceeds"),
+            f"{name}: nobody knows how far a row may move what is behind the law {law}. Give "
+            "it a method exceeds(event, exact, other), which returns what is wrong or None",
+        )
         try:
-            found = exceeds(before.event, before.exact, after.exact)
+            found = before.law.exceeds(before.event, before.exact, after.exact)
         except UnprovenError as error:
             self.unchecked[law] = str(error)
             return
@@ -217,18 +202,10 @@ def _name(event: Event) -> str:
     return f"{type(event).__name__} {event.label!r}"
 
 
-def _reads(run: Run, table: Any, *, watched: bool) -> str:
-    """Compare the answers of a run with its charges, and watch when a family reads rows."""
-    kept, reads = Recorder(1), list[bool]()
-    rows = Guarded(table, lambda: reads.append(kept.reading)) if watched else table
-    result = run(kept, rows)
-    outside = reads.count(False)
-    expect(
-        not outside,
-        f"rows were read {outside} times outside of an answer: read them only in what the door "
-        "computes for one",
-    )
-    events = _events_of(result)
+def _paid(run: Run, table: Any) -> tuple[str, Recorder]:
+    """Compare the answers of a run with its charges; return what was seen, and the answers."""
+    kept = Recorder(1)
+    events = _events_of(run(kept, table))
     charged = [paid for event in releases(events) for paid in _steps(event)]
     answered = [answer.event for answer in kept.kept]
     _expect_paid(answered, charged)
@@ -239,7 +216,7 @@ def _reads(run: Run, table: Any, *, watched: bool) -> str:
             "answers were computed in another order than they were charged for: charge for each "
             "just before it is computed",
         )
-    return f"{len(answered)} answers, {len(releases(events))} charges"
+    return f"{len(answered)} answers, {len(releases(events))} charges", kept
 
 
 def _events_of(result: Any) -> tuple[Event, ...]:
@@ -264,7 +241,9 @@ def _steps(event: Event) -> list[Event]:
 def _expect_paid(answered: list[Event], charged: list[Event]) -> None:
     """Complain of answers without a charge of their own."""
     unpaid = Counter(answered) - Counter(charged)
-    if unpaid and all(_of_many(event) and event in charged for event in unpaid):
+    # One charge may pay for several answers, as for noisy gradients.
+    several = [e in charged and e.adjacency == "replace-one" for e in unpaid]
+    if unpaid and all(several) and all(isinstance(e, RDPEvent | ZCDPEvent) for e in unpaid):
         raise Unchecked(
             f"{len(answered)} answers rest on {len(charged)} charges: that one pays for several "
             "must be proven"
@@ -276,18 +255,8 @@ def _expect_paid(answered: list[Event], charged: list[Event]) -> None:
     )
 
 
-def _of_many(event: Event) -> bool:
-    """Whether one such charge may pay for several answers, as for noisy gradients."""
-    return event.adjacency == "replace-one" and isinstance(event, RDPEvent | ZCDPEvent)
-
-
-def _logs(events: Iterable[Event]) -> list[list[Event]]:
+def _logs(events: Sequence[Event]) -> list[list[Event]]:
     """The charges of each budget by themselves, in order; a part that was reserved has its own."""
-    mine: list[Event] = []
-    others: list[list[Event]] = []
-    for event in events:
-        if isinstance(event, FilterEvent):
-            others += _logs(event.log)
-        else:
-            mine.append(event)
-    return [mine, *others]
+    parts = [event for event in events if isinstance(event, FilterEvent)]
+    mine = [event for event in events if not isinstance(event, FilterEvent)]
+    return [mine, *(log for part in parts for log in _logs(part.log))]

@@ -1,3 +1,5 @@
+"""Distances of marginals and of missingness follow their definitions, whatever the tables are."""
+
 from __future__ import annotations
 
 import itertools
@@ -14,7 +16,14 @@ from hypothesis import strategies as st
 import missdp.evaluate.distances as module
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.evaluate import marginal_distance
+from missdp.evaluate import (
+    MAR,
+    MCAR,
+    marginal_distance,
+    missing_fidelity,
+    missing_mask,
+    missing_patterns,
+)
 
 SCHEMA = Schema(
     (
@@ -166,3 +175,97 @@ def test_batches_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> No
     )
     assert parts == whole
     assert steps == [("2-way marginals", i / 6) for i in range(1, 7)]
+
+
+ABC = ("a", "b", "c")
+THREE = Schema(tuple(Categorical(name=n, levels=(0, 1, 2)) for n in ABC))
+
+
+def complete(n: int, seed: int) -> Table:
+    rng = np.random.default_rng(seed)
+    return Table.from_codes(THREE, {name: rng.integers(0, 3, n) for name in ABC})
+
+
+def naive_patterns(one: np.ndarray, two: np.ndarray, columns: tuple[int, ...]) -> float:
+    distance = 0.0
+    for pattern in itertools.product([False, True], repeat=len(columns)):
+        share = [np.mean(np.all(m[:, columns] == pattern, axis=1)) for m in (one, two)]
+        distance += abs(share[0] - share[1]) / 2
+    return distance
+
+
+def test_rates_and_patterns_follow_their_definitions() -> None:
+    one = MCAR(rate={"a": 0.3, "b": 0.1}).apply(complete(400, 0), random_state=0)
+    two = MAR(rate=0.4, drivers=("a",), strength=3.0).apply(complete(300, 1), random_state=1)
+    found = missing_fidelity(one, two)
+    p, q = missing_mask(one), missing_mask(two)
+    assert list(found.truth_rates.values()) == pytest.approx(p.mean(axis=0))
+    assert list(found.synthetic_rates.values()) == pytest.approx(q.mean(axis=0))
+    for i, j in itertools.combinations(range(3), 2):
+        assert found.pairs[ABC[i], ABC[j]] == pytest.approx(naive_patterns(p, q, (i, j)))
+    assert found.patterns == pytest.approx(naive_patterns(p, q, (0, 1, 2)))
+    gap = np.abs(q.mean(axis=0) - p.mean(axis=0))
+    assert found.mean_rate_difference == pytest.approx(gap.mean())
+    assert found.max_rate_difference == pytest.approx(gap.max())
+
+
+def test_equal_rates_with_another_dependence_are_told_apart() -> None:
+    """Holes that come together, against holes that come alone: only the patterns see it."""
+    schema = Schema(tuple(Categorical(name=n, levels=(0,), nullable=True) for n in "ab"))
+    together = Table.from_codes(schema, {"a": [1, 1, 0, 0], "b": [1, 1, 0, 0]})
+    alone = Table.from_codes(schema, {"a": [1, 1, 0, 0], "b": [0, 0, 1, 1]})
+    found = missing_fidelity(together, alone)
+    assert found.max_rate_difference == 0.0
+    assert found.pairs["a", "b"] == found.patterns == 1.0
+
+
+def test_tables_without_rows() -> None:
+    table = MCAR(rate=0.3).apply(complete(100, 0), random_state=0)
+    empty = table.take(np.arange(0))
+    assert missing_fidelity(table, empty).patterns == 1.0
+    assert missing_fidelity(empty, empty).mean_pair_distance == 0.0
+
+
+HOLED = Schema(
+    (
+        Categorical(name="a", levels=("x", "y"), nullable=True),
+        Numeric(name="n", lower=0, upper=10, nullable=True),
+        Categorical(name="b", levels=("u", "v")),
+    )
+)
+WITH_HOLES = pd.DataFrame(
+    {
+        "a": ["x", None, "y", None, None],
+        "n": [1.0, 2.0, np.nan, np.nan, 9.0],
+        "b": ["u", "v", "u", "v", "u"],
+    }
+)
+
+
+def test_mask_and_patterns_match_pandas() -> None:
+    table = Table.read(WITH_HOLES, HOLED)
+    np.testing.assert_array_equal(missing_mask(table), WITH_HOLES.isna().to_numpy())
+    patterns = missing_patterns(table)
+    assert patterns == {("a",): 2, (): 1, ("n",): 1, ("a", "n"): 1}
+    assert next(iter(patterns)) == ("a",)
+    empty = Table.read(WITH_HOLES.iloc[:0], HOLED)
+    assert missing_mask(empty).shape == (0, 3)
+    assert missing_patterns(empty) == {}
+
+
+def test_holes_hide_the_value_and_leave_the_others_alone() -> None:
+    complete = Table.read(WITH_HOLES.iloc[:1], HOLED)
+    rows = complete.take(np.zeros(200, dtype=int))
+    holed = MCAR(rate=0.5, columns=("n",)).apply(rows, random_state=1)
+    mask = holed.mask("n")
+    assert 0 < mask.sum() < 200
+    assert set(holed.values("n")[~mask]) == {1.0}
+    assert set(holed.values("n")[mask]) == {0.0}  # the lower bound, not the hidden value
+    np.testing.assert_array_equal(holed.codes("a"), rows.codes("a"))
+
+
+def test_a_table_of_bins_only_can_have_holes() -> None:
+    table = Table.from_codes(HOLED, {"a": [0] * 50, "n": [3] * 50, "b": [1] * 50})
+    holed = MCAR(rate=0.5).apply(table, random_state=0)
+    assert holed.schema.nullable == ("a", "n", "b")
+    assert set(np.unique(holed.codes("n"))) == {3, 10}

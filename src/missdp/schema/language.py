@@ -1,0 +1,302 @@
+"""How rules and subpopulations are written: conditions, orders, equations, denial constraints.
+
+Nothing is ever evaluated as Python. Names are those of attributes, in backticks if they hold other
+characters than letters, digits and ``_``; constants are checked against the public domain.
+
+    age >= 20 and age < 30
+    20 <= age < 30 and `marital status` in ("married", "widowed")
+    not (sex = 'female' or income > 50000)
+
+Denial constraints are written as data-cleaning tools write them, and names in them end where the
+comparison goes on: ``t1&t2&EQ(t1.zip code,t2.zip code)&IQ(t1.city,t2.city)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from missdp.errors import MissDPError, did_you_mean, replacing
+from missdp.schema.attributes import Categorical, Level
+from missdp.schema.conditions import MIRRORED, OPERATORS, Compare, Join, Not, Predicate
+from missdp.schema.numeric import AnyAttribute, Columns, Numeric
+
+_DEEPEST = 50
+_KEYWORDS = frozenset({"and", "or", "not", "in", "true", "false"})
+_PLAIN = re.compile(r"[^\W\d]\w*")
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_TEXT = r"""(?P<text>"[^"]*"|'[^']*')"""
+_WORD = re.compile(
+    rf"\s*(?:(?P<number>{_NUMBER})|{_TEXT}|(?P<name>`[^`]+`|{_PLAIN.pattern})"
+    r"|(?P<sign><=|>=|!=|==|[-+*<>=(),]))"
+)
+# A word of a denial constraint; names in calls may hold blanks, those between signs may not.
+_DENIAL_WORD = (
+    rf"\s*(?:{_TEXT}|(?P<number>[+-]?{_NUMBER})(?![\w.])|(?P<cell>t[12]\.(?:`[^`]+`|{{}}))"
+    r"|(?P<and>&&?|∧|(?i:and)\b)|(?P<sign>{}))"
+)
+_IN_CALLS = re.compile(_DENIAL_WORD.format(r"""[^`"'&(),]+""", r"[A-Z]+|[(),]"))
+_INFIX = re.compile(_DENIAL_WORD.format(r"""[^\s`"'&(),=<>!≠≤≥∧¬]+""", "==|!=|<>|<=|>=|[=<>≠≤≥]"))
+_ROWS = re.compile(r"\s*t1\s*(?P<two>&\s*t2\s*)?&")
+_NOT = re.compile(r"\s*(?:not\b|¬|!)\s*\((?P<inside>.*)\)\s*", re.IGNORECASE | re.DOTALL)
+_SIGNS: Final = {
+    "EQ": "==", "IQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
+    "=": "==", "<>": "!=", "≠": "!=", "≤": "<=", "≥": ">=", **{sign: sign for sign in OPERATORS},
+}  # fmt: skip
+
+
+class Unreadable(Exception):  # noqa: N818 - `reading` puts a public error in its place
+    """A text is not of the language, for the reason given: public, like the text itself."""
+
+
+def reading(text: str, names: Collection[str], wrong: Callable[[str], MissDPError]) -> replacing:
+    """Replace `Unreadable` by what ``wrong`` makes of the reason and of a hint about names."""
+    return replacing(Unreadable, by=lambda error: wrong(f"{error}{backticks_hint(text, names)}"))
+
+
+def backticks_hint(text: str, names: Iterable[str]) -> str:
+    """Return what to add to a refusal of a text in which an odd name stands without backticks."""
+    bare = re.sub(r"`[^`]*`", "` `", text)
+    odd = [n for n in names if not _PLAIN.fullmatch(n) and "`" not in n and n.strip() in bare]
+    if not odd:
+        return ""
+    name = max(odd, key=len)
+    return f"; a name with a blank, a comma or another sign goes in backticks: `{name}`"
+
+
+def attribute_named(columns: Columns, name: object) -> AnyAttribute:
+    """Return the attribute of a name."""
+    if not isinstance(name, str) or name not in columns:
+        near = did_you_mean(name, columns)
+        raise Unreadable(f"the schema has no attribute {name!r}{near}")
+    return columns[name]
+
+
+class _Words:
+    """The words of a text, read one after the other."""
+
+    def __init__(
+        self, text: str, pattern: re.Pattern[str] = _WORD, keywords: Collection[str] = ()
+    ) -> None:
+        self._words: list[tuple[str, str]] = []
+        at, text = 0, text.rstrip()
+        while at < len(text):
+            found = pattern.match(text, at)
+            if found is None:
+                raise Unreadable(f"cannot read {text[at:].strip()[:20]!r}")
+            kind, word = str(found.lastgroup), found[str(found.lastgroup)]
+            keyword = kind == "name" and word.lower() in keywords
+            self._words.append((word.lower(),) * 2 if keyword else (kind, word))
+            at = found.end()
+        self._words.append(("end", ""))
+        self._at = 0
+
+    def sees(self, *wanted: str) -> bool:
+        """Whether the next word is one of these, or of one of these kinds."""
+        kind, word = self._words[self._at]
+        return kind in wanted or (kind == "sign" and word in wanted)
+
+    def take(self, *wanted: str) -> str:
+        """Return the next word if it is one of these, or of one of these kinds, else nothing."""
+        if not self.sees(*wanted):
+            return ""
+        self._at += 1
+        return self._words[self._at - 1][1]
+
+    def expect(self, *wanted: str, named: str = "") -> str:
+        """Return the next word, which must be one of these, or of one of these kinds."""
+        if not self.sees(*wanted):
+            found = self._words[self._at][1] or "the end"
+            quotes = "; text goes in quotes" if "text" in wanted and self.sees("name") else ""
+            raise Unreadable(f"expected {named or ' or '.join(wanted)}, found {found!r}{quotes}")
+        return self.take(*wanted)
+
+    def attribute(self, columns: Columns, *, named: str = "an attribute") -> AnyAttribute:
+        """Return the attribute that the next word names."""
+        return attribute_named(columns, self.expect("name", named=named).strip("`"))
+
+
+def condition(text: str, columns: Columns) -> Predicate:
+    """Read a condition on one row."""
+    words = _Conditions(text, columns)
+    found = words.any_of()
+    words.expect("end")
+    return found
+
+
+class _Conditions(_Words):
+    """Recursive descent: any_of > all_of > negation > comparison."""
+
+    def __init__(self, text: str, columns: Columns) -> None:
+        super().__init__(text, keywords=_KEYWORDS)
+        self._columns, self._depth = columns, 0
+
+    def any_of(self) -> Predicate:
+        return self._joined("or", self._all_of)
+
+    def _all_of(self) -> Predicate:
+        return self._joined("and", self._negation)
+
+    def _joined(self, word: str, part: Callable[[], Predicate]) -> Predicate:
+        parts = [part()]
+        while self.take(word):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Join(tuple(parts), all_of=word == "and")
+
+    def _negation(self) -> Predicate:
+        if self.take("not"):
+            return Not(self._nested(self._negation))
+        if self.take("("):
+            inner = self._nested(self.any_of)
+            self.expect(")")
+            return inner
+        return self._comparison()
+
+    def _nested(self, part: Callable[[], Predicate]) -> Predicate:
+        """Read what follows a ``not`` or an opening parenthesis."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise Unreadable(f"more than {_DEEPEST} conditions inside each other")
+        inner = part()
+        self._depth -= 1
+        return inner
+
+    def _comparison(self) -> Predicate:
+        if not self.sees("name"):
+            left, sign = self._constant(), self._sign()
+            attribute = self.attribute(self._columns)
+            first = compare(attribute, MIRRORED[sign], left)
+            if not self.sees("=", *OPERATORS):
+                return first
+            return Join((first, compare(attribute, self._sign(), self._constant())), all_of=True)
+        attribute = self.attribute(self._columns)
+        negated = self.take("not")
+        if negated or self.sees("in"):
+            self.expect("in")
+            return self._member(attribute, negated=bool(negated))
+        return compare(attribute, self._sign(), self._constant())
+
+    def _member(self, attribute: AnyAttribute, *, negated: bool) -> Predicate:
+        self.expect("(")
+        values = [self._constant()]
+        while self.take(","):
+            values.append(self._constant())
+        self.expect(")")
+        sign = "!=" if negated else "=="
+        return Join(tuple(compare(attribute, sign, v) for v in values), all_of=negated)
+
+    def _sign(self) -> str:
+        return _SIGNS[self.expect("=", *OPERATORS)]
+
+    def _constant(self) -> Level | float:
+        if sign := self.take("-", "+"):
+            return float(sign + self.expect("number"))
+        if word := self.take("number"):
+            return float(word)
+        if word := self.take("true", "false"):
+            return word == "true"
+        return self.expect("text", named="number or text or true or false")[1:-1]
+
+
+def compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Compare:
+    """Check a constant against the public domain and turn a level into its code."""
+    if isinstance(attribute, Numeric):
+        if isinstance(value, (str, bool)):
+            raise Unreadable(f"{attribute.name!r} is numeric; compare it with a number")
+        return Compare(attribute, sign, float(value))
+    if isinstance(attribute, Categorical) and sign not in ("==", "!="):
+        raise Unreadable(f"{attribute.name!r} has no order; use =, != or in")
+    wanted: Level | float = value
+    if isinstance(value, float) and value.is_integer():
+        wanted = int(value) if isinstance(attribute.levels[0], int) else str(int(value))
+    for code, level in enumerate(attribute.levels):
+        if type(level) is type(wanted) and level == wanted:
+            return Compare(attribute, sign, float(code))
+    raise Unreadable(attribute.not_a_level(value))
+
+
+def order(text: str, columns: Columns) -> list[tuple[AnyAttribute, str, AnyAttribute]]:
+    """Read names with ``<=`` or ``<`` between them; return each two neighbours."""
+    words = _Words(text)
+    found, signs = [words.attribute(columns)], list[str]()
+    while not signs or not words.sees("end"):
+        signs.append(words.expect("<=", "<", named="names with < or <= between them"))
+        found.append(words.attribute(columns))
+    return [(one, sign, two) for (one, two), sign in zip(pairwise(found), signs, strict=True)]
+
+
+def equation(text: str, columns: Columns) -> tuple[dict[str, float], float]:
+    """Read a linear equation: the multiple of each attribute on the left, the number on the right.
+
+    Such as ``2 * a - b = c + 1``.
+    """
+    words, terms, constant = _Words(text), dict[str, float](), 0.0
+    for side, end in ((1.0, "="), (-1.0, "end")):
+        joined = "+"
+        while joined:
+            factor = side if joined == "+" else -side
+            factor *= -1.0 if words.take("-") else 1.0
+            number = words.take("number")
+            if number and not words.take("*"):
+                constant -= factor * float(number)
+            else:
+                name = words.attribute(columns, named="a number or an attribute").name
+                terms[name] = terms.get(name, 0.0) + factor * float(number or 1)
+            joined = words.take("+", "-")
+        words.expect(end, named="+, - or one '='")
+    return terms, constant
+
+
+#: A row, 1 or 2, and its attribute; or a constant.
+Side: TypeAlias = tuple[int, str] | str | float
+Part: TypeAlias = tuple[Side, str, Side]
+
+
+def denial(text: str) -> tuple[Part, ...]:
+    """Read the comparisons of a denial constraint; the schema is not needed for that."""
+    rows, negated = _ROWS.match(text), _NOT.fullmatch(text)
+    if negated:
+        words = _Words(negated["inside"], _INFIX)
+    elif rows:
+        words = _Words(text[rows.end() :], _IN_CALLS)
+    else:
+        raise Unreadable("it must begin with t1& or t1&t2&, or be a not(...)")
+    parts: list[Part] = []
+    while not parts or words.take("and"):
+        parts.append(_between(words) if negated else _call(words))
+        named = {side[0] for side in parts[-1] if isinstance(side, tuple)}
+        if not named:
+            raise Unreadable("it compares two constants")
+        if rows and not rows["two"] and 2 in named:
+            raise Unreadable("it names t2, but begins with t1& alone")
+    words.expect("end", named="&")
+    return tuple(parts)
+
+
+def _between(words: _Words) -> Part:
+    """Read ``t1.a = t2.a``."""
+    one = _side(words)
+    return one, _SIGNS[words.expect("sign", named="a comparison")], _side(words)
+
+
+def _call(words: _Words) -> Part:
+    """Read ``EQ(t1.a,t2.a)``."""
+    sign = words.expect("sign", named="a comparison")
+    if sign not in _SIGNS:
+        raise Unreadable(f"comparisons are EQ, IQ, LT, LTE, GT and GTE, not {sign!r}")
+    words.expect("(")
+    one = _side(words)
+    words.expect(",")
+    two = _side(words)
+    words.expect(")")
+    return one, _SIGNS[sign], two
+
+
+def _side(words: _Words) -> Side:
+    if cell := words.take("cell"):
+        return int(cell[1]), cell[3:].strip().strip("`")
+    if number := words.take("number"):
+        return float(number)
+    return words.expect("text", named="a comparison")[1:-1]

@@ -1,0 +1,146 @@
+"""How far a released estimate may be from the population: noise, ties, sampling, imputation.
+
+Under MAR given the attributes that are matched on, a completed mean over n rows, r of them filled,
+has about the variance
+
+    sigma^2 / n * (1 + r / n * (1 + 3/2 * r / (n - r))),
+
+sigma^2 the variance of the values: the first term is that of sampling, the second that of filling.
+A donor that stands for 1 + w rows counts (1 + w)^2 times, which adds w + w^2 for each donor; w is
+r / (n - r) on average over donors, and larger on average over recipients, who are many where donors
+are few: by half is allowed for. That donors resemble recipients more than other rows do is not
+used, so the variance is rather too large. How ties are broken adds r / n * (1 + w) * sigma^2 / n,
+divided by how often that is done.
+
+Everything here is public, or released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from missdp.mechanisms.asks import Noisy, half_width
+from missdp.statistics.worst_case import Interval
+
+__all__ = ["Beside", "Sample", "tie_spread"]
+
+_UNEVEN = 1.5  # donors are scarcer around recipients than on average
+_MOST_FILLED = 0.95
+_ONE_DEVIATION = 0.6827
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Released facts about the rows of an estimate.
+
+    Parameters
+    ----------
+    rows : float
+        Their number.
+    filled : float
+        How many of them were filled, about.
+    variance : float
+        Of what is averaged over them.
+    repeats : int
+        How often ties were broken.
+    """
+
+    rows: float
+    filled: float
+    variance: float
+    repeats: int
+
+    @property
+    def of_mean(self) -> float:
+        """Variance of their mean as an estimate of the population's, ties included."""
+        rows = max(self.rows, 1.0)
+        share = min(max(self.filled / rows, 0.0), _MOST_FILLED)
+        serves = share / (1 - share)
+        lost = share * (1 + _UNEVEN * serves) + share * (1 + serves) / self.repeats
+        return max(self.variance, 0.0) / rows * (1 + lost)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What was released beside an answer, so that it can be compared with the population.
+
+    Parameters
+    ----------
+    kind : {"count", "proportion", "mean", "sum"}
+    bounds : (float, float)
+        Of the values.
+    known : mapping of str to float
+        Released numbers of rows, and sums of squares around the middle of the bounds; at least 0.
+    divisor : Noisy or None
+        What the answer's main release was divided by.
+    repeats : int
+        How often ties were broken.
+    """
+
+    kind: str
+    bounds: Interval
+    known: Mapping[str, float]
+    divisor: Noisy | None
+    repeats: int
+
+    def interval(self, value: float, main: Noisy, confidence: float) -> Interval | None:
+        """Return where the population's value is; None if the scale of the noise is private."""
+        if main.likely is None:
+            return None
+        likely, scale, std = main.likely, 1.0, math.sqrt(self._variance(value))
+        if self.divisor is not None:
+            assert self.divisor.likely is not None  # neither is private, or both
+            scale = 1 / self._rows
+            middle = (self.bounds[0] + self.bounds[1]) / 2 if self.kind == "mean" else 0.0
+            std = math.hypot(std, scale * (value - middle) * self.divisor.likely(_ONE_DEVIATION))
+        width = half_width(lambda level: scale * likely(level), std, confidence)
+        return value - width, value + width
+
+    @property
+    def _rows(self) -> float:
+        """Rows that the answer is about."""
+        rows = self.known.get("rows in question", 1.0)
+        return max(rows if self.divisor is None else self.divisor.value, 1.0)
+
+    @property
+    def _everyone(self) -> float:
+        return max(self.known.get("all rows", 1.0), 1.0)
+
+    def _variance(self, value: float) -> float:
+        """Variance of the answer without noise as an estimate of the population's."""
+        rows, everyone, filled = self._rows, self._everyone, self.known.get("rows filled", 0.0)
+        if self.kind == "count":
+            part = min(value / everyone, 1.0)
+            sample = Sample(everyone, filled, part * (1 - part), self.repeats)
+            return everyone**2 * sample.of_mean
+        # Of the rows that may be in question, as many are filled as of those that are.
+        filled *= rows / max(self.known.get("rows in question", rows), 1.0)
+        if self.kind == "proportion":
+            return Sample(rows, filled, value * (1 - value), self.repeats).of_mean
+        mean = value if self.kind == "mean" else value / rows
+        of_mean = Sample(rows, filled, self._spread(mean, rows - filled), self.repeats).of_mean
+        if self.kind == "mean":
+            return of_mean
+        # How many rows are in question varies from sample to sample, too.
+        return rows**2 * of_mean + mean**2 * rows * max(0.0, 1 - rows / everyone)
+
+    def _spread(self, mean: float, observed: float) -> float:
+        """Variance of the observed values."""
+        lower, upper = self.bounds
+        mean, largest = min(max(mean, lower), upper), ((upper - lower) / 2) ** 2
+        squares = self.known["squares as observed"] / max(observed, 1.0)
+        return max(0.0, min(squares, largest) - (mean - (lower + upper) / 2) ** 2)
+
+
+def tie_spread(change: float, *, taken: float, donees: float, repeats: int) -> float:
+    """Return the standard deviation, at most, of a sum by how ties were broken.
+
+    One value taken from another of equally near donors moves the sum by at most ``change``, and so
+    has at most the variance ``change^2 / 4``. Labels are independent of values, so donors stand on
+    their circle in random order: if n_j values are taken from donor j, the sum has at most the
+    variance ``change^2 / 4`` times the sum of the n_j^2 (of a random permutation). No n_j is above
+    what one row can move, ``donees``, and they add up to the number ``taken``.
+    """
+    return change / 2 * math.sqrt(max(taken, 0.0) * donees / repeats)

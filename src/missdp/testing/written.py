@@ -1,0 +1,143 @@
+"""Cells written in every way that means the same: what each stands for is known beforehand.
+
+Nothing that reads cells is used to write them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from missdp.schema import AnyAttribute, Categorical, Numeric, Ordinal, Schema
+from missdp.table import Holes, Table
+from missdp.table.encode import Column, code_dtype
+from missdp.table.frames import FrameKind, native_from_arrow
+
+Cell: TypeAlias = str | float | bool | None
+_MANY: dict[str, Any] = {"nullable": True, "bins": 3}
+_WHOLE: dict[str, Any] = {"integer": True, "missing_codes": (999,), **_MANY}
+_ABSENT: dict[str, Any] = {"not_asked": (-5,), "not_applicable": ("entf.",)}
+_STATUS = ("ledig", "7")
+# Every policy, and codes for every kind of missing: numbers, text, both.
+CODED = Schema(
+    (
+        Categorical(
+            name="Stand", levels=_STATUS, nullable=True, missing_codes=("?", -9), refused=("R",)
+        ),
+        Ordinal(name="stufe", levels=(9, 10), nullable=True, missing_codes=(-9,), unknown=(-8,)),
+        Numeric(name="lohn", lower=0, upper=10, refused=(-7,), outside="missing", **_MANY),
+        Numeric(name="alter", lower=1, upper=99, outside="clamp", **_WHOLE),
+        Numeric(name="zeit", lower=0, upper=80, missing_codes=("k. A.",), **_ABSENT, **_MANY),
+        Categorical(name="ja", levels=(False, True), nullable=True),
+        Numeric(name="wert", lower=-1, upper=1, bins=2),
+    )
+)
+_TEXTS: dict[type, tuple[Callable[[Any], str], ...]] = {
+    bool: (str, lambda cell: str(cell).lower(), lambda cell: str(cell).upper()),
+    int: (str, lambda cell: f"{cell}.0", lambda cell: f"+{cell}" if cell >= 0 else str(cell)),
+    float: (repr, lambda cell: f"{cell:.17g}"),
+    str: (str,),
+}
+
+
+class _AsWritten(Table):
+    """A made-up table whose cells leave it as some file might hold them.
+
+    ``to_arrow()`` and ``to_native()`` give the cells; ``were_read`` tells whether anyone asked.
+    """
+
+    cells: pa.Table
+    were_read = False
+
+    def to_arrow(self, *, holes: Holes = "nulls") -> pa.Table:
+        """Return the cells; kinds of missing are in their codes anyway."""
+        del holes
+        self.were_read = True
+        return self.cells
+
+    def to_native(self, kind: FrameKind | None = None, *, holes: Holes = "nulls") -> Any:
+        """Return the cells as a frame."""
+        return native_from_arrow(self.to_arrow(holes=holes), kind or self.kind)
+
+
+def spelled(
+    schema: Schema, n: int, seed: int = 0, *, unfit: tuple[str, str | float] | None = None
+) -> _AsWritten:
+    """Return a made-up table without rules, its cells written in every way that means the same.
+
+    With ``unfit``, the last cell of the named column is one that does not fit its domain.
+    """
+    rng, columns, arrays = np.random.default_rng(seed), dict[str, Column](), []
+    for attribute in schema:
+        wrong = [unfit[1]] if unfit is not None and unfit[0] == attribute.name else []
+        kind = _type_of(attribute, seed)
+        if wrong and (isinstance(wrong[0], str) or pa.types.is_boolean(kind)):
+            kind = pa.string()
+        ways = [*_ways(attribute, kind)]
+        chosen = [ways[k] for k in rng.integers(len(ways), size=n)]
+        codes = np.array([code for code, _ in chosen], dtype=code_dtype(attribute))
+        cells = [cell for _, cell in chosen[: n - len(wrong)]]
+        cells += [next(_written(cell, kind)) for cell in wrong]
+        columns[attribute.name] = Column(codes)
+        arrays.append(pa.array(cells, kind, from_pandas=False))
+    found = _AsWritten(schema, columns)
+    found.cells = pa.table(arrays, names=list(schema.names))
+    return found
+
+
+def _type_of(attribute: AnyAttribute, seed: int) -> pa.DataType:
+    """Return a type in which everything that is declared can be written."""
+    codes = [code for kind in attribute.kinds for code in attribute.codes_of(kind)]
+    number = isinstance(attribute, Numeric)
+    one = 0.0 if isinstance(attribute, Numeric) else attribute.levels[0]
+    if any(isinstance(code, str) for code in (*codes, one)) or seed % 3 == 0:
+        return pa.string()
+    if isinstance(one, bool):
+        return pa.string() if codes else pa.bool_()
+    return pa.float64() if number or seed % 3 == 2 else pa.int64()
+
+
+def _ways(attribute: AnyAttribute, kind: pa.DataType) -> Iterator[tuple[int, Cell]]:
+    """Yield every code that can be written, with each way to write it in a column of this type."""
+    for code, cell in _meant(attribute):
+        for written in _written(cell, kind):
+            yield code, written
+    if attribute.kinds and attribute.kinds[0] in ("missing", "not_applicable"):
+        empty = attribute.missing_code if attribute.nullable else attribute.size
+        yield empty, None
+        if pa.types.is_string(kind):
+            yield from ((empty, ""), (empty, "  "))
+        if pa.types.is_floating(kind):
+            yield empty, float("nan")
+
+
+def _meant(attribute: AnyAttribute) -> Iterator[tuple[int, str | float | bool]]:
+    """Yield cells with what they stand for: values, codes of missing, numbers outside."""
+    for place, kind in enumerate(attribute.kinds):
+        yield from ((attribute.size + place, code) for code in attribute.codes_of(kind))
+    if not isinstance(attribute, Numeric):
+        yield from enumerate(attribute.levels)
+        return
+    values = np.linspace(attribute.lower, attribute.upper, 4 * attribute.size + 1)
+    values = np.unique(np.round(values)) if attribute.integer else values
+    codes = attribute.encode_values(values).tolist()
+    yield from zip(codes, values.tolist(), strict=True)
+    if attribute.outside == "missing" and attribute.nullable:
+        beyond = (attribute.lower - 0.5, attribute.upper + 0.5, -math.inf, math.inf)
+        yield from ((attribute.missing_code, value) for value in beyond)
+    if attribute.outside == "clamp":
+        yield from ((codes[0], value) for value in (attribute.lower - 5.0, -math.inf))
+        yield from ((codes[-1], value) for value in (attribute.upper + 5.0, math.inf))
+
+
+def _written(cell: str | float | bool, kind: pa.DataType) -> Iterator[Cell]:
+    """Yield the ways to write a cell in a column of this type; text may have blanks around it."""
+    if not pa.types.is_string(kind):
+        yield float(cell) if pa.types.is_floating(kind) else cell
+        return
+    for write in _TEXTS[type(cell)]:
+        yield from (write(cell), f" {write(cell)}\t")

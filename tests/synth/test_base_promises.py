@@ -1,0 +1,52 @@
+"""What the base keeps whatever a family does: conditions are recorded, inputs are read alike."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from missdp import AllPairs, Table
+from missdp.accounting import Budget, DataDependentDomain, DeclaredRowCount, PublicDomain
+from missdp.errors import SchemaError
+from missdp.testing import SCHEMA, made_up
+from synth.worked_example import Independent
+
+FAMILIES = pytest.mark.parametrize("family", [Independent, AllPairs])
+
+
+@FAMILIES
+def test_what_was_read_from_the_data_or_declared_becomes_a_condition(family, tmp_path):
+    """Also if parameters are numbers of NumPy."""
+    frame, budget = made_up(SCHEMA, 300).to_native("pandas"), Budget(100.0, 0.5)
+    marked = replace(SCHEMA["größe"], undeclared=("levels",))
+    schema = replace(SCHEMA, attributes=(marked, *SCHEMA.attributes[1:]))
+    asked = {"epsilon": np.float32(0.7), "n_rows": np.int64(123), "random_state": np.int64(3)}
+    model = family(**asked, budget=budget)
+    with pytest.raises(SchemaError, match="undeclared"):
+        model.fit(frame, schema=schema)
+    assert not budget.events
+    model.fit(frame, schema=schema, undeclared="accept")
+    for conditions in (model.guarantee_.conditions, budget.spent.conditions):
+        assert DataDependentDomain(attributes=("größe",)) in conditions
+        assert DeclaredRowCount(n=123) in conditions
+        # What was read from the data is not public, and the rest still has to be.
+        assert PublicDomain() not in conditions
+        assert any(isinstance(condition, PublicDomain) for condition in conditions)
+    assert model.guarantee_.epsilon <= float(np.float32(0.7)) * (1 + 1e-9)
+    drawn = (len(model.sample()), len(model.sample(np.int64(3))))
+    assert (model.n_rows_, *drawn) == (123, 123, 3)
+    model.save(tmp_path / "m.json")
+    assert family.load(tmp_path / "m.json").guarantee_ == model.guarantee_
+
+
+@FAMILIES
+def test_frames_and_files_give_the_same_model_as_tables(family, tmp_path):
+    table = made_up(SCHEMA, 300)
+    frame, arrow = table.to_native("pandas"), table.to_arrow()
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    wanted = family(epsilon=1.0, random_state=0).fit(table).sample(50)
+    for data, kind in ((arrow, type(arrow)), (tmp_path / "x.csv", type(frame))):
+        out = family(epsilon=1.0, random_state=0).fit(data, schema=SCHEMA).sample(50)
+        assert type(out) is kind
+        one, other = Table.read(out, SCHEMA), Table.read(wanted, SCHEMA)
+        assert all((one.codes(n) == other.codes(n)).all() for n in SCHEMA.names)
