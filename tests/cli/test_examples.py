@@ -38,7 +38,8 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     ).astype({"age": "Int64"})
     frame.to_csv("complete.csv", index=False)
     frame.mask(rng.random((500, 2)) < 0.2).to_csv("patients.csv", index=False)
-    Path("pipeline.toml").write_text(re.findall(r"```toml\n(.*?)```", PAGE, re.S)[0])
+    for text in re.findall(r"```toml\n(.*?)```", PAGE, re.S):
+        Path("questions.toml" if "[[question]]" in text else "pipeline.toml").write_text(text)
     shutil.copy(Path(__file__).parents[1] / "data/old/fourth/mst-joint.json", "old.model.json")
     for line in LINES:
         if line == "missdp demo":  # run with the README's commands

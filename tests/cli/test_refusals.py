@@ -61,7 +61,7 @@ REFUSED = [
     (f"{TRUTH} --observed 1.5", 2, "[0, 1]"),
     (f"{TRUTH} --observed nosuch=0.5", 2, "nosuch"),
     (f"{ASKED} --ground-truth-epsilon 0 --p-max 0.5", 2, "epsilon must be"),
-    (f"{ASKED} --ground-truth-epsilon 99 --p-max 0.5 --method mst", 2, "at most"),
+    (f"{ASKED} --ground-truth-epsilon 99 --p-max 0.5 --method mst", 2, "between 0 and 64"),
     (f"{SIMULATE} --rate 1.0", 2, "--rate must"),
     (f"{SIMULATE} --mechanism guess", 2, "--mechanism must be one of"),
     (f"{SIMULATE} --seed -1", 2, "--seed must"),

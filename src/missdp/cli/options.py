@@ -196,7 +196,7 @@ def check_apart(
 
 def _files_of(data: RowStream | str) -> list[Path]:
     """Return the files that rows are read from, none of which may be written to."""
-    if isinstance(data, PartRows):
+    if isinstance(data, FileRows):
         return list(data.paths)
     path = Path(data) if isinstance(data, str) else getattr(data, "path", None)
     return [path] if isinstance(path, Path) else []

@@ -43,7 +43,7 @@ class VariedMarginals:
     Parameters
     ----------
     marginals : mapping of Clique to array
-        Noisy shares of complete rows, and their noise; see `Estimate.completed`.
+        Noisy shares of complete rows, and their noise; see ``Estimate.completed``.
     model : GraphicalModel
         As it was fitted.
     recipe : Recipe
