@@ -39,8 +39,13 @@ def found_cuts():
     places = np.r_[0, 1, np.linspace(0.4, 0.8, 40) * size, size].astype(int)
     mass = np.r_[0.5, 0.0, np.full(39, 0.5 / 39), 0.0]
     cuts = {
-        "pay": cut(pay, GRID["pay"], Histogram(places, mass, 1e4)),
-        "age": cut(age, GRID["age"], Histogram(np.arange(112), np.full(111, 1 / 111), 1e4)),
+        "pay": cut(pay, GRID["pay"], Histogram(places, mass, 1e4), unit=20.0),
+        "age": cut(
+            age,
+            GRID["age"],
+            Histogram(np.arange(112), np.full(111, 1 / 111), 1e4),
+            unit=20.0,
+        ),
     }
     return Schema(tuple(cuts.get(a.name, a) for a in marked))
 
