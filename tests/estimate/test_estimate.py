@@ -58,6 +58,8 @@ def truths(frame):
         "difference(mean(wage)) by `sex or so`": [wage[male].mean() - wage[~male].mean()],
         "share(wage >= 5) by age": [(wage[age == a] >= 5).mean() for a in (20, 30, 40, 50)],
         "share(`sex or so` == 'f')": [1 - male.mean()],
+        "share(`sex or so` in ('f', 'f'))": [1 - male.mean()],
+        "share(wage in (2, 3) or wage >= 6)": [(np.isin(wage, (2, 3)) | (wage >= 6)).mean()],
         "mean(well) by wage": [well[wage == w].mean() for w in range(1, 8)],
         "sd(wage)": [wage.std()],
         "median(wage) by `sex or so`": [np.median(wage[~male]), np.median(wage[male])],

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from statistics import NormalDist
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,7 @@ _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too 
 _DOUBT = 0.35  # of what is corrected for values that are missing selectively
 _WILD = 5.0  # times the median distance from the middle: further out draws are cut off
 _LEAST = 1e-9
+_POSSIBLE = {"correlation": (-1.0, 1.0), "share": (0.0, 1.0), "sd": (0.0, math.inf)}
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,14 @@ class Estimates(Record):
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """Intervals at the confidence."""
+        """Intervals at the confidence, within what is possible."""
         times = NormalDist().inv_cdf((1 + self.confidence) / 2)
         both = zip(self.estimate, self.errors, strict=True)
-        return tuple((value - times * error, value + times * error) for value, error in both)
+        least, most = _POSSIBLE.get(self.question.partition("(")[0].strip(), (-math.inf, math.inf))
+        return tuple(
+            (max(least, value - times * error), min(most, value + times * error))
+            for value, error in both
+        )
 
     @property
     def missing_information(self) -> tuple[float, ...]:
@@ -323,17 +328,34 @@ def _mean(tables: Tables, asked: Question, first: Column, others: list[Column]) 
     return _ratio(_belongs(tables, asked, first) @ cells, cells)
 
 
+@dataclass(frozen=True)
+class _OneColumn:
+    """What a condition on one attribute reads: its codes, and values if it is a number."""
+
+    of_rows: NDArray[np.int64]
+    numbers: Floats | None
+
+    def __len__(self) -> int:
+        return len(self.of_rows)
+
+    def codes(self, _: str) -> NDArray[np.int64]:
+        return self.of_rows
+
+    def values(self, _: str) -> Floats | None:
+        return self.numbers
+
+
 def _belongs(tables: Tables, asked: Question, first: Column) -> Floats:
     """Return the share of the rows with each code that satisfy a condition."""
     where = asked.where
     assert where is not None
     if not isinstance(first.attribute, Numeric):
-        rows: Any = SimpleNamespace(codes=lambda _: first.home, values=lambda _: None)
+        rows: Any = _OneColumn(first.home, None)
         return np.asarray(where.select(rows), dtype=np.float64)
 
     def select(values: Floats) -> Floats:
         codes = np.repeat(first.home, values.shape[1])
-        rows: Any = SimpleNamespace(codes=lambda _: codes, values=lambda _: values.ravel())
+        rows: Any = _OneColumn(codes, values.ravel())
         return np.asarray(where.select(rows), dtype=np.float64).reshape(values.shape)
 
     return first.mean(tables, select)

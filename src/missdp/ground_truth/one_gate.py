@@ -89,7 +89,8 @@ def _adding(epsilon: float | Floats, p: float) -> Floats:
 def _removing(epsilon: Floats, p: float) -> tuple[Floats, Floats]:
     """Return the same for the other direction, and its factor: 0 where it is nowhere positive."""
     shrunk = np.maximum(0.0, 1.0 + np.expm1(-epsilon) / p)
-    factor = p * np.exp(np.minimum(epsilon, 700.0)) * shrunk  # 1 - (1 - p) e^ε
+    factor = np.maximum(0.0, 1.0 - (1.0 - p) * np.exp(np.minimum(epsilon, 700.0)))
+    factor = np.where(shrunk > 0.0, factor, 0.0)
     return -np.log(np.where(shrunk > 0.0, shrunk, 1.0)), factor
 
 

@@ -223,9 +223,12 @@ class Choice:
     ----------
     scale : ReleasedScale or None
         A released bound on it.
+    repeats : int, default 1
+        How often rows are prepared; results are added up over that.
     """
 
     scale: ReleasedScale | None = None
+    repeats: int = 1
 
     def events(self, ask: Ask, *, depends: bool) -> tuple[Event, ...]:
         """Return what an ask is charged as."""
@@ -295,7 +298,8 @@ class Choice:
         heavy = lomax.standard_deviation * reference_bound(lomax.beta, 1.0, float(ask.moves))
         norm_2 = math.sqrt(2.0) if ask.moves > 1 else 1.0
         light = (1 + norm_2 * self.scale.donees) / math.sqrt(2 * ask.rho)
-        return "gaussian" if light < heavy and 2 * ask.own * light < 2.0**39 else "lomax"
+        most = 2 * ask.own * self.repeats
+        return "gaussian" if light < heavy and most * light < 2.0**39 else "lomax"
 
     def _plan(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
         least = 0.0 if self.scale is None else self.scale.beta

@@ -236,12 +236,16 @@ class Sums(Question):
 
     @property
     def donee(self) -> float:
-        """The change in units; both ends of each number are rounded, by one unit together."""
+        """The change in units; both ends of each number are rounded, by one unit together.
+
+        Of several numbers, where one that grows leaves later ones less of the bound, twice that.
+        """
         if self.change is None:
             return 2 * QUANTA
         if self.change <= 0:
             return 0
-        return min(math.ceil(self.change / self.bound * QUANTA) + self.numbers, 2 * QUANTA)
+        moved = math.ceil(self.change / self.bound * QUANTA) + self.numbers
+        return min(moved if self.numbers == 1 else 2 * moved, 2 * QUANTA)
 
     @property
     def dimension(self) -> int:

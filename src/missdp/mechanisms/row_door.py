@@ -163,7 +163,7 @@ class RowDoor(Handle):
             _rows=PrivateRows(self._table, preparation, self._noise),
             _shared=preparation.shared,
             _repeats=preparation.repeats,
-            _choice=Choice(),
+            _choice=Choice(repeats=preparation.repeats),
             _resting=self._resting + tuple(e for charged in using for e in charged.events),
             _open=set(),
         )

@@ -257,7 +257,7 @@ def _without_nothing(shown: dict[str, Any]) -> dict[str, Any]:
 _SHARE = 1 - 2.0**-40
 _WORST_CASE = 0.1  # of the cost of a question, for `Estimate.imputation_interval`
 _ABOUT = 0.02  # of it, for each number that says how large other errors are
-_TIES_FAIL = 0.002  # probability that more rows were filled than is reckoned with
+_TIES_FAIL = 0.04  # of what an interval may fail: that more rows were filled than is reckoned with
 _TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # by which noise might be less
 
 
@@ -420,7 +420,7 @@ class Asking:
         """Return released numbers, of which one value from another donor moves each by so much."""
         scale, spread = self.door.scale, 0.0
         if charged.ask.reads & self.filled and scale is not None and self.imputation is not None:
-            some = self._known["rows filled"].within(1 - _TIES_FAIL)
+            some = self._known["rows filled"].within(1 - self.ties_fail)
             assert some is not None  # its noise is of public scale
             spread = tie_spread(
                 change, taken=some[1] * self.imputation.k, donees=scale.donees,
@@ -482,7 +482,12 @@ class Asking:
         """Probability that is left to the noise of what is released."""
         scale = self.door.scale
         fails = 0.0 if scale is None else scale.failure
-        return (1 - self.confidence) - fails - (_TIES_FAIL if fails and self.rough else 0.0)
+        return (1 - self.confidence) - fails - (self.ties_fail if fails and self.rough else 0.0)
+
+    @property
+    def ties_fail(self) -> float:
+        """Probability that ties leave more to chance than is reckoned with."""
+        return _TIES_FAIL * (1 - self.confidence)
 
     def boxes(
         self, numbers: Iterable[Noisy], pieces: int, times: float = 1.0

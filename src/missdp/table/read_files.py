@@ -242,10 +242,12 @@ def _parquet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBa
 
 
 class _Quotes:
-    """Watches whether every quote that closes a cell is followed by a separator or a line end.
+    """Watches whether every quote opens a cell, closes one, or is doubled inside one.
 
-    If not, a quote that one row leaves open would be closed by a quote of another row, and all rows
-    between the two would be one cell.
+    If not, a quote that one row leaves open could be closed by a quote of another row, and all rows
+    between the two would be one cell. If so, every quote turns the state, and a row with an even
+    number of them leaves it as it was for the others; a row with an odd number of them leaves the
+    end of the file inside a cell, and is refused there.
     """
 
     def __init__(self, separator: str) -> None:
@@ -273,6 +275,7 @@ class _Quotes:
         for opening, closing, doubled in zip(opens, closes, before == _QUOTE, strict=True):
             self.misplaced |= bool(self._inside and not closing)
             opened = not self._inside and (opening or (doubled and self._closed))
+            self.misplaced |= not (self._inside or opened)
             self._closed, self._inside = self._inside, bool(opened)
 
 
