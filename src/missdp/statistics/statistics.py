@@ -226,8 +226,8 @@ class QueryRequest:
         Attributes on which donors must agree, separated by commas.
     bar_share : float, optional
         Share of epsilon spent on the error bar; 0 for none. By default the share, and the
-        smoothness of the bound, that make the error bar shortest (``plan_bar``), a public function of
-        the question. Queries that read no imputed value need none and pay none.
+        smoothness of the bound, that make the error bar shortest (``plan_bar``), a public function
+        of the question. Queries that read no imputed value need none and pay none.
     uncertainty : {"total", "noise", "worst-case"}, default "total"
         See `Statistic`.
     by : str
