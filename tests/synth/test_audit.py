@@ -113,7 +113,8 @@ def test_the_claim_survives_where_bins_are_found(family, given, strategy, far):
     near = pd.DataFrame({"x": [3.0] * 12, "y": [10.0] * 12})
     more = pd.concat([near, pd.DataFrame({"x": [far], "y": [5e5]})], ignore_index=True)
     both = tuple(Table.read(frame, OPEN) for frame in (near, more))
-    facts = {"parameters": given, "strategies": [strategy], "tables": both, "trials": 40}
+    trials = 40 if family is PrivBayes else 60 if far else 120
+    facts = {"parameters": given, "strategies": [strategy], "tables": both, "trials": trials}
     found = audit_synthesizer(family, **facts)[strategy]
     assert not found.flagged
     assert found.ratio > 0.5
