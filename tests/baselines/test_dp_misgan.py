@@ -163,7 +163,7 @@ def test_what_is_no_more_than_noise_is_not_learned():
     }
     table = Table.from_codes(SCHEMA, codes)
     stayed = []
-    for seed in range(3, 6):
+    for seed in range(6):
         door, crude = opened(Cost(currency="gdp", amount=0.01), seed, table)
         model = fit_classes(
             PairMoments.of(release_pairs(door, crude)),
@@ -177,4 +177,4 @@ def test_what_is_no_more_than_noise_is_not_learned():
         heads = zip(model.heads, known_margins(crude)[0], strict=True)
         stayed.append(all(np.abs(model.shares @ m - one).max() < 0.01 for m, one in heads))
         assert np.ptp(model.observed, axis=0).max() < 1e-6
-    assert sum(stayed) >= 2
+    assert sum(stayed) >= 4

@@ -39,6 +39,7 @@ from missdp.mechanisms import (
 )
 from missdp.mechanisms.asks import ScaledGaussian
 from missdp.mechanisms.laws import read_only
+from missdp.mechanisms.noise import SecureNoise
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import Charged, PrivateRows
 from missdp.mechanisms.smooth import ScaleRelease, plan_smooth
@@ -523,3 +524,16 @@ def test_log_ratios_are_those_of_the_law(law, exact, other):
         ratios = np.exp([law.log_ratio(draw, one, two) for draw in draws])
         assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(len(ratios))
         assert ratios.std() > 0.02
+
+
+def two_numbers(rows, first):
+    return np.stack([np.full(len(rows), first), np.ones(len(rows))], axis=1)
+
+
+@pytest.mark.parametrize("first", [(0.4, 0.6), (0.0, 0.2), (0.9, 1.1)])
+def test_several_numbers_that_fill_the_bound_move_no_further_than_stated(first):
+    """One that grows leaves the later ones less room, so the row moves twice as far."""
+    cells = PrivateRows(table().take(np.arange(40) == 0), None, SecureNoise()).cells
+    ask = {"function": two_numbers, "reads": {"age"}, "bound": 1.0, "numbers": 2, "change": 0.2}
+    one, other = (Sums(given=(value,), **ask) for value in first)
+    assert np.abs(one.exact(cells) - other.exact(cells)).sum() <= one.donee

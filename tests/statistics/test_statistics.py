@@ -315,3 +315,10 @@ def test_the_released_scale_bounds_the_private_one() -> None:
     often = released_scales(ScaleRelease(epsilon=0.3), 0.5, 300)
     exact = profile.smooth_bound(own=0, donee=1, beta=often[0].beta)
     assert 0.15 < np.mean([scale.donees < exact for scale in often]) < 0.33
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.996, 0.9999])
+def test_a_paid_interval_exists_at_any_confidence(confidence) -> None:
+    asked = statistics(scale=ScaleRelease(epsilon=4.0), confidence=confidence)
+    low, high = asked.count(where="income > 40", epsilon=8.0).interval
+    assert low < high
