@@ -8,10 +8,10 @@ complete private rows, what it grows by if rows with missing values are dropped,
 that the same number would have as one coordinate of the release. Every repetition is a line of a
 file, so that a run goes on where it stopped, and several may write to files of their own.
 
-    python bench/coverage.py TRUTH.parquet DOMAIN.json runs.jsonl --repetitions 100
-    python bench/coverage.py TRUTH.parquet DOMAIN.json more.jsonl --method aim --holes mar:0.35
-    python bench/coverage.py TRUTH.parquet DOMAIN.json tables.jsonl --tables 10 --rows 5000
-    python bench/coverage.py --report runs.jsonl more.jsonl tables.jsonl
+    python bench/interval_coverage.py TRUTH.parquet DOMAIN.json runs.jsonl --repetitions 100
+    python bench/interval_coverage.py TRUTH.parquet DOMAIN.json more.jsonl --method aim --holes mar:0.35
+    python bench/interval_coverage.py TRUTH.parquet DOMAIN.json tables.jsonl --tables 10 --rows 5000
+    python bench/interval_coverage.py --report runs.jsonl more.jsonl tables.jsonl
 """
 
 import argparse
