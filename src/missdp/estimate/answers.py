@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError
 from missdp.estimate.formula import Question, parse_formula, parse_question
 from missdp.estimate.inside import Beyond, counted, number_of, numbers, reach
-from missdp.estimate.lines import along_lines
 from missdp.estimate.released import Released, Tables, released_by
 from missdp.record import Record
 from missdp.schema import Numeric
@@ -306,7 +305,7 @@ class Column:
         return self.number.scale, self.across(tables, self.rest)[:, None]
 
     def across(self, tables: Tables, values: Floats | None = None) -> Floats:
-        """Return what each code counts in a relation to another attribute: see `along_lines`.
+        """Return what each code counts in a relation to another attribute: see `Lines`.
 
         ``values`` are a function of the number, if not itself, at the points of each code.
         """
@@ -315,7 +314,7 @@ class Column:
         if inside is not None and self.points is not None:
             law = tables.of(self.at)[: self.width].reshape(-1, len(self.home)).sum(axis=0)
             values = self.points if values is None else values
-            means = along_lines(values, self.points, inside, law, self.home, lean=tables.lean)
+            means = tables.lines[self.at].along(values, inside, law, lean=tables.lean)
         return means if self.shift is None else np.append(means, means + self.shift)
 
 

@@ -79,8 +79,7 @@ class Beyond:
     from the middle; a count that stands out for itself is believed, however far out it is. So an
     interval has a prior of mean and deviation ``t``, and a count ``y`` of noise ``s``. With
     ``v = t²``, to which comes ``(y − t)² − (2.5 s)²`` if that is above 0 and ``y > t``, and
-    ``f = v / (v + s²)``, it has ``t + f (y − t)`` rows, with variance ``f s²``. Where sums of the
-    number were released, ``f`` is 1: nothing is supposed of a tail that these can tell.
+    ``f = v / (v + s²)``, it has ``t + f (y − t)`` rows, with variance ``f s²``.
 
     Parameters
     ----------
@@ -119,10 +118,7 @@ class Beyond:
         more = np.square(np.maximum(counts - prior, 0.0)) - np.square(_PLAIN * noise)
         plain = np.square(prior) + np.maximum(more, 0.0)
         kept = plain / (plain + np.square(noise))
-        if number_of(model, attribute.name) is not None:
-            kept = np.ones(len(noise))  # nothing is supposed: sums say more, where they reach
-        rows, stds = prior + kept * (counts - prior), np.sqrt(kept) * noise
-        rows = np.where(kept < 1, np.maximum(rows, 0.0), rows)
+        rows, stds = np.maximum(prior + kept * (counts - prior), 0.0), np.sqrt(kept) * noise
         off = np.abs(ends.mean(axis=1) - np.where(above, high, low))
         most = np.sort(np.argsort(-(stds + np.abs(rows)) * off)[:_FURTHER])
         places = (np.arange(_POINTS) + 0.5) / _POINTS
@@ -239,6 +235,16 @@ class Inside:
         if sums is not None:
             sums = replace(sums, law=sums.law[: attribute.size])
         return cls(piece, shares, n_rows, seen, std, Beyond.of(model, attribute), points, sums)
+
+    @property
+    def values(self) -> Floats:
+        """Values that stand for each code, hidden rows included."""
+        return np.concatenate([self.points, self.beyond.points])
+
+    @property
+    def home(self) -> NDArray[np.int64]:
+        """The bin that each code lies in."""
+        return np.append(np.arange(len(self.shares)), self.beyond.home)
 
     @cached_property
     def even(self) -> Move:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.estimate.inside import Inside, Move, Sums
+from missdp.estimate.lines import Lines
 from missdp.estimate.products import Products, about, completed, noisy, observed, with_rows
 from missdp.inference.completion import PairTables, complete
 from missdp.inference.interactions import completed as of_several
@@ -60,6 +61,8 @@ class Tables:
         By numeric attribute, the weight of each value in its code; codes as of `Inside`.
     lean : float
         How far relations between bins are taken to go on inside them: 1 is as straight lines.
+    lines : mapping of int to Lines
+        By numeric attribute.
     products : Products
         With numbers, where they were released.
     """
@@ -67,6 +70,7 @@ class Tables:
     cells: Cells
     inside: Mapping[int, Floats]
     lean: float = 1.0
+    lines: Mapping[int, Lines] = field(default_factory=dict)
     products: Products = field(default_factory=Products)
 
     def of(self, *attributes: int) -> Floats:
@@ -367,6 +371,9 @@ class _AllPairsSource(_Source):
         sizes, of, known = self._known.sizes, self._of, self._known
         cells: dict[Clique, Floats] = {(of[i],): m[: sizes[i]] for i, m in enumerate(known.margins)}
         cells |= {(of[i], of[j]): t[: sizes[i], : sizes[j]] for (i, j), t in known.tables.items()}
+        for clique, table in self._release.together.items():
+            inner = tuple(slice(sizes[i]) for i in clique)
+            cells[tuple(of[i] for i in clique)] = table[inner]
         products = Products()
         if self._moments is not None:
             seen = {c: float(table.sum()) for c, table in cells.items()}
@@ -557,10 +564,17 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
                 if at in inside:
                     known[clique] = inside[at].hiding(known[clique], axis, moves[at], rng)
         weights = {at: move.weights for at, move in moves.items()}
-        return Tables(known, weights, lean, products)
+        return Tables(known, weights, lean, lines, products)
 
     def _hidden(vector: Floats, c: int, margin: Floats, moves: Mapping[int, Move]) -> Floats:
         return inside[c].hiding_of(vector, margin, moves[c]) if c in inside else vector
+
+    even = {at: one.even for at, one in inside.items()}
+    lines: dict[int, Lines] = {}
+    for at, one in inside.items():
+        law = one.hiding(point[at,], 0, even[at], rng)
+        codes = len(one.shares) + len(one.beyond.home)
+        lines[at] = Lines.of(one.values, even[at].weights, law[:codes], one.home)
 
     noise, sampled, complete_ = [], [], []
     for weights, noisier_, resampled in source.draws:
@@ -574,7 +588,6 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
         sampled.append(tables(resampled, moves))
         moves = {at: one.resampled(jitter[at], 1.0) for at, one in inside.items()}
         complete_.append(tables(source.plus(exact, weights), moves))
-    even = {at: one.even for at, one in inside.items()}
     whole, plain = tables(exact, even), tables(source.observed(), even)
     sets = tuple(noise), tuple(sampled), tuple(complete_)
     return Released(whole, plain, *sets, source.n_rows, source.flags, source, inside)
