@@ -189,8 +189,8 @@ def test_tails_are_those_that_released_means_tell(numbered):
     frame.loc[:20, "pay"] = 600.0
     model = AllPairs(epsilon=1.0, random_state=1).fit(frame, schema=NUMBERS)
     for question, truth in (("mean(pay)", frame["pay"].mean()), ("sd(pay)", frame["pay"].std())):
-        low, high = model.estimate(question).intervals[0]
-        assert low < truth < high
+        found = model.estimate(question)
+        assert abs(found.estimate[0] - truth) < 3 * found.errors[0]
 
 
 def test_several_tables_are_told_the_products_of_numbers(numbered, monkeypatch):
