@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from missdp.errors import (
@@ -24,8 +24,8 @@ from missdp.mechanisms.laws import no_warnings
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.applies import not_everywhere
 from missdp.table import Table
+from missdp.types import Floats
 
-Floats = NDArray[np.float64]
 Rows: TypeAlias = ArrayLike | Table
 
 

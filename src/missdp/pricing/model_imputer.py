@@ -18,7 +18,6 @@ from missdp.errors import DataError, NotFittedError, ParameterError, whole
 from missdp.inference.conditionals import Conditionals, fit_conditionals
 from missdp.pricing.completed_rows import completed, table_of
 from missdp.pricing.domain import (
-    Floats,
     RowDomain,
     Rows,
     as_rows,
@@ -40,6 +39,7 @@ from missdp.table.blocks import in_order, in_sizes, read_columns
 from missdp.table.encode import Column
 from missdp.table.streams import stream_of
 from missdp.threads import one_blas_thread
+from missdp.types import Floats
 
 _ROWS = 20_000  # of the model, by which laws are fitted
 _SEED = 0  # of these rows: the same laws for the same model, wherever it was loaded

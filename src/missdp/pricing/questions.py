@@ -30,7 +30,6 @@ from missdp.mechanisms.noise import (
 )
 from missdp.pricing.domain import (
     NEIGHBOURS,
-    Floats,
     RowDomain,
     TableDistance,
     as_number,
@@ -38,6 +37,7 @@ from missdp.pricing.domain import (
     require,
 )
 from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
+from missdp.types import Floats
 
 NoiseKind = Literal["gaussian", "laplace"]
 """The noise of a private estimator."""

@@ -16,7 +16,6 @@ from missdp.mechanisms.laws import Handle, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.pricing.domain import (
     NEIGHBOURS,
-    Floats,
     Parameters,
     RowDomain,
     Rows,
@@ -36,6 +35,7 @@ from missdp.pricing.questions import (
 )
 from missdp.pricing.steps import NotFittedOnThisTable, StableTransformer
 from missdp.threads import one_blas_thread
+from missdp.types import Floats
 
 RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
 
