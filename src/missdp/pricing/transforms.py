@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, replacing
-from missdp.pricing.domain import Floats, RowDomain, TableDistance, count, one_of, real, require
+from missdp.pricing.domain import RowDomain, TableDistance, count, one_of, real, require
 from missdp.pricing.steps import (
     CovarianceGap,
     ExtremeGaps,
@@ -23,6 +23,7 @@ from missdp.pricing.steps import (
     RowFunction,
     StableTransformer,
 )
+from missdp.types import Floats
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
