@@ -245,7 +245,7 @@ def test_gradients_that_are_not_clipped_and_answers_that_are_not_charged_are_fou
     def unclipped(loss, rows, target):
         return lambda point, sample: rows.T @ loss.slope(rows @ point, target) / len(rows)
 
-    def twice(door, question):
+    def twice(door, question, plan=None):
         event = door.price(question).event
         door._pay((), event)
         door._pose(question, event)
