@@ -18,10 +18,10 @@ from missdp.evaluate.printed import in_columns, rounded
 from missdp.record import Record
 from missdp.schema import Numeric, Schema
 from missdp.table import Table
+from missdp.types import Floats
 
 __all__ = ["Fidelity", "fidelity", "sampled", "values_of"]
 
-_Floats: TypeAlias = NDArray[np.float64]
 _Coded: TypeAlias = dict[str, tuple[NDArray[np.int64], int]]  # codes, -1 if missing; how many
 
 _POINTS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -197,17 +197,17 @@ def sampled(blocks: Iterator[Table], most: int) -> Table:
     return kept
 
 
-def values_of(table: Table) -> dict[str, _Floats]:
+def values_of(table: Table) -> dict[str, Floats]:
     """Return the values of each numeric column, NaN where there is none."""
     names = [a.name for a in table.schema if isinstance(a, Numeric)]
     return {name: np.where(table.mask(name), np.nan, table.values(name)) for name in names}
 
 
-def _known(values: _Floats) -> _Floats:
+def _known(values: Floats) -> Floats:
     return values[~np.isnan(values)]
 
 
-def _coded(table: Table, values: Mapping[str, _Floats], cuts: Mapping[str, _Floats]) -> _Coded:
+def _coded(table: Table, values: Mapping[str, Floats], cuts: Mapping[str, Floats]) -> _Coded:
     found: _Coded = {}
     for a in table.schema:
         size = len(cuts[a.name]) + 1 if a.name in cuts else a.size
@@ -250,7 +250,7 @@ def _cells(coded: _Coded, clique: tuple[str, ...]) -> NDArray[np.int64]:
     return cells[seen]
 
 
-def _ks(one: _Floats, two: _Floats) -> float:
+def _ks(one: Floats, two: Floats) -> float:
     if not len(two):
         return 1.0
     one, two, grid = np.sort(one), np.sort(two), np.unique(np.concatenate([one, two]))
@@ -258,7 +258,7 @@ def _ks(one: _Floats, two: _Floats) -> float:
     return float(np.abs(below[0] - below[1]).max())
 
 
-def _summary(values: _Floats) -> tuple[float, ...]:
+def _summary(values: Floats) -> tuple[float, ...]:
     if not len(values):
         return (math.nan,) * (2 + len(_POINTS))
     return tuple(map(float, (values.mean(), values.std(), *np.quantile(values, _POINTS))))
@@ -281,7 +281,7 @@ def _of_columns(
     return dict(zip(("ks", "ks_worst", "mean", "sd", "quantiles"), map(float, scores), strict=True))
 
 
-def _correlations(one: dict[str, _Floats], two: dict[str, _Floats]) -> dict[str, float]:
+def _correlations(one: dict[str, Floats], two: dict[str, Floats]) -> dict[str, float]:
     import pandas as pd
 
     found = dict[str, float]()
@@ -299,11 +299,11 @@ def _correlations(one: dict[str, _Floats], two: dict[str, _Floats]) -> dict[str,
 
 
 def _subgroups(
-    one: Mapping[str, _Floats],
-    two: Mapping[str, _Floats],
+    one: Mapping[str, Floats],
+    two: Mapping[str, Floats],
     groups: Mapping[str, tuple[tuple[NDArray[np.int64], int], tuple[NDArray[np.int64], int]]],
 ) -> dict[str, float]:
-    errors, weights = list[_Floats](), list[_Floats]()
+    errors, weights = list[Floats](), list[Floats]()
     for (name, x), (in_one, in_two) in itertools.product(one.items(), groups.values()):
         known = _known(x)
         spread = float(known.std(ddof=1)) if len(known) > 1 else 0.0
@@ -318,7 +318,7 @@ def _subgroups(
     return {"subgroup_means": float(np.average(np.concatenate(errors), weights=weight))}
 
 
-def _means(values: _Floats, codes: NDArray[np.int64], size: int) -> tuple[_Floats, _Floats]:
+def _means(values: Floats, codes: NDArray[np.int64], size: int) -> tuple[Floats, Floats]:
     """Return the rows of each group, and the mean of their values."""
     known = (codes >= 0) & ~np.isnan(values)
     sums = np.bincount(codes[known], values[known], size)
