@@ -76,6 +76,8 @@ def draft(
             "Check each against what is publicly known, correct it, then delete its 'undeclared' "
             "mark.",
         ]
+    if empty := [a.name for a in drafted.attributes if not a.size]:
+        lines += [f"Without a value in any row, and so in synthetic rows: {', '.join(empty)}."]
     if drafted.stubs:
         lines += ["To be written by hand (comments at the end of the file):"]
         lines += [f"  {why}" for why in drafted.stubs.values()]
@@ -114,6 +116,8 @@ def check(
     if facts.rules:
         document["rules"] = [rule.text for rule in facts.rules]
     lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
+    if empty := [a.name for a in facts if not a.size]:
+        lines += [f"No row has a value, and no synthetic row will: {', '.join(empty)}."]
     lines += [*_kinds_in_words(facts)]
     pairs = {pair.text: pair.holds for pair in facts.rulebook.pairs}
     if rules := [rule.text for rule in facts.rules if rule.text not in pairs]:

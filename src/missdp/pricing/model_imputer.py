@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.accounting import Condition, Guarantee
 from missdp.errors import DataError, NotFittedError, ParameterError, whole
 from missdp.inference.conditionals import Conditionals, fit_conditionals
-from missdp.pricing.completed_rows import completed, table_of
 from missdp.pricing.domain import (
     RowDomain,
     Rows,
@@ -28,10 +27,12 @@ from missdp.pricing.domain import (
     one_of,
     require,
     rows_of,
+    table_of,
 )
 from missdp.pricing.steps import ModelPaidApart, StableTransformer
 from missdp.schema import Schema
 from missdp.schema.grid import uncut
+from missdp.sources.completed_rows import completed
 from missdp.sources.filling import ROWS_AT_ONCE, Filling, modelled_codes
 from missdp.sources.modelled import Modelled
 from missdp.table import Holes, Table, check_holes

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from missdp.inference.conditionals import Conditionals
-from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.conditions import decided
 from missdp.sources.filling import DRAWS, ROWS_AT_ONCE, Filling, fill_modelled, modelled_codes
 from missdp.sources.modelled import Modelled
@@ -219,35 +219,3 @@ def _but_one_term(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
             found[name] = Column(codes.astype(found[name].codes.dtype), found[name].values)
             open_ &= ~take
     return found
-
-
-# The same for rows of numbers, as steps of preprocessing take them
-
-
-def table_of(rows: Floats, schema: Schema) -> Table:
-    """Return rows of numbers as a table: the inverse of `rows_of`, for any numbers.
-
-    Each row is read by itself: numbers outside the domain become its ends, and of several columns
-    of one attribute the largest is its level. A missing number makes the cell missing.
-    """
-    widths = [a.size if isinstance(a, Categorical) else 1 for a in schema]
-    parts = np.split(rows, np.cumsum(widths)[:-1], axis=1)
-    return Table(schema, {a.name: _read(a, part) for a, part in zip(schema, parts, strict=True)})
-
-
-def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
-    hole = np.asarray(np.isnan(numbers).any(axis=1))
-    known, values = np.where(hole[:, None], 0.0, numbers), None
-    unit = (np.clip(known[:, 0], -1.0, 1.0) + 1) / 2
-    if isinstance(attribute, Categorical):
-        codes = known.argmax(axis=1)
-    elif isinstance(attribute, Numeric):
-        values = attribute.lower + unit * (attribute.upper - attribute.lower)
-        values = np.clip(values, attribute.lower, attribute.upper)
-        values = np.rint(values) if attribute.integer else values
-        codes = attribute.encode_values(values)
-        values = np.where(hole, attribute.lower, values)
-    else:
-        codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
-    codes = np.where(hole, attribute.missing_code, codes)
-    return Column(codes.astype(code_dtype(attribute)), values)
