@@ -25,8 +25,7 @@ from knn_witness import (
 from missdp import Schema
 from missdp.accounting import Budget
 from missdp.mechanisms import Counts, Noise, Sums
-from missdp.mechanisms.smooth import plan_smooth
-from missdp.mechanisms.smooth_laws import SmoothLaw
+from missdp.mechanisms.smooth import SmoothNoise, plan_smooth
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.statistics.answers import Asking, _product_change, _square_change
 from missdp.statistics.profile import Profile
@@ -217,7 +216,7 @@ def test_donees_that_leave_a_subpopulation_take_their_whole_value(imputed) -> No
     left = set()
     for a, b in zip(kept(LEAVING, who), kept(LEAVING[1:], who), strict=True):
         assert not moves_too_far(a, b), a.event.label
-        if isinstance(a.law, SmoothLaw) and np.abs(a.totals - b.totals).sum() > 2 * a.law.own:
+        if isinstance(a.law, SmoothNoise) and np.abs(a.totals - b.totals).sum() > 2 * a.law.own:
             left.add(a.event.label)
     # The counts and moments on a subpopulation that imputed values decide.
     assert {"squares of income", "centred sum of income", "count"} - left <= {"count"}

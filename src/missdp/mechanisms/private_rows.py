@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.laws import no_warnings, plain_function, read_only, unquoted
 from missdp.mechanisms.noise import NoiseSource, SecureNoise
+from missdp.mechanisms.session import no_warnings, plain_function, read_only
 from missdp.schema import Numeric, Schema
 from missdp.schema.applies import applies
 from missdp.schema.conditions import Known, Verdict
@@ -239,12 +239,8 @@ class PrivateRows:
 
     def bound(self, *, own: float, donee: float, beta: float) -> float:
         """Return a smooth bound of how far one row moves a question: the mean over repeats."""
-
-        def bounds() -> list[float]:
-            weights = {"own": own, "donee": donee, "beta": beta}
-            return [cells.profile.smooth_bound(**weights) for cells in self.worlds]
-
-        found = unquoted(bounds, "the bound of a question failed")()
+        weights = {"own": own, "donee": donee, "beta": beta}
+        found = [cells.profile.smooth_bound(**weights) for cells in self.worlds]
         return math.fsum(found) / len(found)
 
     @cached_property

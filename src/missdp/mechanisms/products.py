@@ -36,7 +36,9 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
-from missdp.mechanisms.laws import Noise, read_only
+from missdp.mechanisms.noise import Noise
+from missdp.mechanisms.queries import CountedRows
+from missdp.mechanisms.session import read_only
 from missdp.record import Record
 from missdp.sources import Clique
 from missdp.sources.counts import RowWeight
@@ -98,7 +100,7 @@ class RowProducts(Record):
     def __reduce__(self) -> tuple[type[RowProducts], tuple[Any, ...]]:
         return RowProducts, (dict(self.blocks), self.clip, self.alone, dict(self.further))
 
-    def on_grid(self, codes: Mapping[str, int], cost: Cost) -> _ProductSums:
+    def on_grid(self, codes: Mapping[str, int], cost: Cost) -> ProductSums:
         """Return what is summed up, in whole numbers, and its noise.
 
         Parameters
@@ -124,7 +126,7 @@ class RowProducts(Record):
                 "synthesizer 'mst'"
             )
         for bits in range(_FINEST, _COARSEST - 1, -1):
-            sums = _ProductSums(self, tuple(codes), bits, cost)
+            sums = ProductSums(self, tuple(codes), bits, cost)
             if sums.fits:
                 return sums
         raise ParameterError(
@@ -133,7 +135,7 @@ class RowProducts(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class _ProductSums:
+class ProductSums:
     """Sums of products in whole numbers: how rows enter them, how large they are, and their noise.
 
     A door makes it from a plan.
@@ -155,15 +157,28 @@ class _ProductSums:
         unit = Noise.worth(self.cost).scale * self.plan.clip
         return longest <= _LONGEST and unit * 2.0 ** (3 * self.bits) <= _LARGEST
 
+    reads = ()
+    label = "products of all pairs of attributes"
+
     @property
     def bound(self) -> int:
         """L2 norm of the longest vector of whole numbers that a row can have."""
         return int(Fraction(self.plan.clip) * (1 << 3 * self.bits))
 
+    def moves(self, norm: float) -> float:
+        """How far one row moves the sums, in L2 norm: the noise is Gaussian."""
+        assert norm == 2
+        return float(self.bound)
+
     @property
     def noise(self) -> Noise:
         """Noise of every number."""
         return Noise.worth(self.cost, sensitivity=float(self.bound))
+
+    def exact(self, rows: CountedRows) -> NDArray[np.int64]:
+        """Return the sums; private."""
+        cliques: list[Clique] = [*((name,) for name in self.names), *combinations(self.names, 2)]
+        return self.summed(rows.counts.weighted(cliques, self.weight))
 
     @cached_property
     def weight(self) -> RowWeight:
@@ -176,7 +191,7 @@ class _ProductSums:
             further=_squares(self._further),
         )
 
-    def exact(self, counts: Mapping[Clique, NDArray[np.int64]]) -> NDArray[np.int64]:
+    def summed(self, counts: Mapping[Clique, NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return the sums, given the sums of the weights of the rows in every cell; private."""
         blocks = self._blocks
         known = {name: len(block) for name, block in blocks.items()}  # of complete rows, no hole

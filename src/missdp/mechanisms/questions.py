@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.accounting import Cost, scale_for
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.laws import no_warnings, plain_function, read_only
+from missdp.mechanisms.noise import Noise
 from missdp.mechanisms.private_rows import (
     PART_ROWS,
     Filled,
@@ -35,9 +36,11 @@ from missdp.mechanisms.private_rows import (
     Prepared,
     Rows,
 )
+from missdp.mechanisms.session import no_warnings, plain_function, read_only
 
 __all__ = [
     "QUANTA",
+    "Ask",
     "Counts",
     "Filled",
     "Preparation",
@@ -52,6 +55,73 @@ __all__ = [
 QUANTA = 1 << 20
 """Units in which a sum is rounded, per bound."""
 _LARGEST = np.uint64(2**62)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A release to come, as far as it is public before anything is computed.
+
+    Parameters
+    ----------
+    label : str
+        For reports.
+    cost : Cost or Noise
+        What it may spend, in pure epsilon or rho; or the noise itself, for a question that reads no
+        cell filled from other rows.
+    reads : frozenset of str
+        Attributes that the question may read.
+    own : float, default 1
+        How far one row of its own moves the result.
+    moves : int, default 1
+        How far one other row moves it, in units of ``own``, at most.
+    dimension : int, default 1
+        How many numbers the result has.
+    observed : bool, default False
+        Whether it is asked of the rows as they came, with their holes.
+    gate : frozenset of str, default empty
+        Rows are read only if all these attributes are observed in them; for ``observed`` ones.
+    delta : float, default 0
+        Probability that what is deduced from the answer is wrong, if that costs.
+    """
+
+    label: str
+    cost: Cost | Noise
+    reads: frozenset[str] = frozenset()
+    own: float = 1
+    moves: int = 1
+    dimension: int = 1
+    observed: bool = False
+    gate: frozenset[str] = frozenset()
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reads", frozenset(self.reads))
+        object.__setattr__(self, "gate", frozenset(self.gate))
+        if isinstance(self.cost, Cost) and self.cost.currency == "renyi":
+            raise ParameterError("a question is paid for in pure epsilon or rho")
+        if self.gate and not self.observed:
+            raise ParameterError("a gate is for questions of the rows as they came")
+
+    @property
+    def epsilon(self) -> float:
+        """Pure epsilon that fits into the cost: rho-zCDP follows from sqrt(2 rho)-DP."""
+        assert isinstance(self.cost, Cost)
+        return self.cost.amount if self.cost.currency == "pure" else math.sqrt(2 * self.cost.amount)
+
+    @property
+    def rho(self) -> float | None:
+        """The cost if it is a rho."""
+        zcdp = isinstance(self.cost, Cost) and self.cost.currency == "zcdp"
+        return self.cost.amount if zcdp else None  # type: ignore[union-attr]
+
+    @property
+    def noise(self) -> Noise:
+        """The noise of whole numbers that a row moves by ``own``, and by nothing else."""
+        if isinstance(self.cost, Noise):
+            return self.cost
+        if self.rho is None:
+            return Noise("laplace", scale_for(self.own, self.epsilon))
+        return Noise("gaussian", math.nextafter(self.own / math.sqrt(2 * self.rho), math.inf))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, replacing
-from missdp.mechanisms.laws import no_warnings, plain_function, read_only
+from missdp.mechanisms.session import no_warnings, plain_function, read_only
 
 Codes: TypeAlias = Mapping[str, NDArray[np.int64]]
 Gradient: TypeAlias = Callable[..., Any]

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee, PublicDomain
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
-from missdp.mechanisms.laws import Handle, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
+from missdp.mechanisms.session import Charged, Session, no_warnings
 from missdp.pricing.domain import (
     NEIGHBOURS,
     Floats,
@@ -185,8 +185,8 @@ class PreparedRows:
         )
 
 
-class ReplaceOneDoor(Handle):
-    """One handle on private rows of public number: prices, and noisy answers charged for first.
+class ReplaceOneDoor(Session):
+    """A session for private rows of public number: prices, and noisy answers charged for first.
 
     Behind it the rows are brought into their domain, steps are fitted on them, and forgotten. Use
     it in a ``with`` block: at its end the rows are forgotten too. Of ``values``, nothing but a
@@ -231,9 +231,9 @@ class ReplaceOneDoor(Handle):
 
         What the budget cannot afford is refused (`BudgetExceededError`), and nothing is read.
         """
-        event = self.price(question).event
-        self._pay(self._facts.conditions(question), event)
-        return self._pose(question, event)
+        charged = _charged(question, self.price(question).event)
+        self._charge(charged, conditions=self._facts.conditions(question))
+        return self._pose(question, charged)
 
     def ask_if(self, question: Question, plan: TestPlan) -> Any:
         """Charge for a test of the steps' conditions and for a question; answer if it passes.
@@ -242,11 +242,12 @@ class ReplaceOneDoor(Handle):
         above the threshold with Laplace noise of scale 1 / epsilon. None if it did not pass: the
         question is then not answered, but was charged for.
         """
-        test, event = plan.charges
-        self._pay(self._facts.conditions(question, tested=True), test, event)
+        event, paid = plan.charges
+        test, charged = Charged((event,)), _charged(question, paid)
+        self._charge(test, charged, conditions=self._facts.conditions(question, tested=True))
         law = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0)
-        passed = self._answer(test, law, lambda: self._prepare(tested=True))[0] > plan.threshold
-        return self._pose(question, event) if passed else None
+        margin = self._release(event, law, lambda: self._prepare(tested=True), paid=test)[0]
+        return self._pose(question, charged) if margin > plan.threshold else None
 
     def release(
         self, estimator: PrivateEstimator, question: Question, plan: TestPlan | None = None
@@ -267,21 +268,21 @@ class ReplaceOneDoor(Handle):
             estimator.guarantee_ = guarantee
         return guarantee
 
-    def _pay(self, conditions: tuple[Condition, ...], *events: Event) -> None:
-        if self._budget is None:
-            return
+    def _charge(self, *charged: Charged, conditions: Iterable[Condition] = ()) -> None:
         named = f"{self._facts.label} cannot be charged to this budget"
         with replacing(UnprovenError, by=lambda error: UnprovenError(f"{named}: {error}")):
-            self._budget.charge(*events, conditions=(*conditions, *self._noise.conditions))
+            super()._charge(*charged, conditions=conditions)
 
     @one_blas_thread()
-    def _pose(self, question: Question, event: Event) -> Any:
+    def _pose(self, question: Question, charged: Charged) -> Any:
         law: Any = question.law(self._facts.distance)
+        (event,) = charged.events
         if not isinstance(question, GradientSteps):
-            return self._answer(event, law, lambda: self._exact(question))
+            return self._release(event, law, lambda: self._exact(question), paid=charged)
 
         def at(point: Floats, sample: Sample) -> Any:
-            return self._answer(event, law, lambda: self._exact(question)(point, sample))
+            exact = lambda: self._exact(question)(point, sample)  # noqa: E731
+            return self._release(event, law, exact, paid=charged)
 
         return NoisyGradients(question, at, question.samples(self._noise))
 
@@ -337,6 +338,11 @@ class ReplaceOneDoor(Handle):
 
     def __repr__(self) -> str:
         return f"ReplaceOneDoor({self._facts.label})"
+
+
+def _charged(question: Question, event: Event) -> Charged:
+    """Return what pays for all answers to a question."""
+    return Charged((event,), answers=question.steps if isinstance(question, GradientSteps) else 1)
 
 
 def _refuse_add_remove(budget: Budget | None, label: str) -> None:
