@@ -148,7 +148,7 @@ def test_what_is_charged_covers_what_the_law_reveals(name, chain):
     whole = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
     if "iteration" in name and chain:
         whole.set_params(steps=[*chain, ("clip", mp.RowClipper(radius=1.0))])
-    facts = whole.facts()
+    facts = whole.asked()[0]
     question, event = whole.estimator.question(facts.domain), whole.bounds()[0].event
     law = question.law(facts.distance)
     if not isinstance(law, VectorNoise) or isinstance(event, RDPEvent):
@@ -245,7 +245,7 @@ def test_gradients_that_are_not_clipped_and_answers_that_are_not_charged_are_fou
     def unclipped(loss, rows, target):
         return lambda point, sample: rows.T @ loss.slope(rows @ point, target) / len(rows)
 
-    def twice(door, question):
+    def twice(door, question, plan=None):
         event = door.price(question).event
         door._pay((), event)
         door._pose(question, event)

@@ -292,7 +292,7 @@ def test_scikit_learn_habits_of_a_fitted_estimator(name):
 CALLS = {
     "missdp.pricing.replace_one": {"PrivateEstimator"},
     "missdp.pricing.domain": {
-        *("Floats", "RowDomain", "as_rows", "check_fillable", "clip_rows"),
+        *("RowDomain", "as_rows", "check_fillable", "clip_rows"),
         *("count", "one_of", "real", "require"),
     },
     "missdp.pricing.questions": {

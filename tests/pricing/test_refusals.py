@@ -67,7 +67,7 @@ def test_no_table_of_the_declared_shape_is_refused(name):
             steps, estimator, rows=6, columns=3, complete=False, random_state=0, delta=0.01
         )
         assert whole.guarantee().epsilon > 0
-        facts = whole.facts()
+        facts = whole.asked()[0]
         question = estimator.question(facts.domain)
         for table in tables:  # What `fit` does after the charge.
             y = rng.choice(np.array([0, 1, None, "odd", ODD[-1]], dtype=object), 6)

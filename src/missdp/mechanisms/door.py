@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from missdp.accounting import Budget, Cost, Event
 from missdp.errors import ParameterError
@@ -37,6 +37,7 @@ from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
 from missdp.sources.modelled import Modelled
 from missdp.sources.strategies import ExactCounts, MergedCounts, complete_rows
+from missdp.types import Floats, Ints
 
 __all__ = [
     "Clique",
@@ -216,7 +217,7 @@ class Door(Session):
         """
         self._rows.counts.expect(cliques)
 
-    def marginal(self, clique: Clique, noise: Noise) -> NDArray[np.int64]:
+    def marginal(self, clique: Clique, noise: Noise) -> Ints:
         """Return noisy counts of a clique, its axes in the order of its names.
 
         Parameters
@@ -230,7 +231,7 @@ class Door(Session):
         ndarray of int64, shape ``shape(clique)``
             Entries may be negative.
         """
-        released: NDArray[np.int64] = self.measure(Marginal(clique), noise).value
+        released: Ints = self.measure(Marginal(clique), noise).value
         self._totals.append(Total(float(released.sum()), released.size * noise.variance))
         return released
 
@@ -241,7 +242,7 @@ class Door(Session):
         *,
         levels: Sequence[int],
         within: tuple[int, int] | None = None,
-    ) -> tuple[list[NDArray[np.int64]], Noise]:
+    ) -> tuple[list[Ints], Noise]:
         """Return noisy counts of the nodes of a dyadic tree over an attribute's levels: see `Tree`.
 
         Parameters
@@ -274,7 +275,7 @@ class Door(Session):
     def recut(
         self,
         source: MarginalSource,
-        cells: Mapping[str, NDArray[np.int64]],
+        cells: Mapping[str, Ints],
         *,
         finer: MarginalSource | None = None,
     ) -> Door:
@@ -302,9 +303,9 @@ class Door(Session):
             counts.take_over(self._rows.counts, cells)
         return found
 
-    def kinds(self, name: str, noise: Noise) -> NDArray[np.int64]:
+    def kinds(self, name: str, noise: Noise) -> Ints:
         """Return noisy counts of an attribute's holes by their kind; the first is plain missing."""
-        released: NDArray[np.int64] = self.measure(Kinds(name), noise).value
+        released: Ints = self.measure(Kinds(name), noise).value
         return released
 
     def select(
@@ -515,7 +516,7 @@ class Door(Session):
         rows = replace(self._rows, schema=schema, counts=counts, scores={})
         return self._with(_schema=schema, _rows=rows, _finer=None)
 
-    def merged(self, groups: Mapping[str, NDArray[np.int64]]) -> Door:
+    def merged(self, groups: Mapping[str, Ints]) -> Door:
         """Return a door to the rows with levels merged into groups, on released grounds.
 
         Parameters
@@ -550,7 +551,7 @@ class Door(Session):
             for a, size in zip(self._schema, self._sizes, strict=True)
         }
 
-    def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+    def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> Floats:
         law = np.asarray(laws[name], dtype=np.float64)
         if law.shape != (self._schema[name].size,) or not (law >= 0).all() or not law.sum() > 0:
             raise ParameterError(f"the law of {name} must have a probability for each level")

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -41,6 +41,7 @@ from missdp.mechanisms.exact_noise import (
     permute_and_flip,
     seeded_words,
 )
+from missdp.types import Flags, Floats, Ints
 
 __all__ = [
     "Noise",
@@ -56,7 +57,6 @@ __all__ = [
 Size = int | tuple[int, ...]
 SelectionNoise = Literal["gumbel", "exponential"]
 """The noise of scores, of which the largest is selected."""
-IntArray = NDArray[np.int64]
 # Far above any useful noise, far below what could overflow 64-bit integers.
 _MAX_SCALE = 2.0**40
 
@@ -83,7 +83,7 @@ class NoiseSource:
         """Return a generator for post-processing (sampling synthetic rows, say)."""
         raise NotImplementedError
 
-    def discrete_laplace(self, scale: float, size: Size) -> IntArray:
+    def discrete_laplace(self, scale: float, size: Size) -> Ints:
         """Draw integers with mass proportional to exp(-abs(x) / scale), exactly.
 
         Parameters
@@ -95,7 +95,7 @@ class NoiseSource:
         """
         return draw("laplace", check_scale("scale", scale), size, self._words)
 
-    def discrete_gaussian(self, sigma: float, size: Size) -> IntArray:
+    def discrete_gaussian(self, sigma: float, size: Size) -> Ints:
         """Draw integers with mass proportional to exp(-x^2 / (2 sigma^2)), exactly.
 
         Parameters
@@ -107,9 +107,7 @@ class NoiseSource:
         """
         return draw("gaussian", check_scale("sigma", sigma), size, self._words)
 
-    def noisy_max(
-        self, scores: NDArray[np.float64], scale: float, *, noise: SelectionNoise = "gumbel"
-    ) -> int:
+    def noisy_max(self, scores: Floats, scale: float, *, noise: SelectionNoise = "gumbel") -> int:
         """Return the index of the largest score after adding independent noise to each.
 
         Parameters
@@ -129,7 +127,7 @@ class NoiseSource:
         choose = exponential_choice if noise == "gumbel" else permute_and_flip
         return choose(values, scale, self._words)
 
-    def coins(self, rate: float, count: int) -> NDArray[np.bool_]:
+    def coins(self, rate: float, count: int) -> Flags:
         """Flip independent coins that fall on True with probability ``rate``, never more.
 
         Parameters
@@ -255,7 +253,7 @@ def check_scale(name: str, value: float) -> float:
     return float(value)
 
 
-def _check_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _check_scores(scores: Floats) -> Floats:
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
         raise ParameterError("scores must be a non-empty one-dimensional array")
@@ -268,9 +266,7 @@ CountNoise = Literal["laplace", "gaussian"]
 """The noise of released counts."""
 
 
-def add_noise(
-    counts: ArrayLike, noise: CountNoise, scale: float, source: NoiseSource
-) -> NDArray[np.int64]:
+def add_noise(counts: ArrayLike, noise: CountNoise, scale: float, source: NoiseSource) -> Ints:
     """Return integer counts plus discrete noise; whoever calls this has charged for it."""
     exact = _as_counts(counts)
     draw = source.discrete_laplace if noise == "laplace" else source.discrete_gaussian
@@ -282,7 +278,7 @@ def add_noise(
 _MAX_COUNT = 2**61
 
 
-def _as_counts(values: ArrayLike) -> NDArray[np.int64]:
+def _as_counts(values: ArrayLike) -> Ints:
     """Return int64 counts; refuse, without naming a value, what is not finite and whole."""
     refusal = DataError("counts must form one array of whole numbers")
     with replacing(TypeError, ValueError, by=refusal):
@@ -453,7 +449,7 @@ class Noise:
             return 1 - self.scale * math.log1p(-level)
         return 1 - self.scale * float(ndtri((1 - level) / 2))
 
-    def draw(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
+    def draw(self, exact: Ints, source: NoiseSource) -> Ints:
         """Return counts plus noise."""
         return add_noise(exact, self.kind, self.scale, source)
 
@@ -464,9 +460,7 @@ class Noise:
             return LaplaceEvent(scale=self.scale, **facts)
         return GaussianEvent(sigma=self.scale, **facts)
 
-    def exceeds(
-        self, event: Event, exact: NDArray[np.int64], other: NDArray[np.int64]
-    ) -> str | None:
+    def exceeds(self, event: Event, exact: Ints, other: Ints) -> str | None:
         """Return why an event does not pay: counts move too far, or the noise is too small.
 
         Examples
@@ -480,9 +474,7 @@ class Noise:
             return laplace_exceeds(event, distance(exact, other, 1), self.scale)
         return gaussian_exceeds(event, distance(exact, other, 2), self.scale)
 
-    def log_ratio(
-        self, answer: NDArray[np.int64], exact: NDArray[np.int64], other: NDArray[np.int64]
-    ) -> float:
+    def log_ratio(self, answer: Ints, exact: Ints, other: Ints) -> float:
         """Return the log of how much likelier the answer is given ``exact`` than given ``other``.
 
         Examples
@@ -548,14 +540,12 @@ class Selection:
         kind = SelectionEvent if self.method == "exponential" else PureEvent
         return kind(epsilon=self.epsilon, gate=gate, label=label)  # type: ignore[arg-type]
 
-    def draw(self, exact: NDArray[np.float64], source: NoiseSource) -> int:
+    def draw(self, exact: Floats, source: NoiseSource) -> int:
         """Return the position of the candidate that is selected."""
         noise: SelectionNoise = "gumbel" if self.method == "exponential" else "exponential"
         return source.noisy_max(exact, self.scale, noise=noise)
 
-    def exceeds(
-        self, event: Event, exact: NDArray[np.float64], other: NDArray[np.float64]
-    ) -> str | None:
+    def exceeds(self, event: Event, exact: Floats, other: Floats) -> str | None:
         """Return why an event does not pay: some score moves too far for its epsilon.
 
         A `SelectionEvent` does not pay for permute-and-flip, whose range is not bounded.
@@ -568,14 +558,12 @@ class Selection:
         most = paid * self.scale / 2
         return too_far(moved, most, "a score") if above(moved, most) else None
 
-    def log_ratio(
-        self, answer: int, exact: NDArray[np.float64], other: NDArray[np.float64]
-    ) -> float:
+    def log_ratio(self, answer: int, exact: Floats, other: Floats) -> float:
         """Return the log of how much likelier an answer is given ``exact`` than given ``other``."""
         here, there = (self._log_chance(int(answer), scores) for scores in (exact, other))
         return here - there
 
-    def _log_chance(self, answer: int, scores: NDArray[np.float64]) -> float:
+    def _log_chance(self, answer: int, scores: Floats) -> float:
         z = np.asarray(scores, dtype=np.float64) / self.scale
         if self.method == "exponential":
             return float(z[answer] - np.logaddexp.reduce(z))

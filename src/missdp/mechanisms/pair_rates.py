@@ -23,7 +23,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.mechanisms.noise import Noise
@@ -37,6 +36,7 @@ from missdp.sources.partners import (
     violating_pairs,
 )
 from missdp.table import Table
+from missdp.types import Ints
 
 _STEPS = 1024  # of the grid, by which half the mean number of partners is counted
 _ROW = 256  # steps of a row: the noise of their number has four times the scale
@@ -119,7 +119,7 @@ class ViolatingPairs(DoorQuery):
             return _STEPS + _ROW
         return math.isqrt(_STEPS**2 + _ROW**2) + 1  # it is no square
 
-    def exact(self, rows: CountedRows) -> NDArray[np.int64]:
+    def exact(self, rows: CountedRows) -> Ints:
         """Return the two numbers; private."""
         assert isinstance(rows.came, MemorySource)  # checked before anything was charged
         table = rows.came.table
@@ -127,7 +127,7 @@ class ViolatingPairs(DoorQuery):
             table = table.take(~rows.modelled.table(table).incomplete_rows())
         return self.numbers(table)
 
-    def numbers(self, table: Table) -> NDArray[np.int64]:
+    def numbers(self, table: Table) -> Ints:
         """Return the two numbers of a table; private."""
         rows = table.take(observed_on(self.denial.names, table))
         many = len(rows)
@@ -136,6 +136,6 @@ class ViolatingPairs(DoorQuery):
         return np.array([_STEPS * pairs // max(1, many - 1), _ROW * many], dtype=np.int64)
 
     @staticmethod
-    def read(cells: NDArray[np.int64], noise: Noise) -> PairRate:
+    def read(cells: Ints, noise: Noise) -> PairRate:
         """Return what was released."""
         return PairRate(float(cells[0]) / _STEPS, float(cells[1]) / _ROW, noise.std / _STEPS)

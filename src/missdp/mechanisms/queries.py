@@ -22,6 +22,7 @@ from missdp.schema import Schema
 from missdp.sources import Clique, MarginalSource, Strategy
 from missdp.sources.modelled import Modelled
 from missdp.sources.strategies import PrivateCounts
+from missdp.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,11 +35,11 @@ class CountedRows:
     strategy: Strategy
     schema: Schema
     counts: PrivateCounts
-    holes: dict[Clique, NDArray[np.int64]] = field(default_factory=dict)
+    holes: dict[Clique, Ints] = field(default_factory=dict)
     # Scores that were worked out, each with the mark of the values that it is of.
     scores: dict[Score, dict[Clique, tuple[object, float]]] = field(default_factory=dict)
 
-    def of(self, clique: Clique) -> NDArray[np.int64]:
+    def of(self, clique: Clique) -> Ints:
         """Return the counts of a clique."""
         return next(iter(self.counts.each([clique])))[1]
 
@@ -73,7 +74,7 @@ class RowCount(DoorQuery):
     reads = None
     label = "number of rows"
 
-    def exact(self, rows: CountedRows) -> NDArray[np.int64]:
+    def exact(self, rows: CountedRows) -> Ints:
         """Return the number; private."""
         return rows.source.counts([()], rows="extended")[()]
 
@@ -91,7 +92,7 @@ class Kinds(DoorQuery):
         """Public name."""
         return f"kinds of missing of {self.name}"
 
-    def exact(self, rows: CountedRows) -> NDArray[np.int64]:
+    def exact(self, rows: CountedRows) -> Ints:
         """Return the counts; private."""
         wanted = dict.fromkeys([(self.name,), *((other,) for other in rows.modelled.kinds)])
         if (self.name,) not in rows.holes:  # all in one pass
@@ -123,7 +124,7 @@ class Marginal(DoorQuery):
         """Public name."""
         return "marginal " + " x ".join(self.clique) if self.clique else "number of counted rows"
 
-    def exact(self, rows: CountedRows) -> NDArray[np.int64]:
+    def exact(self, rows: CountedRows) -> Ints:
         """Return the counts; private."""
         return rows.of(self.clique)
 
@@ -173,7 +174,7 @@ class Tree(DoorQuery):
         deep = len(self.levels)
         return float(deep) if norm == 1 else math.nextafter(math.sqrt(deep), math.inf)
 
-    def exact(self, rows: CountedRows) -> NDArray[np.int64]:
+    def exact(self, rows: CountedRows) -> Ints:
         """Return the counts of all levels, one after the other; private."""
         cells, (start, stop) = rows.of((self.name,))[: self.size], self.within
         place = np.clip(np.arange(len(cells)), start, stop - 1) - start
@@ -224,7 +225,7 @@ class Score:
         if isinstance(self.sensitivity, bool) or not 0 < self.sensitivity < math.inf:
             raise ParameterError(f"sensitivity must be above 0, got {self.sensitivity}")
 
-    def of(self, counts: NDArray[np.int64], given: Values = ()) -> float:
+    def of(self, counts: Ints, given: Values = ()) -> float:
         """Return the score; private."""
         return float(self.function(read_only(counts), *map(read_only, given)))
 
@@ -246,7 +247,7 @@ class Scores(DoorQuery):
         del norm
         return self.score.sensitivity
 
-    def exact(self, rows: CountedRows) -> NDArray[np.float64]:
+    def exact(self, rows: CountedRows) -> Floats:
         """Return the scores; private."""
         known, given = rows.scores.setdefault(self.score, {}), self.given
         failed = DataError("the score of a candidate failed")

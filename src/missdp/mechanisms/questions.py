@@ -37,6 +37,7 @@ from missdp.mechanisms.private_rows import (
     Rows,
 )
 from missdp.mechanisms.session import no_warnings, plain_function, read_only
+from missdp.types import Ints
 
 __all__ = [
     "QUANTA",
@@ -176,7 +177,7 @@ class Question:
         """How many numbers the result has."""
         raise NotImplementedError
 
-    def exact(self, cells: FilledRows) -> NDArray[np.int64]:
+    def exact(self, cells: FilledRows) -> Ints:
         """Return the result, shape ``(dimension,)``; private.
 
         Raises
@@ -191,7 +192,7 @@ class Question:
             parts = rows.parts() if self._adds_up and len(rows) > PART_ROWS else [(None, rows)]
             return sum(map(self._of, (part for _, part in parts)), np.zeros(1, dtype=np.int64))
 
-    def _of(self, rows: Rows) -> NDArray[np.int64]:
+    def _of(self, rows: Rows) -> Ints:
         found = np.asarray(self.function(rows, *self.given))
         return np.asarray(self._totals(found, len(rows)), dtype=np.int64)
 

@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -51,6 +50,7 @@ from missdp.mechanisms.smooth import (
 )
 from missdp.schema import Schema
 from missdp.table import Table
+from missdp.types import Floats, Ints
 
 __all__ = ["Charged", "Measurement", "Noisy", "RandomState", "RowDoor", "half_width"]
 
@@ -186,7 +186,7 @@ class RowDoor(Session):
         )  # fmt: skip
         (charged,) = self.begin(ask)
 
-        def exact() -> NDArray[np.int64]:
+        def exact() -> Ints:
             return np.array([log_steps(rows.bound(own=0.0, donee=1.0, beta=beta))])
 
         steps = self._release(charged.events[0], ask.noise, exact, paid=charged)
@@ -359,9 +359,7 @@ class RowDoor(Session):
         return PrivateRows(self._table, preparation, self._noise)
 
 
-def _exact(
-    rows: PrivateRows, question: Question, mechanism: Noise | SmoothNoise
-) -> NDArray[np.int64] | Bounded:
+def _exact(rows: PrivateRows, question: Question, mechanism: Noise | SmoothNoise) -> Ints | Bounded:
     """Return what a mechanism needs; private."""
     if isinstance(question, Repeated):
         totals = sum(map(question.of.exact, rows.worlds[1:]), question.of.exact(rows.cells))
@@ -373,9 +371,7 @@ def _exact(
     return totals
 
 
-def _values(
-    found: NDArray[np.int64] | tuple[Fraction, ...], question: Question
-) -> NDArray[np.float64]:
+def _values(found: Ints | tuple[Fraction, ...], question: Question) -> Floats:
     """Return released whole numbers of units as numbers."""
     if isinstance(found, tuple):
         return np.array([float(value * question.unit) for value in found])

@@ -18,13 +18,13 @@ from types import FunctionType
 from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Condition, Cost, Event
 from missdp.errors import DataError, MissDPError, ParameterError, replacing
 from missdp.files import noise_is_drawn
 from missdp.mechanisms.noise import Noise, NoiseSource, SeededNoise
 from missdp.record import Record
+from missdp.types import Floats
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Measurement:
     likely: Radius | None = None
 
     @property
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> Floats:
         """The released numbers."""
         return np.asarray(self.value, dtype=np.float64)
 

@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost, Event, SampledGaussianEvent
 from missdp.accounting.costs import RDP_ORDERS, rdp_curve
@@ -28,6 +27,7 @@ from missdp.mechanisms.row_gradients import (
     fixed_copy,
 )
 from missdp.mechanisms.session import Charged, Session
+from missdp.types import Floats, Ints
 
 _SIGMA = 2.0**38  # cells of the grid to a standard deviation of the noise
 _LEAST, _MOST = 2.0**-4, 2.0**16
@@ -134,7 +134,7 @@ class Training:
         orders = RDP_ORDERS[(RDP_ORDERS >= 2) & (RDP_ORDERS <= 512)]
         capacity = np.array([Cost.at_order(a, epsilon, delta).amount for a in orders])
 
-        def room(multiplier: float) -> NDArray[np.float64]:
+        def room(multiplier: float) -> Floats:
             plan = Training(rate=rate, steps=steps, clip=1.0, noise_multiplier=multiplier)
             return capacity - rdp_curve(plan.event(), orders)
 
@@ -181,7 +181,7 @@ class SampledSum:
     rate: float
     sigma: float
 
-    def draw(self, exact: RowGradients, source: NoiseSource) -> NDArray[np.int64]:
+    def draw(self, exact: RowGradients, source: NoiseSource) -> Ints:
         """Return a noisy sum, in cells of the grid."""
         if self.rate == 1:
             total = exact.total
@@ -189,9 +189,7 @@ class SampledSum:
             total = exact.sum(np.flatnonzero(source.coins(self.rate, len(exact))))
         return np.asarray(total + source.discrete_gaussian(self.sigma, total.shape))
 
-    def log_ratio(
-        self, answer: NDArray[np.int64], exact: RowGradients, other: RowGradients
-    ) -> float:
+    def log_ratio(self, answer: Ints, exact: RowGradients, other: RowGradients) -> float:
         """Return the log-likelihood of an answer given some rows less that given others.
 
         Every sample is summed over, so at most 12 of the rows may have a gradient that is not 0,
@@ -221,7 +219,7 @@ class SampledSum:
         """Return how far the sums over all rows are apart, in standard deviations of the noise."""
         return float(np.linalg.norm(np.float64(exact.total - other.total))) / self.sigma
 
-    def _log_likelihood(self, answer: NDArray[np.int64], exact: RowGradients) -> float:
+    def _log_likelihood(self, answer: Ints, exact: RowGradients) -> float:
         """Log-likelihood up to a constant that is the same for all rows."""
         from scipy.special import logsumexp
 

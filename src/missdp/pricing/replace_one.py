@@ -16,7 +16,6 @@ from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.mechanisms.session import Charged, Session, no_warnings
 from missdp.pricing.domain import (
     NEIGHBOURS,
-    Floats,
     Parameters,
     RowDomain,
     Rows,
@@ -36,6 +35,7 @@ from missdp.pricing.questions import (
 )
 from missdp.pricing.steps import NotFittedOnThisTable, StableTransformer
 from missdp.threads import one_blas_thread
+from missdp.types import Floats
 
 RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
 
@@ -216,38 +216,31 @@ class ReplaceOneDoor(Session):
         self._known: dict[str, Any] = {}  # what was made of the rows
         self._priced: tuple[Question, Bound] | None = None
 
-    # Public facts
-
     def price(self, question: Question) -> Bound:
         """Return the best bound on what the answer reveals: its event is charged by `ask`."""
         if self._priced is None or self._priced[0] is not question:
             self._priced = (question, self._facts.bounds(question)[0])
         return self._priced[1]
 
-    # Answers
-
-    def ask(self, question: Question) -> Any:
+    def ask(self, question: Question, plan: TestPlan | None = None) -> Any:
         """Charge for a question, then answer it: a noisy vector, or `NoisyGradients`.
 
-        What the budget cannot afford is refused (`BudgetExceededError`), and nothing is read.
+        What the budget cannot afford is refused (`BudgetExceededError`), and nothing is read. With
+        a ``plan`` a test of the steps' conditions is charged for as well. It passes if the distance
+        to failure, which one replaced row moves by at most 1, is above the threshold with Laplace
+        noise of scale 1 / epsilon; if it does not, the answer is None.
         """
-        charged = _charged(question, self.price(question).event)
-        self._charge(charged, conditions=self._facts.conditions(question))
+        events = plan.charges if plan else (self.price(question).event,)
+        charged = _charged(question, events[-1])
+        tests = [Charged((event,)) for event in events[:-1]]
+        conditions = self._facts.conditions(question, tested=plan is not None)
+        self._charge(*tests, charged, conditions=conditions)
+        if plan:
+            law, (test,) = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0), tests
+            margin = self._release(events[0], law, lambda: self._prepare(tested=True), paid=test)
+            if not margin[0] > plan.threshold:
+                return None
         return self._pose(question, charged)
-
-    def ask_if(self, question: Question, plan: TestPlan) -> Any:
-        """Charge for a test of the steps' conditions and for a question; answer if it passes.
-
-        The test passes if the distance to failure, which one replaced row moves by at most 1, is
-        above the threshold with Laplace noise of scale 1 / epsilon. None if it did not pass: the
-        question is then not answered, but was charged for.
-        """
-        event, paid = plan.charges
-        test, charged = Charged((event,)), _charged(question, paid)
-        self._charge(test, charged, conditions=self._facts.conditions(question, tested=True))
-        law = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0)
-        margin = self._release(event, law, lambda: self._prepare(tested=True), paid=test)[0]
-        return self._pose(question, charged) if margin > plan.threshold else None
 
     def release(
         self, estimator: PrivateEstimator, question: Question, plan: TestPlan | None = None
@@ -259,7 +252,7 @@ class ReplaceOneDoor(Session):
         warn_if_weak(guarantee.epsilon, guarantee.delta, n=facts.raw.rows)
         facts.raw.check_shape(self._values)
         estimator.check_target(self._target, facts.raw.rows)
-        answer = self.ask_if(question, plan) if plan else self.ask(question)
+        answer = self.ask(question, plan)
         # A fit that is broken off leaves no guarantee of an earlier one behind.
         estimator.__dict__.pop("guarantee_", None)
         if answer is not None:
@@ -295,16 +288,11 @@ class ReplaceOneDoor(Session):
             asked: Any = question if isinstance(question, VectorQuery) else question.loss
             with replacing(Exception, by=DataError("the target cannot be read")), no_warnings():
                 target = asked.read(self._target)
-            exact = asked.exact(self._rows(), target)
+            if "rows" not in self._known:
+                self._prepare()
+            exact = asked.exact(self._known["rows"], target)
             self._known.update(question=question, exact=exact)
         return self._known["exact"]
-
-    def _rows(self) -> Floats:
-        """Return the rows as questions read them."""
-        if "rows" not in self._known:
-            self._prepare()
-        found: Floats = self._known["rows"]
-        return found
 
     def _prepare(self, *, tested: bool = False) -> Floats:
         """Fit the steps and keep the rows that leave them; return the distance to failure.

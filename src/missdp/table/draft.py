@@ -29,6 +29,7 @@ from missdp.schema.attributes import (
     number_text,
     read_number,
 )
+from missdp.schema.numeric import decimals
 from missdp.schema.schema import write_tables
 from missdp.table.cells import Cells, Chunk, Plain, Unreadable, distinct, read_numbers, taken
 from missdp.table.encode import Encoder, encode
@@ -46,6 +47,8 @@ from missdp.table.tally import (
 from missdp.types import Floats
 
 _MAX_DRAFT_LEVELS = 100
+_FEWEST = 10  # distinct numbers, whose step tells something
+_MOST_DIGITS = 4  # behind the point, of a step
 _RULES = """
 # Rules are public facts about single rows. None is ever guessed from the rows; one looks like this:
 # [[rule]]
@@ -55,8 +58,8 @@ _RULES = """
 """
 
 _LEVELS: Final = (
-    "Drop the column, or write its levels here; as it stands, this leaves every cell missing",
-    {"kind": "categorical", "levels": ["other"], "nullable": True, "outside": "missing"},
+    "Drop the column, or write its levels here; as it stands, no synthetic row has a value in it",
+    {"kind": "categorical", "levels": [], "not_applicable": [], "outside": "missing"},
 )
 _NUMBERS: Final = (
     "This reads numbers; write the bounds that are publicly known",
@@ -82,7 +85,7 @@ class _Stub(NamedTuple):
     def note(self, name: str) -> str:
         """Return a comment, whose block is valid once it is uncommented."""
         shown = {"name": name.encode("utf-8", "replace").decode(), **self.facts}
-        block = tomli_w.dumps({"attribute": [shown]})
+        block = "[[attribute]]\n" + tomli_w.dumps(shown)
         lines = f"column {name!r} {self.why}. {self.advice}:\n{block}".strip().split("\n")
         return "\n" + "".join(f"# {line}\n" for line in lines)
 
@@ -125,7 +128,7 @@ def draft_columns(data: Any) -> Draft:
     Raises
     ------
     DataError
-        If the data cannot be read at all, or has no columns.
+        If the data cannot be read at all, or has no columns or no rows.
 
     Examples
     --------
@@ -140,7 +143,10 @@ def draft_columns(data: Any) -> Draft:
     columns = _Columns(data)
     if not columns.names:
         raise DataError("the data has no columns to draft a schema from")
-    drafts = {name: _drafts(name, tally) for name, tally in columns.tallies().items()}
+    tallies = columns.tallies()
+    if not tallies[columns.names[0]].found():
+        raise DataError("the data has no rows to draft a schema from, only the names of columns")
+    drafts = {name: _drafts(name, tally) for name, tally in tallies.items()}
     chosen = {name: next(tried) for name, tried in drafts.items()}
     waiting = {name: a for name, a in chosen.items() if not isinstance(a, _Stub)}
     while waiting:
@@ -160,7 +166,9 @@ def draft_columns(data: Any) -> Draft:
 
 def _doubt(attribute: AnyAttribute) -> _Stub | None:
     """Say that levels look like dates, or like numbers as they are not read."""
-    if isinstance(attribute, Numeric) or not isinstance(attribute.levels[0], str):
+    if isinstance(attribute, Numeric) or not attribute.levels:
+        return None
+    if not isinstance(attribute.levels[0], str):
         return None
     stub = _odd([str(level) for level in attribute.levels], every=True)
     instead = "In place of its block above, whose levels are those of the rows, this"
@@ -191,8 +199,8 @@ def draft_schema(data: Any) -> Schema:
     Raises
     ------
     DataError
-        If a column cannot be drafted, for example because it has no values at all, or too many
-        distinct ones to be categorical; :func:`draft_columns` goes on with the others.
+        If there are no rows, or a column cannot be drafted, for example because it has too many
+        distinct values to be categorical; :func:`draft_columns` goes on with the others.
 
     Examples
     --------
@@ -288,8 +296,11 @@ def _known(found: list[tuple[Plain, int]], codes: Proposed) -> list[tuple[Plain,
 
 def _draft_with(name: str, found: list[tuple[Plain, int]], codes: Proposed) -> AnyAttribute | _Stub:
     counted = _known(found, codes)
+    if not counted and codes:
+        return _Stub("has codes of missing cells, and no value")
     if not counted:
-        return _Stub("is empty")
+        marks = ("levels", "not_applicable")
+        return Categorical(name=name, levels=(), not_applicable=(), undeclared=marks)
     holes = any(_is_missing(cell) for cell, _ in found)
     facts: dict[str, Any] = {"name": name, "nullable": holes or bool({*codes} - {"not_applicable"})}
     facts |= {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
@@ -323,14 +334,29 @@ def _draft_numeric(numbers: Floats, facts: dict[str, Any]) -> Numeric | _Stub:
         return _Stub("has numbers too large to be told apart: it looks like an identifier")
     lower, upper = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # no -0.0
     endless = len(finite) < len(numbers)
-    marks = ("lower", "upper", "integer", *facts["undeclared"], *(["outside"] * endless))
+    step = _step(finite)
+    marks = ("lower", "upper", "integer", *facts["undeclared"])
+    marks += ("outside",) * endless + ("step",) * (step is not None)
     return Numeric(
         lower=lower,
         upper=upper if upper > lower else lower + 1,
         integer=bool(np.all(finite == np.floor(finite))),
+        step=step,
         outside="clamp" if endless else "error",
         **{**facts, "undeclared": marks},
     )
+
+
+def _step(numbers: Floats) -> float | None:
+    """Return the step on which all numbers lie, such as 0.01 or 0.5; None if there is no such."""
+    numbers = np.unique(numbers)
+    digits = decimals(*numbers.tolist())
+    if len(numbers) < _FEWEST or not 0 < digits <= _MOST_DIGITS:
+        return None
+    units = np.rint((numbers - numbers[0]) * 10**digits)
+    if units[-1] >= MAX_WHOLE:
+        return None
+    return float(np.gcd.reduce(units.astype(np.int64)) / 10.0**digits)
 
 
 def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | _Stub:
@@ -372,7 +398,7 @@ def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
     """Return the columns of which a schema loses cells without a word; none of no rows."""
     filled = schema.rulebook.may_fill
     bare = {a.name: replace(a, nullable=True, outside="missing") for a in schema}
-    empty = {name: Encoder(a) for name, a in bare.items() if name not in filled}
+    empty = {name: Encoder(a) for name, a in bare.items() if name not in filled and a.size}
     styles, unreadable, rows = set[str](), set[str](), 0
     for batch in stream.batches(schema.names):
         rows += batch.num_rows
