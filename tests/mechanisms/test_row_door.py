@@ -228,6 +228,29 @@ def test_what_was_not_charged_for_is_not_answered():
         asked.answer(charged, Query(function=size, sensitivity=2))
 
 
+class Exact(Query):
+    """A stranger's query."""
+
+
+class Silent(Noise):
+    """A stranger's noise: none at all."""
+
+    def draw(self, exact, source):
+        return exact
+
+
+def test_what_a_door_to_rows_is_asked_is_a_closed_set():
+    asked = door()
+    with pytest.raises(ParameterError, match="one of Counts, Sums, Query"):
+        asked.measure(Exact(function=size, sensitivity=1), QUIET)
+    with pytest.raises(ParameterError, match="Noise, or for a Cost"):
+        asked.measure(SIZE, Silent("laplace", 1.0))
+    assert asked.budget.events == ()
+    found = asked.measure(SIZE, Noise("laplace", 1e-6))
+    assert (found.values.tolist(), found.mechanism) == ([40.0], Noise("laplace", 1e-6))
+    assert found.event == asked.budget.events[0]
+
+
 def looking(rows):
     raise ValueError(f"{len(rows)} rows")
 

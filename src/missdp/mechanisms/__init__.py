@@ -13,57 +13,38 @@ Everything here charges its budget before it computes, and draws discrete noise 
   how rows are prepared and seen.
 """
 
-from missdp.accounting.conditions import Undeclared, domain_conditions
-from missdp.mechanisms.door import Door
-from missdp.mechanisms.noise import (
-    CountNoise,
-    Noise,
-    NoiseSource,
-    SecureNoise,
-    SeededNoise,
-    Selection,
-    SelectionMethod,
-    SelectionNoise,
-    noise_source,
-)
-from missdp.mechanisms.private_rows import Filled, Preparation, Prepared
-from missdp.mechanisms.queries import Kinds, Marginal, RowCount, Score, Scores, Tree
-from missdp.mechanisms.questions import Ask, Counts, Query, Sums
-from missdp.mechanisms.row_door import RowDoor
-from missdp.mechanisms.session import Measurement, Session, Total, Witness
-from missdp.mechanisms.training import PrivateTraining, Training
+from missdp.accounting.conditions import Undeclared as Undeclared
+from missdp.accounting.conditions import domain_conditions as domain_conditions
+from missdp.aliases import exported
+from missdp.mechanisms.door import Door as Door
+from missdp.mechanisms.noise import CountNoise as CountNoise
+from missdp.mechanisms.noise import Noise as Noise
+from missdp.mechanisms.noise import NoiseSource as NoiseSource
+from missdp.mechanisms.noise import SecureNoise as SecureNoise
+from missdp.mechanisms.noise import SeededNoise as SeededNoise
+from missdp.mechanisms.noise import Selection as Selection
+from missdp.mechanisms.noise import SelectionMethod as SelectionMethod
+from missdp.mechanisms.noise import SelectionNoise as SelectionNoise
+from missdp.mechanisms.noise import noise_source as noise_source
+from missdp.mechanisms.private_rows import Filled as Filled
+from missdp.mechanisms.private_rows import Preparation as Preparation
+from missdp.mechanisms.private_rows import Prepared as Prepared
+from missdp.mechanisms.queries import Kinds as Kinds
+from missdp.mechanisms.queries import Marginal as Marginal
+from missdp.mechanisms.queries import RowCount as RowCount
+from missdp.mechanisms.queries import Score as Score
+from missdp.mechanisms.queries import Scores as Scores
+from missdp.mechanisms.queries import Tree as Tree
+from missdp.mechanisms.questions import Ask as Ask
+from missdp.mechanisms.questions import Counts as Counts
+from missdp.mechanisms.questions import Query as Query
+from missdp.mechanisms.questions import Sums as Sums
+from missdp.mechanisms.row_door import RowDoor as RowDoor
+from missdp.mechanisms.session import Measurement as Measurement
+from missdp.mechanisms.session import Session as Session
+from missdp.mechanisms.session import Total as Total
+from missdp.mechanisms.session import Witness as Witness
+from missdp.mechanisms.training import PrivateTraining as PrivateTraining
+from missdp.mechanisms.training import Training as Training
 
-__all__ = [
-    "Ask",
-    "CountNoise",
-    "Counts",
-    "Door",
-    "Filled",
-    "Kinds",
-    "Marginal",
-    "Measurement",
-    "Noise",
-    "NoiseSource",
-    "Preparation",
-    "Prepared",
-    "PrivateTraining",
-    "Query",
-    "RowCount",
-    "RowDoor",
-    "Score",
-    "Scores",
-    "SecureNoise",
-    "SeededNoise",
-    "Selection",
-    "SelectionMethod",
-    "SelectionNoise",
-    "Session",
-    "Sums",
-    "Total",
-    "Training",
-    "Tree",
-    "Undeclared",
-    "Witness",
-    "domain_conditions",
-    "noise_source",
-]
+__all__ = exported(globals())

@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -29,7 +29,16 @@ from missdp.accounting.conditions import domain_conditions
 from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.mechanisms.noise import Noise, NoiseSource, noise_source
 from missdp.mechanisms.private_rows import PrivateRows, with_one_kind_of_hole
-from missdp.mechanisms.questions import Ask, Preparation, Prepared, Question, Repeated, Rows
+from missdp.mechanisms.questions import (
+    Ask,
+    Counts,
+    Preparation,
+    Prepared,
+    Query,
+    Question,
+    Rows,
+    Sums,
+)
 from missdp.mechanisms.session import (
     Charged,
     Measurement,
@@ -88,6 +97,9 @@ class RowDoor(Session):
     >>> bool(abs(answer.values[0] - 6600) < 200), door.budget.remaining_epsilon
     (True, 0.5)
     """
+
+    _queries: ClassVar = (Counts, Sums, Query)
+    _rows: PrivateRows
 
     def __init__(
         self,
@@ -221,20 +233,29 @@ class RowDoor(Session):
         DataError
             If its function fails. The charge stays.
         """
+        self._check(question)
         ask, event = charged.ask, charged.events[0]
-        if self._depends(ask) and self._repeats > 1:
-            question = Repeated(
-                function=question.function, reads=question.reads, of=question, repeats=self._repeats
-            )  # fmt: skip
         if not question.reads <= ask.reads or question.dimension != ask.dimension:
             raise ParameterError("the question is not the one that was charged for")
-        mechanism = self._mechanism(ask, question)
+        # Results on rows that were prepared several times are added up. For every fixed choice of
+        # all draws, each moves by no more than its own bound says, and their mean by no more than
+        # the mean of the bounds, which is as smooth as they are.
+        times = self._repeats if self._depends(ask) else 1
+        mechanism = self._mechanism(ask, question, times)
         rows = self._observed(ask.gate) if ask.observed else self._rows
-        found = self._release(
-            event, mechanism, lambda: _exact(rows, question, mechanism), paid=charged
-        )
-        known = (self._radius(mechanism, question, likely=likely) for likely in (False, True))
-        return Measurement(_values(found, question), mechanism, event, *known)
+
+        def exact() -> Ints | Bounded:
+            worlds = rows.worlds if times > 1 else [rows.cells]
+            totals: Ints = np.sum([question.exact(cells) for cells in worlds], axis=0)
+            if not isinstance(mechanism, SmoothNoise):
+                return totals
+            weights = {"own": mechanism.own, "donee": mechanism.donee, "beta": mechanism.beta}
+            return Bounded(tuple(totals.tolist()), rows.bound(**weights))
+
+        found = self._release(event, mechanism, exact, paid=charged)
+        unit = question.unit / times
+        radius, likely = (self._radius(mechanism, float(unit), likely=x) for x in (False, True))
+        return Measurement(_values(found, unit), mechanism, event, radius, likely)
 
     def measure(
         self,
@@ -259,6 +280,7 @@ class RowDoor(Session):
             Attributes whose missing cells a rule of the schema may have filled are left out of
             what is charged: a row is read although they were missing.
         """
+        self._check(query)
         moves = max(1, math.ceil(min(query.donee / query.own, 2.0**20)))
         (charged,) = self.begin(
             Ask(
@@ -293,8 +315,8 @@ class RowDoor(Session):
             return ZCDPEvent(rho=ask.rho or 0.0, label=ask.label)
         return PureEvent(epsilon=ask.epsilon, label=ask.label)
 
-    def _mechanism(self, ask: Ask, question: Question) -> Noise | SmoothNoise:
-        """Return how a question that was charged for is answered."""
+    def _mechanism(self, ask: Ask, question: Question, times: int) -> Noise | SmoothNoise:
+        """Return how a question that was charged for is answered; results are added up."""
         kind = self._kind(ask)
         if kind == "plain":
             if question.own > ask.own:
@@ -303,19 +325,19 @@ class RowDoor(Session):
         if not question.donee < math.inf:
             raise UnprovenError("nobody said how far a row whose filled cells change moves this")
         if kind == "lomax":
-            return self._lomax(ask, question.own, question.donee)
+            return self._lomax(ask, times * question.own, times * question.donee)
         assert self._scale is not None
         assert ask.rho is not None
-        return self._scale.noise(ask.rho, own=question.own, donee=question.donee_l2)
+        moved = {"own": times * question.own, "donee": times * question.donee_l2}
+        return self._scale.noise(ask.rho, **moved)
 
     def _radius(
-        self, mechanism: Noise | SmoothNoise, question: Question, *, likely: bool
+        self, mechanism: Noise | SmoothNoise, unit: float, *, likely: bool
     ) -> Radius | None:
         """Return from a level to the half-width of the error; None if the scale is private.
 
         With ``likely``, at the scale as it was released, not at its upper bound.
         """
-        unit = float(question.unit)
         if isinstance(mechanism, Noise):
             return lambda level: mechanism.radius(level) * unit
         if self._scale is None or mechanism.beta < self._scale.beta:
@@ -359,23 +381,11 @@ class RowDoor(Session):
         return PrivateRows(self._table, preparation, self._noise)
 
 
-def _exact(rows: PrivateRows, question: Question, mechanism: Noise | SmoothNoise) -> Ints | Bounded:
-    """Return what a mechanism needs; private."""
-    if isinstance(question, Repeated):
-        totals = sum(map(question.of.exact, rows.worlds[1:]), question.of.exact(rows.cells))
-    else:
-        totals = question.exact(rows.cells)
-    if isinstance(mechanism, SmoothNoise):
-        bound = rows.bound(own=mechanism.own, donee=mechanism.donee, beta=mechanism.beta)
-        return Bounded(tuple(totals.tolist()), bound)
-    return totals
-
-
-def _values(found: Ints | tuple[Fraction, ...], question: Question) -> Floats:
+def _values(found: Ints | tuple[Fraction, ...], unit: Fraction) -> Floats:
     """Return released whole numbers of units as numbers."""
     if isinstance(found, tuple):
-        return np.array([float(value * question.unit) for value in found])
-    return np.asarray(found * float(question.unit), dtype=np.float64)
+        return np.array([float(value * unit) for value in found])
+    return np.asarray(found * float(unit), dtype=np.float64)
 
 
 def _valued(table: Table) -> frozenset[str]:

@@ -344,15 +344,18 @@ class Session:
         -------
         Measurement
         """
-        if type(query) not in self._queries:
-            known = ", ".join(kind.__name__ for kind in self._queries)
-            raise ParameterError(f"a query must be one of {known}, and no other type")
+        self._check(query)
         query.check(self._rows)
         if isinstance(how, Cost):
             how = Noise.worth(how, sensitivity=query.moves(1 if how.currency == "pure" else 2))
         if type(how) is not query.answered_by:
             raise ParameterError(f"this query is answered by a {query.answered_by.__name__}")
         return self._measured(query, how)
+
+    def _check(self, query: Any) -> None:
+        if type(query) not in self._queries:  # another one could carry exact numbers away
+            known = ", ".join(kind.__name__ for kind in self._queries)
+            raise ParameterError(f"a query must be one of {known}, and no other type")
 
     def _measured(self, query: Any, how: Any) -> Measurement:
         gate = self._gate(query.reads) or None
