@@ -25,6 +25,7 @@ from knn_witness import (
 from missdp import Schema
 from missdp.accounting import Budget
 from missdp.mechanisms import Counts, Noise, Sums
+from missdp.mechanisms.questions import Question
 from missdp.mechanisms.smooth import SmoothNoise, plan_smooth
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.statistics.answers import Asking, _product_change, _square_change
@@ -147,10 +148,20 @@ def counted_twice(self, found, size):
     return [2 * np.count_nonzero(found)] if self.cells == 1 else [0] * self.cells
 
 
+def stating(**wrong):
+    """Return what states wrong facts of a question beside the right ones."""
+    right = Question._state
+
+    def state(self, **facts):
+        right(self, **(facts | wrong if "own" in facts else facts))
+
+    return state
+
+
 MUTANTS: dict[str, tuple[Any, str, Any, str]] = {
-    "donees of counts": (Counts, "donee", property(lambda self: 0), "count"),
-    "donees of sums": (Sums, "donee", property(lambda self: 0), "centred sum of income"),
-    "rows of sums": (Sums, "own", property(lambda self: 1), "sum of income"),
+    "donees of counts": (Counts, "_state", stating(donee=0, donee_l2=0), "count"),
+    "donees of sums": (Sums, "_state", stating(donee=0, donee_l2=0), "centred sum of income"),
+    "rows of sums": (Sums, "_state", stating(own=1), "sum of income"),
     "leaving": (Asking, "depends", lambda self: False, "centred sum of income"),
     "moving": (Asking, "moved", lambda self, name: 0.0, "squares of income"),
     "bound": (Profile, "smooth_bound", lambda self, *, own, donee, beta: own + donee, "count"),
