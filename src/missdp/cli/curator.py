@@ -22,6 +22,7 @@ from missdp.cli.options import (
     HolesOption,
     JsonOption,
     OutputOption,
+    OverwriteOption,
     SchemaOption,
     SyntheticArgument,
     argument,
@@ -29,7 +30,7 @@ from missdp.cli.options import (
     option,
     reads_rows,
 )  # fmt: skip
-from missdp.cli.side_files import check_no_table, check_together
+from missdp.cli.side_files import check_free, check_together
 from missdp.errors import DataError, OutputError, ParameterError, replacing
 from missdp.files import reserved
 from missdp.progress import progress_bar
@@ -179,10 +180,11 @@ def simulate(
         typer.Option(help="Write the schema of the result here (nullable where holes may be)."),
     ] = None,
     holes: HolesOption = "nulls",
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
     check_apart([output, output_schema], data, schema)
-    check_no_table([output])
+    check_free([output], overwrite=overwrite)
     output_format(output)
     if mechanism not in _MECHANISMS:
         raise ParameterError(

@@ -335,7 +335,7 @@ def _step(numbers: Floats) -> float | None:
     units = np.rint((numbers - numbers[0]) * 10**digits)
     if units[-1] >= MAX_WHOLE:
         return None
-    return int(np.gcd.reduce(units.astype(np.int64))) / float(10**digits)
+    return float(np.gcd.reduce(units.astype(np.int64)) / 10.0**digits)
 
 
 def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | _Stub:
