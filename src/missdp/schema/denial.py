@@ -17,7 +17,7 @@ from missdp.errors import MissDPError, SchemaError, replacing
 from missdp.schema import language
 from missdp.schema.attributes import Categorical
 from missdp.schema.bound import Bound, Forbids
-from missdp.schema.conditions import MIRRORED, CompareTwo, Join, Predicate
+from missdp.schema.conditions import MIRRORED, Compare, Join
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rules import Rule
 
@@ -33,7 +33,7 @@ class PairDenial:
     text : str
     between : tuple of (str, str, str)
         A sign, the attribute of t1 and the attribute of t2 that it compares.
-    first, second : tuple of Predicate
+    first, second : tuple of Compare
         What is compared within t1 alone, and within t2 alone.
     holds : {"always", "mostly"}
         Whether no pair of rows violates it, or some pairs do.
@@ -41,8 +41,8 @@ class PairDenial:
 
     text: str
     between: tuple[tuple[str, str, str], ...]
-    first: tuple[Predicate, ...] = ()
-    second: tuple[Predicate, ...] = ()
+    first: tuple[Compare, ...] = ()
+    second: tuple[Compare, ...] = ()
     holds: Holds = "always"
 
     @property
@@ -50,9 +50,7 @@ class PairDenial:
         """The attributes that it compares, each once, in the order of the text's comparisons."""
         found = [name for _, one, two in self.between for name in (one, two)]
         for part in (*self.first, *self.second):
-            if isinstance(part, CompareTwo):
-                found.append(part.one.name)
-            found += sorted(part.names)
+            found += [a.name for a in part.attributes]
         return tuple(dict.fromkeys(found))
 
     @property
@@ -164,10 +162,10 @@ class Denial(Rule):
 
     def _compared(
         self, columns: Columns
-    ) -> tuple[list[tuple[str, str, str]], dict[int, list[Predicate]]]:
+    ) -> tuple[list[tuple[str, str, str]], dict[int, list[Compare]]]:
         """Return what is compared between two rows, and within the first and the second one."""
         between: list[tuple[str, str, str]] = []
-        alone: dict[int, list[Predicate]] = {1: [], 2: []}
+        alone: dict[int, list[Compare]] = {1: [], 2: []}
         for one, sign, two in self._parts:
             backwards = isinstance(one, tuple) and isinstance(two, tuple) and one[0] > two[0]
             if backwards or not isinstance(one, tuple):
@@ -185,7 +183,7 @@ class Denial(Rule):
             if one[0] != two[0]:
                 between.append((sign, first.name, second.name))
             else:
-                alone[one[0]].append(CompareTwo(first, sign, second))
+                alone[one[0]].append(Compare(first, sign, second))
         return between, alone
 
     def _check_scales(self, one: AnyAttribute, sign: str, two: AnyAttribute) -> None:
