@@ -229,7 +229,7 @@ class Column:
         else:
             levels = self.attribute.levels
             self.labels = tuple(map(str, levels))
-            if not isinstance(levels[0], str):
+            if levels and not isinstance(levels[0], str):
                 self.points = np.array(levels, dtype=np.float64)[:, None]
 
     @property

@@ -69,6 +69,9 @@ class Fidelity(Record):
         replacement.
     rows : int
         Number of rows of the shorter table.
+    without_values : tuple of str
+        Columns of which the truth has no value: there is nothing to compare them with, and no
+        two-way table is of them.
     """
 
     scores: dict[str, float]
@@ -77,6 +80,7 @@ class Fidelity(Record):
     synthetic: dict[str, tuple[float, ...]]
     by_chance: float
     rows: int
+    without_values: tuple[str, ...] = ()
 
     derived: ClassVar[tuple[str, ...]] = ("verdict",)
 
@@ -88,11 +92,14 @@ class Fidelity(Record):
         so = "no further than by chance"
         if not ratio <= 1.05:
             so = f"{ratio:.1f} times as far" if math.isfinite(ratio) else "further than by chance"
+        left_out = f" Without a value in the real table: {', '.join(self.without_values)}."
         return (
             "Verdict: two-way tables of the synthetic and the real rows are "
             f"{rounded(far, self.rows)} apart (mean distance, numbers cut at deciles); those of "
             "two samples of the real table of this size would be "
             f"{rounded(self.by_chance, self.rows)} apart: {so}."
+            + left_out
+            * bool(self.without_values)
         )
 
     def __str__(self) -> str:
@@ -164,10 +171,12 @@ def fidelity(
         n: np.unique(np.quantile(k, tenths)) if len(k := _known(v)) else k for n, v in x.items()
     }
     coded = [_coded(t, v, deciles) for t, v in ((one, x), (two, y))]
-    distances, chances = _two_way(coded[0], coded[1], declared.names)
+    valued = [name for name, (codes, _) in coded[0].items() if (codes >= 0).any()]
+    names = valued or declared.names
+    distances, chances = _two_way(coded[0], coded[1], names)
     rough = [_coded(t, v, equal) for t, v in ((one, x), (two, y))]
     pairs = {pair for pair in distances if {*pair} & x.keys()}
-    equally = distances | _two_way(rough[0], rough[1], declared.names, only=pairs)[0]
+    equally = distances | _two_way(rough[0], rough[1], names, only=pairs)[0]
     scores = {
         "two_way_equal": float(np.mean([*equally.values()])),
         "two_way_deciles": float(np.mean([*distances.values()])),
@@ -180,7 +189,8 @@ def fidelity(
         x, y, {n: (coded[0][n], coded[1][n]) for n in declared.names if n not in x}
     )
     chance = float(np.mean(chances))
-    return Fidelity(scores, ks, true, made, chance, min(len(one), len(two)))
+    without = tuple(name for name in declared.names if name not in names)
+    return Fidelity(scores, ks, true, made, chance, min(len(one), len(two)), without)
 
 
 def sampled(blocks: Iterator[Table], most: int) -> Table:
