@@ -210,7 +210,9 @@ def compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Compare
         raise Unreadable(f"{attribute.name!r} has no order; use =, != or in")
     wanted: Level | float = value
     if isinstance(value, float) and value.is_integer():
-        wanted = int(value) if isinstance(attribute.levels[0], int) else str(int(value))
+        wanted = (
+            int(value) if isinstance(next(iter(attribute.levels), ""), int) else str(int(value))
+        )
     for code, level in enumerate(attribute.levels):
         if type(level) is type(wanted) and level == wanted:
             return Compare(attribute, sign, float(code))
