@@ -194,7 +194,7 @@ STEEP = {
 @pytest.mark.parametrize("name", [*ESTIMATORS, *STEEP])
 @given(seed=SEEDS)
 @example(seed=None)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_an_estimator_stays_within_its_sensitivity(name, seed):
     pair = worst_pair() if seed is None else replaced_row(seed)
     assert most_used(alone((ESTIMATORS | STEEP)[name]), pair) <= ROUNDING
@@ -211,7 +211,7 @@ STEPS = (
 
 
 @given(seed=SEEDS, case=st.sampled_from(STEPS), name=st.sampled_from(sorted(ESTIMATORS)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, name):
     make = cases.holey_pair if case in HOLEY else cases.complete_pair
     pair = make(seed, d=2, **({"target": True} if case is cases.regression_case else {}))

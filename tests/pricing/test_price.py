@@ -247,7 +247,7 @@ def test_the_total_is_never_looser_than_theorem_8(epsilon, beta, surplus):
     assert best.epsilon + epsilon <= theorem_8
 
 
-DELTA, RUNS = 1e-2, 4_000
+DELTA, RUNS = 1e-2, 3_000
 
 
 def shown_epsilon(pipeline, x, y):
@@ -274,9 +274,6 @@ def shown_epsilon(pipeline, x, y):
     low = beta.ppf(1e-4, hits[1], rest - hits[1] + 1)
     high = beta.ppf(1 - 1e-4, hits[0] + 1, rest - hits[0])
     return math.log((low - DELTA) / high)
-
-
-# Statistics by brute force; other tests cover the code, and tracing it would double the time.
 
 
 # Statistics by brute force; other tests cover the code, and tracing it would double the time.

@@ -31,10 +31,9 @@ from missdp.schema.attributes import (
 )
 from missdp.schema.numeric import decimals
 from missdp.schema.schema import write_tables
-from missdp.table.cells import Cells, Chunk, Plain, Unreadable, distinct, read_numbers, taken
-from missdp.table.encode import Encoder, encode
-from missdp.table.frames import columns_from_native
-from missdp.table.streams import RowStream, stream_of
+from missdp.table.cells import Chunk, Plain, Unreadable, distinct, read_numbers, taken
+from missdp.table.encode import Encoder
+from missdp.table.streams import RowStream, rows_of
 from missdp.table.tally import (
     Proposed,
     Tally,
@@ -122,8 +121,8 @@ def draft_columns(data: Any) -> Draft:
 
     Parameters
     ----------
-    data : pandas, polars or Arrow table, DuckDB relation, str or Path
-        The private rows.
+    data : frame, DuckDB relation, RowStream, str, Path, mapping or list
+        The private rows, as :meth:`Table.read` takes them.
 
     Raises
     ------
@@ -140,17 +139,22 @@ def draft_columns(data: Any) -> Draft:
     >>> draft.stubs["pets"]
     "column 'pets' has cells that are neither short text in UTF-8, numbers nor true/false"
     """
-    columns = _Columns(data)
-    if not columns.names:
+    rows = rows_of(data)
+    names = rows.columns()
+    if not names:
         raise DataError("the data has no columns to draft a schema from")
-    tallies = columns.tallies()
-    if not tallies[columns.names[0]].found():
+    rows.check(names)
+    tallies = {name: Tally() for name in names}
+    for batch in rows.batches(names):
+        for place, tally in enumerate(tallies.values()):
+            tally.add(batch.column(place))
+    if not tallies[names[0]].found():
         raise DataError("the data has no rows to draft a schema from, only the names of columns")
     drafts = {name: _drafts(name, tally) for name, tally in tallies.items()}
     chosen = {name: next(tried) for name, tried in drafts.items()}
     waiting = {name: a for name, a in chosen.items() if not isinstance(a, _Stub)}
     while waiting:
-        unread = columns.unread(waiting)
+        unread = _unread_by(waiting, rows)
         chosen |= {name: next(drafts[name]) for name in unread}
         waiting = {name: a for name in unread if not isinstance(a := chosen[name], _Stub)}
     attributes = [a for a in chosen.values() if not isinstance(a, _Stub)]
@@ -188,8 +192,8 @@ def draft_schema(data: Any) -> Schema:
 
     Parameters
     ----------
-    data : pandas, polars or Arrow table, DuckDB relation, str or Path
-        The private rows.
+    data : frame, DuckDB relation, RowStream, str, Path, mapping or list
+        The private rows, as :meth:`Table.read` takes them.
 
     Returns
     -------
@@ -218,41 +222,16 @@ def draft_schema(data: Any) -> Schema:
     return Schema(draft.attributes)
 
 
-class _Columns:
-    """Columns of a frame, or of rows that are read in batches, as often as needed. Private."""
-
-    def __init__(self, data: Any) -> None:
-        stream = stream_of(data)
-        self._stream, self._cells = stream, {} if stream else columns_from_native(data)
-        self.names = stream.columns() if stream else tuple(self._cells)
-        if stream:
-            stream.check(self.names)
-
-    def _batches(self, names: tuple[str, ...]) -> Iterator[list[Cells]]:
-        if self._stream is None:
-            yield [self._cells[name] for name in names]
-            return
-        for batch in self._stream.batches(names):
-            yield [batch.column(place) for place in range(len(names))]
-
-    def tallies(self) -> dict[str, Tally]:
-        """Return the distinct cells of every column."""
-        found = {name: Tally() for name in self.names}
-        for cells in self._batches(self.names):
-            for tally, column in zip(found.values(), cells, strict=True):
-                tally.add(column)
-        return found
-
-    def unread(self, drafted: Mapping[str, AnyAttribute]) -> list[str]:
-        """Return the columns that their drafts do not read."""
-        lost: set[str] = set()
-        for cells in self._batches(tuple(drafted)):
-            for (name, attribute), column in zip(drafted.items(), cells, strict=True):
-                try:
-                    encode(attribute, column)
-                except (SchemaError, DataError):
-                    lost.add(name)
-        return [name for name in drafted if name in lost]
+def _unread_by(drafted: Mapping[str, AnyAttribute], rows: RowStream) -> list[str]:
+    """Return the columns that their drafts do not read."""
+    lost: set[str] = set()
+    for batch in rows.batches(tuple(drafted)):
+        for place, (name, attribute) in enumerate(drafted.items()):
+            try:
+                Encoder(attribute).encode(batch.column(place))
+            except (SchemaError, DataError):
+                lost.add(name)
+    return [name for name in drafted if name in lost]
 
 
 def _drafts(name: str, tally: Tally) -> Iterator[AnyAttribute | _Stub]:
