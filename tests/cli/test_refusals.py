@@ -103,6 +103,7 @@ REFUSED = [
     (f"{PRICE} --ground-truth --p-max 0.5 --row-independent", 2, "one assumption"),
     (f"{PRICE} --ground-truth --observed age=x", 2, "age=0.9"),
     (f"{PRICE} --ground-truth --observed age=2", 2, "age"),
+    ("convert m.json -o other.csv", 5, "exists; pass --overwrite"),
     ("price none.json", 3, "no model file"),
     ("price .", 3, "cannot read"),
     (f"{PIPELINE} --ground-truth --row-independent", 2, "for saved models"),
