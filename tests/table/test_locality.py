@@ -255,7 +255,7 @@ def test_one_row_more_changes_no_other_row(
     made = make(kind)
 
     @settings(
-        max_examples=40 if kind in (object, None) else 6, suppress_health_check=[*HealthCheck]
+        max_examples=25 if kind in (object, None) else 5, suppress_health_check=[*HealthCheck]
     )
     @given(rows=st.lists(cells, max_size=4), row=cells)
     def check(rows: list[Any], row: Any) -> None:

@@ -52,8 +52,11 @@ def engine_of(data: Any) -> Any:
 def frame_kind(data: Any) -> FrameKind:
     """Tell which kind of frame ``data`` is; relations, files and lists count as pandas."""
     import narwhals as nw
+    import pandas as pd
     import pyarrow as pa
 
+    if isinstance(data, pd.DataFrame):
+        return "pandas"
     if isinstance(data, pa.Table) or _streams_arrow(data):
         return "pyarrow"
     if nw.dependencies.is_polars_dataframe(data) or nw.dependencies.is_polars_lazyframe(data):
