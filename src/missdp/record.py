@@ -327,7 +327,7 @@ def _no_number(text: str) -> float:
 check_positive = partial(number, most=math.inf, open_end=True)
 check_nonnegative = partial(number, most=math.inf)
 check_fraction = partial(number, most=1.0)
-check_delta = partial(number, most=math.nextafter(1.0, 0.0))
+check_delta = partial(number, most=1.0, below=True)
 
 # What a field of a record must be: ``rho: float = field(metadata=NONNEGATIVE)``.
 POSITIVE = {"check": check_positive}

@@ -59,7 +59,7 @@ REFUSED = [
     (f"{ASKED} --epsilon 1 --p-max 0.5", 2, "--ground-truth-epsilon"),
     (f"{TRUTH} --p-max 0.5 --row-independent", 2, "one assumption"),
     (f"{TRUTH} --observed much", 2, "age=0.9"),
-    (f"{TRUTH} --observed 1.5", 2, "[0, 1]"),
+    (f"{TRUTH} --observed 1.5", 2, "between 0 and 1"),
     (f"{TRUTH} --observed nosuch=0.5", 2, "nosuch"),
     (f"{ASKED} --ground-truth-epsilon 0 --p-max 0.5", 2, "epsilon must be"),
     (f"{ASKED} --ground-truth-epsilon 99 --p-max 0.5 --method mst", 2, "between 0 and 64"),
