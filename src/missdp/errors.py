@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from itertools import islice
-from numbers import Real
+from numbers import Integral, Real
 from types import TracebackType
 from typing import Any
 
@@ -180,7 +180,7 @@ def whole(name: str, value: Any, *, least: int = 1) -> int:
     >>> whole("rows", 3.0)
     3
     """
-    if _finite(value) is None:
+    if isinstance(value, bool) or not (isinstance(value, Integral) or _finite(value) is not None):
         raise ParameterError(f"{name} must be a whole number")
     found = int(value)
     if value != found or found < least:
