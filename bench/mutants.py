@@ -60,7 +60,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/mechanisms/test_row_door.py"),
     ("mechanisms", "a query of a stranger's type is measured", "if type(query) not in self._queries:", "if False:",
      "tests/mechanisms/test_door.py"),
-    ("mechanisms", "a score is answered like a count", "if type(how) is not query.answered_by:", "if False:",
+    ("mechanisms", "a score is answered like a count", "if type(value) is not kind:", "if False:",
      "tests/mechanisms/test_door.py"),
     ("mechanisms", "errors behind an answer tell of rows", "with replacing(Exception, by=_untold), no_warnings():", "with no_warnings():",
      "tests/mechanisms/test_door.py tests/mechanisms/test_pair_rates.py"),
