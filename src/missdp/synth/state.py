@@ -195,6 +195,8 @@ def learn(
     fresh.schema_, fresh.kind_ = fresh._to_be_cut(source.schema, recodable(source)), kind
     grid = on_grid(fresh.schema_)  # refused now, if it cannot be
     fresh._check_schema(fresh.modelled_)
+    fresh._split = fresh._planned_split()
+    fresh._split.check()
     if model.budget is not None:
         label = f"{type(model).__name__}({model.missing})"
         model.budget.reserve(own, label=label, conditions=conditions)
@@ -203,7 +205,7 @@ def learn(
     model._forget()
     fresh._beyond = {}
     door = _door(fresh, source, grid, budget=own, noise=noise, declared_rows=rows)
-    fresh._kind_shares = release_kinds(door, fresh._modelled)
+    fresh._kind_shares = release_kinds(door, fresh._modelled, fresh._split)
     total = fresh._fit(door)
     if rows is not None:
         total = Total(rows, 0.0)
@@ -212,6 +214,7 @@ def learn(
     fresh._settle(found(fresh.schema_))
     fresh.guarantee_ = own.spent.with_conditions(*conditions)
     fresh.release_ = None
+    del fresh._split
     model._adopt(fresh)
     if not declared:  # released by now, so it may be spoken about
         warn_if_weak(0.0, model._delta, n=model.n_rows_)
@@ -237,7 +240,7 @@ def _door(fresh: Synthesizer, source: MarginalSource, grid: Schema, **facts: Any
         return Door(source, fresh._strategy, **facts).admitting(admit)
     door = Door(source.coded_as(grid), fresh._strategy, **facts).admitting(admit)  # type: ignore[attr-defined]
     fresh._report("finding bins", 0.0)
-    cut, fresh._beyond = release_cuts(door, grid, fresh.schema_)
+    cut, fresh._beyond = release_cuts(door, grid, fresh.schema_, fresh._split)
     fresh._settle(cut)
     cells = {
         a.name: a.encode_values(old.reach[0])
