@@ -161,13 +161,13 @@ class _GraphicalSynthesizer(Synthesizer):
         """Return what may be measured after single attributes; they themselves, if nothing fits."""
         zeros, limit = self._zeros(schema), self._max_cells
         found = [*weights, *pairs_of(weights)]
-        if self._unknown_zeros(schema) or not one_fits(weights, zeros, schema, max_cells=limit):
+        if self._unknown_zeros() or not one_fits(weights, zeros, schema, max_cells=limit):
             found += [(v,) for v in range(len(schema))]
         return [tuple(schema.names[v] for v in clique) for clique in dict.fromkeys(found)]
 
-    def _unknown_zeros(self, schema: Schema) -> bool:
+    def _unknown_zeros(self) -> bool:
         """Whether cells may be impossible of bins that are yet to be found."""
-        return any(map(is_pending, schema)) and bool(self.schema_.rules)
+        return bool(self.schema_.rules) and any(map(is_pending, self.schema_))
 
     def _largest(self, schema: Schema, parts: Sequence[Part]) -> float:  # noqa: ARG002
         """Return the largest share that a marginal gets of what all get after ``parts``; public."""
@@ -502,7 +502,7 @@ class MST(_GraphicalSynthesizer):
         """
         edges, pairs = len(schema) - 1, len(pairs_of(candidates(self.workload, schema)))
         outside = pairs - edges
-        free = not (self._zeros(schema) or self._unknown_zeros(schema))
+        free = not (self._zeros(schema) or self._unknown_zeros())
         if not free or edges < 2 or pairs != math.comb(len(schema), 2):
             return 1.0
         left = math.prod(1 - part.share for part in parts)

@@ -578,7 +578,7 @@ class Synthesizer(Estimator, abc.ABC):
 
     def _first_parts(self, schema: Schema) -> list[Part]:
         """Return the parts that all families have: bins to be found, kinds of missing values."""
-        cut = [(a.name,) for a in schema if is_pending(a)]
+        cut = [(a.name,) for a in self.schema_ if is_pending(a) and a.name in schema]
         found = [Part(BINS, CUTS_SHARE, self._gates(cut, schema), kind="other")] if cut else []
         if share := kinds_share(self._modelled, self._strategy):
             gates = (Gate(),) * len(self._modelled.kinds)

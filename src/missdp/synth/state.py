@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar
 
@@ -36,7 +37,7 @@ from missdp.errors import (
 )
 from missdp.files import write_atomically
 from missdp.inference.model import finite
-from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_source
+from missdp.mechanisms import Door, Noise, Total, Witness, domain_conditions, noise_source
 from missdp.record import WRONG, Record, read_json
 from missdp.schema import Numeric, Schema
 from missdp.schema.grid import found, is_pending, on_grid
@@ -47,7 +48,7 @@ from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps
 from missdp.synth.coordinates import finely
 from missdp.synth.cuts import release_cuts
-from missdp.synth.noisy_counts import warn_if_hardly_complete, whole_rows
+from missdp.synth.noisy_counts import warn_if_hardly_complete, warn_if_noise, whole_rows
 from missdp.synth.sampling import KindShares, release_kinds
 from missdp.table import FrameKind, Table
 from missdp.table.frames import frame_kind
@@ -219,6 +220,16 @@ def learn(
     if not declared:  # released by now, so it may be spoken about
         warn_if_weak(0.0, model._delta, n=model.n_rows_)
     warn_if_hardly_complete(door.complete_rows, rows=model.n_rows_)
+    if total.value >= 3 * total.std:  # else it was said already
+        sizes = [attribute.extended_size for attribute in model.modelled_]
+        warn_if_noise(model.n_rows_, sizes, partial(_noise, model), epsilon=model.epsilon)
+
+
+def _noise(model: Synthesizer, epsilon: float, tables: int) -> float:
+    """Return the noise of each of so many counts that share the budget of a fit; public."""
+    like = type(model)(**model._public_parameters() | {"epsilon": epsilon})
+    left = like._budget.left
+    return Noise.worth(replace(left, amount=left.amount / tables)).std
 
 
 def _remedy(budget: Budget, delta: float) -> str:
