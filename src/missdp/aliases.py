@@ -1,8 +1,8 @@
-"""Returns, with a warning, public names that stand elsewhere since the last release."""
+"""What packages export, and public names that stand elsewhere since the last release."""
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
 
@@ -47,6 +47,16 @@ MOVED: dict[str, str] = {
         for name in ("DPAutoGAN", "DPCTGAN", "DPMisGAN", "Kamino", "PrivBayes")
     },
 }
+
+
+def exported(namespace: Mapping[str, object]) -> list[str]:
+    """Return the names that a package imports to export them: not modules, nor these helpers."""
+    return sorted(
+        name
+        for name, found in namespace.items()
+        if not (name.startswith("_") or isinstance(found, ModuleType))
+        and getattr(found, "__module__", None) != __name__
+    )
 
 
 def moved_from(package: str) -> Callable[[str], object]:

@@ -78,7 +78,7 @@ def test_a_disk_that_fills_up_while_rows_are_sampled_leaves_what_was_there(folde
     assert run(*SYNTHESIZE)[0] == 0
     Path("more.parquet").write_text("old")
     before = sorted(os.listdir(folder))
-    more = ("sample", "out.model.json", "-o", "more.parquet", "--rows", 600_000)
+    more = ("sample", "out.model.json", "-o", "more.parquet", "--rows", 600_000, "--overwrite")
     done = process(*more, preexec_fn=limited(2**16))
     assert (done.returncode, done.stderr.count("\n")) == (5, 1)
     assert "File too large" in done.stderr

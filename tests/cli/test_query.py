@@ -94,6 +94,27 @@ ROWS = [
 ]
 
 
+def test_nothing_is_promised_about_rows_that_may_not_be_there(run, ruled):
+    for question in (("--mean", "hours"), ("--proportion", "hours > 3"), ("--variance", "hours")):
+        code, out, _ = run(*ruled([]), *question, "--epsilon", "1")
+        assert code == 0
+        assert "Even whether there are such rows at all cannot be told" in out
+        assert "half as wide" not in out
+
+
+def test_brackets_say_which_of_two_things_they_are(run, ruled, tmp_path):
+    """Groups have intervals of noise alone, everybody one of the population's value."""
+    ask, mean = ruled(ROWS), 'statistic = "mean"\nof = "hours"\n'
+    (tmp_path / "q.toml").write_text(f'[[question]]\n{mean}[[question]]\n{mean}by = "work"\n')
+    whole = run(*ask, "--mean", "hours")[1]
+    groups = run(*ask, "--mean", "hours", "--by", "work")[1]
+    both = run(*ask, "--questions", tmp_path / "q.toml")[1]
+    assert "noise alone" not in whole
+    assert "mean(hours, by work)  [noise alone]" in groups
+    assert both.count("noise alone") == 1
+    assert run(*ask, "--questions", tmp_path / "q.toml", "--uncertainty", "total")[0] == 2
+
+
 def test_a_question_is_about_those_to_whom_it_applies(run, ruled):
     ask = ruled(ROWS)
     code, out, err = run(*ask, "--mean", "hours", "--uncertainty", "worst-case", "--json")

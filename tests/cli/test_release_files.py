@@ -292,8 +292,8 @@ def test_commands_say_when_files_of_two_releases_are_mixed(replacing, run):
     looks = [
         ("evaluate", "data.csv", "out.csv", "--schema", "schema.toml"),
         ("price", "out.model.json"),
-        ("sample", "out.model.json", "-o", "more.csv"),
-        ("impute", *SYNTHESIZE[1:4], "-o", "f.csv", "--model", "out.model.json"),
+        ("sample", "out.model.json", "-o", "more.csv", "--overwrite"),
+        ("impute", *SYNTHESIZE[1:4], "-o", "f.csv", "--overwrite", "--model", "out.model.json"),
     ]
     assert not any("mixed" in run(*look)[2] for look in looks)
     assert run(*SYNTHESIZE, "-o", "new.csv", "--guarantee", "new.json")[0] == 0

@@ -140,8 +140,9 @@ def test_every_command_says_the_same_of_a_table_that_streams(folder, run, monkey
         ("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--json"),
         ("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--bins", 7, "--json"),
         ("impute", "rows.csv", "--schema", "s.toml", "--model", "out.model.json", "-o", "f.csv",
-         "--seed", 3),
-        ("simulate", "whole.csv", "--schema", "s.toml", "--rate", 0.0, "--seed", 1, "-o", "h.csv"),
+         "--seed", 3, "--overwrite"),
+        ("simulate", "whole.csv", "--schema", "s.toml", "--rate", 0.0, "--seed", 1, "-o", "h.csv",
+         "--overwrite"),
     ]  # fmt: skip
     held = [run(*command) for command in commands]
     files = {name: Path(name).read_bytes() for name in ("m.csv", "f.csv", "h.csv")}

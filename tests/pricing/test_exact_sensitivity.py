@@ -148,7 +148,7 @@ def test_what_is_charged_covers_what_the_law_reveals(name, chain):
     whole = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
     if "iteration" in name and chain:
         whole.set_params(steps=[*chain, ("clip", mp.RowClipper(radius=1.0))])
-    facts = whole.facts()
+    facts = whole.asked()[0]
     question, event = whole.estimator.question(facts.domain), whole.bounds()[0].event
     law = question.law(facts.distance)
     if not isinstance(law, VectorNoise) or isinstance(event, RDPEvent):
@@ -194,7 +194,7 @@ STEEP = {
 @pytest.mark.parametrize("name", [*ESTIMATORS, *STEEP])
 @given(seed=SEEDS)
 @example(seed=None)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_an_estimator_stays_within_its_sensitivity(name, seed):
     pair = worst_pair() if seed is None else replaced_row(seed)
     assert most_used(alone((ESTIMATORS | STEEP)[name]), pair) <= ROUNDING
@@ -211,7 +211,7 @@ STEPS = (
 
 
 @given(seed=SEEDS, case=st.sampled_from(STEPS), name=st.sampled_from(sorted(ESTIMATORS)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, name):
     make = cases.holey_pair if case in HOLEY else cases.complete_pair
     pair = make(seed, d=2, **({"target": True} if case is cases.regression_case else {}))
@@ -245,7 +245,7 @@ def test_gradients_that_are_not_clipped_and_answers_that_are_not_charged_are_fou
     def unclipped(loss, rows, target):
         return lambda point, sample: rows.T @ loss.slope(rows @ point, target) / len(rows)
 
-    def twice(door, question):
+    def twice(door, question, plan=None):
         event = door.price(question).event
         door._pay((), event)
         door._pose(question, event)

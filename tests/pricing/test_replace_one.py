@@ -180,7 +180,7 @@ def test_what_the_budget_refuses_is_not_read():
         with pytest.raises(BudgetExceededError):
             door(budget=budget, noise=Unread(0)).ask(asked)
         with pytest.raises(BudgetExceededError):
-            door(budget=budget, noise=Unread(0)).ask_if(asked, planned(FACTS, asked))
+            door(budget=budget, noise=Unread(0)).ask(asked, planned(FACTS, asked))
     assert not budget.events
 
 
@@ -311,7 +311,7 @@ def test_a_question_is_answered_if_the_test_passes(here, passes):
     asked = mp.VectorQuery.mean(facts.domain, multiplier=1e-4)
     budget = Budget(1e30, 1e-3, adjacency="replace-one")
     plan = planned(facts, asked)
-    found = door(facts=facts, budget=budget).ask_if(asked, plan)
+    found = door(facts=facts, budget=budget).ask(asked, plan)
     assert (found is not None) == passes
     assert budget.events == plan.charges
     assert DeclaredRowCount(7) not in budget.spent.conditions

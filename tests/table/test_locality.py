@@ -82,7 +82,7 @@ long_decimals = st.decimals(-(10**15), 10**15, places=10)
 words = ["", " ", " 7 ", "\u0661", "1" * 400, "True", "true", "FALSE", "1", "0", "1e3", "1000"]
 words += ["7", "007", "7.0", "0.1", "a", "A", "?", "n/a", "k.A.", "-9", "-9.0", "nan", "NaN"]
 words += ["1_0", "0x7", "2020-01-01", "1e999", "+1", ".5", "5.", "1.", "0.10000000000000000001"]
-words += ["inf", "None"]
+words += ["inf", "None", ";;;;;;;;;", "|||||||||", "\t\t\t\t\t\t\t\t\t"]  # no separators
 LONG = ["7" + " " * 4095, "7" + " " * 4096, "\u2003" * 4095 + "7", "\u2003" * 4096 + "7"]
 words += LONG
 good_text = st.sampled_from(words) | st.text(st.characters(exclude_categories=("Cs",)), max_size=5)
@@ -171,6 +171,10 @@ def relation(sql: str) -> Maker:
     return make
 
 
+def records(_: None) -> Maker:
+    return lambda cells, _: [dict.fromkeys(TOTAL.names, cell) for cell in cells]
+
+
 def polars(dtype: Any) -> Maker:
     return lambda cells, _: pl.DataFrame({n: pl.Series(cells, dtype=dtype) for n in TOTAL.names})
 
@@ -189,6 +193,7 @@ def written(name: str) -> Maker:
 KINDS: list[tuple[Callable[[Any], Maker], Any, st.SearchStrategy[Any]]] = [
     (pandas, object, anything),
     (pandas, None, inferred),
+    (records, None, anything),
     (pandas, "Int64", ints),
     (pandas, "boolean", st.booleans()),
     (pandas, "string", good_text),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Budget
 from missdp.baselines.adversarial import (
@@ -23,8 +22,7 @@ from missdp.baselines.networks import Layers, random_critic, random_layers
 from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats
 
 _HIDDEN = 32
 _CODE = 12

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Budget
 from missdp.baselines.adversarial import (
@@ -36,8 +35,8 @@ from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.state import is_whole
+from missdp.types import Floats
 
-Floats = NDArray[np.float64]
 Critic: TypeAlias = Literal["kernel", "mlp"]
 Masks: TypeAlias = Literal["conditional", "independent"]
 

@@ -22,6 +22,7 @@ from missdp.cli.options import (
     HolesOption,
     JsonOption,
     OutputOption,
+    OverwriteOption,
     SchemaOption,
     SyntheticArgument,
     argument,
@@ -29,7 +30,7 @@ from missdp.cli.options import (
     option,
     reads_rows,
 )  # fmt: skip
-from missdp.cli.side_files import check_no_table, check_together
+from missdp.cli.side_files import check_free, check_together
 from missdp.errors import DataError, OutputError, ParameterError, replacing
 from missdp.files import reserved
 from missdp.progress import progress_bar
@@ -75,6 +76,8 @@ def draft(
             "Check each against what is publicly known, correct it, then delete its 'undeclared' "
             "mark.",
         ]
+    if empty := [a.name for a in drafted.attributes if not a.size]:
+        lines += [f"Without a value in any row, and so in synthetic rows: {', '.join(empty)}."]
     if drafted.stubs:
         lines += ["To be written by hand (comments at the end of the file):"]
         lines += [f"  {why}" for why in drafted.stubs.values()]
@@ -113,6 +116,8 @@ def check(
     if facts.rules:
         document["rules"] = [rule.text for rule in facts.rules]
     lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
+    if empty := [a.name for a in facts if not a.size]:
+        lines += [f"No row has a value, and no synthetic row will: {', '.join(empty)}."]
     lines += [*_kinds_in_words(facts)]
     pairs = {pair.text: pair.holds for pair in facts.rulebook.pairs}
     if rules := [rule.text for rule in facts.rules if rule.text not in pairs]:
@@ -175,10 +180,11 @@ def simulate(
         typer.Option(help="Write the schema of the result here (nullable where holes may be)."),
     ] = None,
     holes: HolesOption = "nulls",
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
     check_apart([output, output_schema], data, schema)
-    check_no_table([output])
+    check_free([output], overwrite=overwrite)
     output_format(output)
     if mechanism not in _MECHANISMS:
         raise ParameterError(

@@ -36,6 +36,7 @@ from missdp.mechanisms.exact_noise import (
     permute_and_flip,
     seeded_words,
 )
+from missdp.types import Ints
 
 __all__ = ["NoiseSource", "SecureNoise", "SeededNoise", "check_scale", "noise_source"]
 
@@ -43,7 +44,6 @@ __all__ = ["NoiseSource", "SecureNoise", "SeededNoise", "check_scale", "noise_so
 Size = int | tuple[int, ...]
 SelectionNoise = Literal["gumbel", "exponential"]
 """The noise of scores, of which the largest is selected."""
-IntArray = NDArray[np.int64]
 # Far above any useful noise, far below what could overflow 64-bit integers.
 _MAX_SCALE = 2.0**40
 
@@ -70,7 +70,7 @@ class NoiseSource:
         """Return a generator for post-processing (sampling synthetic rows, say)."""
         raise NotImplementedError
 
-    def discrete_laplace(self, scale: float, size: Size) -> IntArray:
+    def discrete_laplace(self, scale: float, size: Size) -> Ints:
         """Draw integers with mass proportional to exp(-abs(x) / scale), exactly.
 
         Parameters
@@ -82,7 +82,7 @@ class NoiseSource:
         """
         return draw("laplace", check_scale("scale", scale), size, self._words)
 
-    def discrete_gaussian(self, sigma: float, size: Size) -> IntArray:
+    def discrete_gaussian(self, sigma: float, size: Size) -> Ints:
         """Draw integers with mass proportional to exp(-x^2 / (2 sigma^2)), exactly.
 
         Parameters

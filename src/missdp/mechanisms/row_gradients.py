@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, replacing
 from missdp.mechanisms.laws import no_warnings, plain_function, read_only
+from missdp.types import Floats
 
 Codes: TypeAlias = Mapping[str, NDArray[np.int64]]
 Gradient: TypeAlias = Callable[..., Any]
-FloatArray = NDArray[np.float64]
 _BITS = 61  # of the lower part of a sum; the upper part counts multiples of 2^61
 _LARGEST = 2**_BITS
 _LARGEST_DIMENSION = 2**22
@@ -72,7 +72,7 @@ class Grid:
         each = _TOLERANCE * self.cells + math.sqrt(self.dimension)
         return int(SLACK * self.cells / each)
 
-    def cells_of(self, gradients: FloatArray) -> FloatArray:
+    def cells_of(self, gradients: Floats) -> Floats:
         """Return the gradients clipped and rounded; rows that are not finite become 0."""
         known = np.isfinite(gradients).all(axis=1, keepdims=True)
         values = np.where(known, gradients, 0.0)
@@ -134,7 +134,7 @@ class RowFunction:
         """Return a block of the public size, made-up rows behind these."""
         return {name: np.append(block[name], c[rows:]) for name, c in self._made_up.items()}
 
-    def __call__(self, block: Codes, state: tuple[Any, ...]) -> FloatArray:
+    def __call__(self, block: Codes, state: tuple[Any, ...]) -> Floats:
         """Return the gradient of every row of a block, all parameters in one vector."""
         parts = self._parts(self._function(fixed_copy(block), *map(fixed_copy, state)))
         if [part.shape[1:] for part in parts] != self.shapes:
@@ -182,7 +182,7 @@ class RowFunction:
             if (~(off <= _TOLERANCE * most) & (known | np.isfinite(found).all(axis=1))).any():
                 raise ParameterError(_LOCAL)
 
-    def split(self, vector: FloatArray) -> Any:
+    def split(self, vector: Floats) -> Any:
         """Return a vector of all parameters in the form of one row's gradient."""
         ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
         parts = [p.reshape(s) for p, s in zip(np.split(vector, ends), self.shapes, strict=True)]
@@ -195,14 +195,14 @@ class RowFunction:
             parts = self._parts(found)
             return [part.shape[1:] for part in parts], isinstance(found, tuple)
 
-    def _parts(self, found: Any) -> list[FloatArray]:
+    def _parts(self, found: Any) -> list[Floats]:
         parts = found if isinstance(found, tuple) else (found,)
         arrays = [np.asarray(part, dtype=np.float64) for part in parts]
         if not arrays or any(a.ndim == 0 or len(a) != self._at_once for a in arrays):
             raise ParameterError("a gradient function returns one gradient for every row")
         return arrays
 
-    def _joined(self, parts: list[FloatArray]) -> FloatArray:
+    def _joined(self, parts: list[Floats]) -> Floats:
         return np.concatenate([part.reshape(self._at_once, -1) for part in parts], axis=1)
 
 
@@ -275,7 +275,7 @@ class RowGradients:
             block = {name: c[chosen].astype(np.int64) for name, c in self._codes.items()}
             yield self._grid.cells_of(self._gradients(block, len(chosen)))
 
-    def _gradients(self, block: Codes, rows: int) -> FloatArray:
+    def _gradients(self, block: Codes, rows: int) -> Floats:
         """Gradients of the rows of a block; a row for which there is none has gradient 0."""
         found = self._tried(self._function.padded(block, rows))
         if found is not None:
@@ -287,7 +287,7 @@ class RowGradients:
             out[i] = self._gradients(one, 1)[0]
         return out
 
-    def _tried(self, block: Codes) -> FloatArray | None:
+    def _tried(self, block: Codes) -> Floats | None:
         with contextlib.suppress(Exception), no_warnings():  # either would tell of the rows
             return self._function(block, self._state)
         return None

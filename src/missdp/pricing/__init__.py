@@ -10,8 +10,7 @@ Read the files in this order:
 * ``domain``: what is publicly known of private rows, how tables become rows of numbers, and how far
   two tables are apart.
 * ``steps``: what a step assumes, states and proves. ``imputers`` fill missing cells,
-  ``transforms`` scale, reduce and merge rows; ``model_imputer`` fills by a released model
-  (``completed_rows``: row by row, as the schema's rules have it).
+  ``transforms`` scale, reduce and merge rows; ``model_imputer`` fills by a released model.
 * ``privacy_maps``: what a distance between tables means for outputs, and the best bound.
 * ``questions``: a noisy vector, noisy gradients, or the last iterate of a hidden run.
 * ``replace_one``: chains of steps, and the door that holds rows, charges and answers.

@@ -13,7 +13,8 @@ import numpy as np
 
 from missdp.accounting import Event, PureEvent, RDPEvent, ZCDPEvent, epsilon_under
 from missdp.errors import UnprovenError
-from missdp.pricing.domain import Floats, TableDistance, require
+from missdp.pricing.domain import TableDistance, require
+from missdp.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)

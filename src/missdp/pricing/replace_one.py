@@ -16,7 +16,6 @@ from missdp.mechanisms.laws import Handle, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.pricing.domain import (
     NEIGHBOURS,
-    Floats,
     Parameters,
     RowDomain,
     Rows,
@@ -36,6 +35,7 @@ from missdp.pricing.questions import (
 )
 from missdp.pricing.steps import NotFittedOnThisTable, StableTransformer
 from missdp.threads import one_blas_thread
+from missdp.types import Floats
 
 RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
 
@@ -216,37 +216,28 @@ class ReplaceOneDoor(Handle):
         self._known: dict[str, Any] = {}  # what was made of the rows
         self._priced: tuple[Question, Bound] | None = None
 
-    # Public facts
-
     def price(self, question: Question) -> Bound:
         """Return the best bound on what the answer reveals: its event is charged by `ask`."""
         if self._priced is None or self._priced[0] is not question:
             self._priced = (question, self._facts.bounds(question)[0])
         return self._priced[1]
 
-    # Answers
-
-    def ask(self, question: Question) -> Any:
+    def ask(self, question: Question, plan: TestPlan | None = None) -> Any:
         """Charge for a question, then answer it: a noisy vector, or `NoisyGradients`.
 
-        What the budget cannot afford is refused (`BudgetExceededError`), and nothing is read.
+        What the budget cannot afford is refused (`BudgetExceededError`), and nothing is read. With
+        a ``plan`` a test of the steps' conditions is charged for as well. It passes if the distance
+        to failure, which one replaced row moves by at most 1, is above the threshold with Laplace
+        noise of scale 1 / epsilon; if it does not, the answer is None.
         """
-        event = self.price(question).event
-        self._pay(self._facts.conditions(question), event)
-        return self._pose(question, event)
-
-    def ask_if(self, question: Question, plan: TestPlan) -> Any:
-        """Charge for a test of the steps' conditions and for a question; answer if it passes.
-
-        The test passes if the distance to failure, which one replaced row moves by at most 1, is
-        above the threshold with Laplace noise of scale 1 / epsilon. None if it did not pass: the
-        question is then not answered, but was charged for.
-        """
-        test, event = plan.charges
-        self._pay(self._facts.conditions(question, tested=True), test, event)
-        law = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0)
-        passed = self._answer(test, law, lambda: self._prepare(tested=True))[0] > plan.threshold
-        return self._pose(question, event) if passed else None
+        events = plan.charges if plan else (self.price(question).event,)
+        self._pay(self._facts.conditions(question, tested=plan is not None), *events)
+        if plan:
+            law = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0)
+            margin = self._answer(events[0], law, lambda: self._prepare(tested=True))[0]
+            if not margin > plan.threshold:
+                return None
+        return self._pose(question, events[-1])
 
     def release(
         self, estimator: PrivateEstimator, question: Question, plan: TestPlan | None = None
@@ -258,7 +249,7 @@ class ReplaceOneDoor(Handle):
         warn_if_weak(guarantee.epsilon, guarantee.delta, n=facts.raw.rows)
         facts.raw.check_shape(self._values)
         estimator.check_target(self._target, facts.raw.rows)
-        answer = self.ask_if(question, plan) if plan else self.ask(question)
+        answer = self.ask(question, plan)
         # A fit that is broken off leaves no guarantee of an earlier one behind.
         estimator.__dict__.pop("guarantee_", None)
         if answer is not None:
@@ -294,16 +285,11 @@ class ReplaceOneDoor(Handle):
             asked: Any = question if isinstance(question, VectorQuery) else question.loss
             with replacing(Exception, by=DataError("the target cannot be read")), no_warnings():
                 target = asked.read(self._target)
-            exact = asked.exact(self._rows(), target)
+            if "rows" not in self._known:
+                self._prepare()
+            exact = asked.exact(self._known["rows"], target)
             self._known.update(question=question, exact=exact)
         return self._known["exact"]
-
-    def _rows(self) -> Floats:
-        """Return the rows as questions read them."""
-        if "rows" not in self._known:
-            self._prepare()
-        found: Floats = self._known["rows"]
-        return found
 
     def _prepare(self, *, tested: bool = False) -> Floats:
         """Fit the steps and keep the rows that leave them; return the distance to failure.

@@ -27,6 +27,7 @@ from missdp.mechanisms.door import Door, Facts, Given, Noise, Score, Total
 from missdp.synth.noisy_counts import least_squares_total
 from missdp.synth.split import CHOICES, MARGINS, Split
 from missdp.synth.workload import pairs_of
+from missdp.types import Floats
 
 #: Edges of a tree get the same noise, but for rounding.
 EVEN = 1 + 1e-6
@@ -42,8 +43,6 @@ _SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating poin
 _MOST_PAIRS = 600  # of 35 attributes, say; with 5,565 pairs of 105, raking made tables worse
 _STILL = 0.02  # of the noise of a selection
 _CELLS = 2**24  # of expectations that are kept: 128 MB
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

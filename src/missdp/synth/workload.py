@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, did_you_mean
 from missdp.inference.beliefs import log_linear
 from missdp.inference.junction import Clique, components, tree_cells
 from missdp.inference.model import Zeros
@@ -116,13 +116,15 @@ def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
             raise _too_many()
         return dict.fromkeys(combinations(range(d), min(workload, d)), 1.0)
     named = workload.items() if isinstance(workload, Mapping) else ((c, 1.0) for c in workload)
-    known = set(schema.names)
     out: dict[Clique, float] = {}
     for names, weight in named:
-        if not isinstance(names, (tuple, list)) or not all(
-            isinstance(name, str) and name in known for name in names
-        ):
+        if not isinstance(names, (tuple, list)) or not all(isinstance(n, str) for n in names):
             raise ParameterError("every workload marginal must be a tuple of attribute names")
+        if unknown := [name for name in names if name not in schema]:
+            near = did_you_mean(unknown[0], schema.names)
+            raise ParameterError(
+                f"the workload names {unknown[0]!r}, which the schema does not have{near}"
+            )
         if len(set(names)) != len(names) or not 1 <= len(names) <= _MAX_ORDER:
             raise ParameterError(
                 f"a workload marginal must have 1 to {_MAX_ORDER} distinct attributes"

@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from missdp.errors import DataError
 from missdp.schema import Numeric, Schema
 from missdp.shelf import Pile
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
-from missdp.table.streams import Batch, RowStream, stream_of
+from missdp.table.streams import Batch, RowStream, rows_of
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -63,11 +62,8 @@ def read_columns(
 
 
 def check_rows_fit(data: Any, schema: Schema) -> None:
-    """Refuse files and streams of which a row does not fit the schema, and keep none."""
-    stream = stream_of(data)
-    if stream is None:
-        raise DataError("only files, DuckDB relations and streams are checked in batches")
-    for _ in read_columns(stream, schema):
+    """Refuse data of which a row does not fit the schema, and keep none."""
+    for _ in read_columns(rows_of(data, schema.names), schema):
         pass
 
 

@@ -258,7 +258,7 @@ def _values(attribute: AnyAttribute, column: Column) -> pa.Array:
         cells = column.values.astype(np.int64) if attribute.integer else column.values
         return pa.array(cells, type=kind, mask=missing)
     indices = pa.array(np.where(missing, 0, column.codes).astype(np.int64), mask=missing)
-    return pa.array(attribute.levels).take(indices)
+    return pa.array(attribute.levels, None if attribute.levels else pa.string()).take(indices)
 
 
 def _type(plain: pa.DataType, written: Mapping[Kind, _Code]) -> pa.DataType:

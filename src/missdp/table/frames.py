@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
@@ -49,41 +50,83 @@ def engine_of(data: Any) -> Any:
 
 
 def frame_kind(data: Any) -> FrameKind:
-    """Tell which kind of frame ``data`` is; relations and files count as pandas for output."""
+    """Tell which kind of frame ``data`` is; relations, files and lists count as pandas."""
     import narwhals as nw
     import pyarrow as pa
 
-    if isinstance(data, (pa.Table, pa.RecordBatch)):
+    if isinstance(data, pa.Table) or _streams_arrow(data):
         return "pyarrow"
     if nw.dependencies.is_polars_dataframe(data) or nw.dependencies.is_polars_lazyframe(data):
         return "polars"
     return "pandas"
 
 
+def _streams_arrow(data: Any) -> bool:
+    """Whether Arrow's C interface is the way to read this: a reader, or a frame unknown here."""
+    import narwhals as nw
+
+    known = nw.from_native(data, pass_through=True) is not data
+    return hasattr(type(data), "__arrow_c_stream__") and not known
+
+
 def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict[str, Cells]:
-    """Return the columns of a frame as cells; with ``names``, exactly those in that order."""
+    """Return the columns of a frame as cells; with ``names``, exactly those in that order.
+
+    Names of columns stand in the frame; of a list of records they are the declared ones, or the
+    keys of the first record.
+    """
     import pandas as pd
     import pyarrow as pa
 
-    if not isinstance(data, (pd.DataFrame, pa.Table, pa.RecordBatch)):
+    if isinstance(data, (list, tuple)):
+        data = _columns_of_records(data, names)
+    if not isinstance(data, (pd.DataFrame, pa.Table, Mapping)):
         data = _collected(data)
-    arrow = isinstance(data, (pa.Table, pa.RecordBatch))
-    found = list(data.schema.names) if arrow else [str(name) for name in data.columns]
+    if isinstance(data, Mapping):
+        found, lists = list(map(str, data)), list(data.values())
+    else:
+        found = [
+            str(n) for n in (data.column_names if isinstance(data, pa.Table) else data.columns)
+        ]
     check_columns(found, tuple(found) if names is None else names)
-    return {name: _column(data, found.index(name)) for name in names or found}
+    places = {name: found.index(name) for name in names or found}
+    if isinstance(data, Mapping):
+        return _lists({name: lists[place] for name, place in places.items()})
+    return {name: _column(data, place) for name, place in places.items()}
+
+
+def _strange(data: Any) -> DataError:
+    return DataError(
+        f"cannot read a table from {type(data).__name__!r}: pass a pandas, polars or Arrow table, "
+        "a DuckDB relation, the path of a CSV or Parquet file, lists of cells by the name of their "
+        "column, or a list of records"
+    )
+
+
+def _columns_of_records(
+    records: Sequence[Any], names: tuple[str, ...] | None
+) -> dict[str, list[Any]]:
+    """Return the cells of records by column; one without a key has no value there."""
+    if not all(isinstance(record, Mapping) for record in records):
+        raise _strange(records)
+    keys = tuple(next(iter(records), {})) if names is None else names
+    if any(record.keys() - {*keys} for record in records):
+        whose = "the first one lacks" if names is None else "the schema does not declare"
+        raise DataError(f"a record has a key that {whose}")  # which may say something of a person
+    return {key: [record.get(key) for record in records] for key in keys}
 
 
 def _collected(data: Any) -> Any:
-    """Run the query of a lazy frame; give any eager one back."""
+    """Return a frame, or an Arrow table, of rows that are computed or read by now."""
     import narwhals as nw
+    import pyarrow as pa
 
-    strange = DataError(
-        f"cannot read a table from {type(data).__name__!r}: pass a pandas, polars or Arrow "
-        "table, a DuckDB relation, or the path of a CSV or Parquet file"
-    )
     # An engine's own error may quote cells.
     failed = DataError("the table cannot be read: its query fails or a row is malformed")
-    with replacing(TypeError, by=strange):
+    if _streams_arrow(data):
+        with replacing(Exception, by=failed):
+            return pa.table(data)
+    with replacing(TypeError, by=_strange(data)):
         frame = nw.from_native(data)
     engine = engine_of(data)
     with replacing(Exception, by=failed), engine.quiet() if engine else nullcontext():
@@ -97,7 +140,7 @@ def _column(data: Any, position: int) -> Cells:
 
     if isinstance(data, pd.DataFrame):
         return _pandas_column(data.iloc[:, position])
-    if isinstance(data, (pa.Table, pa.RecordBatch)):
+    if isinstance(data, pa.Table):
         return data.column(position)
     series = nw.from_native(data, eager_only=True)[:, position]
     if series.dtype == nw.Object:  # of which polars would hand over the addresses
@@ -129,6 +172,16 @@ def _pandas_column(column: pd.Series[Any]) -> Cells:
 
 def _objects(cells: list[Any]) -> Cells:
     return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def _lists(columns: Mapping[str, Any]) -> dict[str, Cells]:
+    """Return lists of cells, one for each column."""
+    given = columns.values()
+    if not all(isinstance(cells, (list, tuple, np.ndarray)) for cells in given):
+        raise DataError("columns by name must be lists of cells")
+    if len({*map(len, given)}) > 1:
+        raise DataError("all columns of a table must have the same length")
+    return {name: _objects(list(cells)) for name, cells in columns.items()}
 
 
 def check_columns(found: list[str], names: tuple[str, ...]) -> None:
