@@ -124,7 +124,8 @@ def warn_if_noise(
     otherwise = f", or epsilon={larger:.2g}," if larger <= _MOST_EPSILON else ""
     warnings.warn(
         f"the table is too small for epsilon={epsilon:g}: of {rows} rows, noise hides how "
-        f"{len(sizes)} attributes go together; about {enough:,.0f} rows{otherwise} would begin to show it",
+        f"{len(sizes)} attributes go together; about {enough:,.0f} rows{otherwise} would begin to "
+        "show it",
         SmallTableWarning,
         stacklevel=4,
     )
