@@ -11,7 +11,7 @@ from missdp import MST, Budget, Numeric, Ordinal, Schema, Table
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import MissDPWarning, WeakGuaranteeWarning
 from missdp.mechanisms import Noise
-from missdp.mechanisms.laws import Witness
+from missdp.mechanisms.session import Witness
 from missdp.pricing import PricedPipeline, PrivateMean
 from missdp.statistics import ImputedStatistics, KNNImputation
 

@@ -120,7 +120,7 @@ def test_rows_are_filled_one_by_one(pair, alone):
         kept = Recorder(0)  # whose generators draw alike for rows that are in both tables
         opened = door(table, "impute-first", kept)
         laws = {a.name: np.full(a.size, 1 / a.size) for a in opened.schema if a.nullable}
-        filled.append(opened.filled(laws if alone else given_all())._counts.codes())
+        filled.append(opened.filled(laws if alone else given_all())._rows.counts.codes())
     for name in MODELLED.schema.names:
         assert np.array_equal(filled[0][name], filled[1][name][:-1])
         assert (filled[1][name] < MODELLED.schema[name].size).all()

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 
 from missdp import AllPairs, Kamino, PrivBayes
-from missdp.mechanisms.laws import Witness
+from missdp.mechanisms.session import Witness
 from missdp.synth import AIM, MST, SmallTableWarning
 from missdp.synth.noisy_counts import (
     Total,

@@ -17,14 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Assumption, Condition, Event, RDPEvent
 from missdp.errors import DataError, ParameterError, UnprovenError, number, replacing, whole
-from missdp.mechanisms.laws import Noise, no_warnings, plain_function, read_only
 from missdp.mechanisms.noise import (
+    Noise,
     NoiseSource,
     SeededNoise,
     above,
     distance,
     too_far,
 )
+from missdp.mechanisms.session import no_warnings, plain_function, read_only
 from missdp.pricing.domain import (
     NEIGHBOURS,
     RowDomain,

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost, Guarantee
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError
-from missdp.mechanisms.asks import Ask, Noisy
-from missdp.mechanisms.questions import QUANTA, Counts, Question, Rows, Sums
-from missdp.mechanisms.row_door import Charged, RowDoor
+from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Rows, Sums
+from missdp.mechanisms.row_door import Charged, Noisy, RowDoor
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.schema.applies import not_everywhere
