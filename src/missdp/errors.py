@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from itertools import islice
-from numbers import Integral, Real
+from numbers import Real
 from types import TracebackType
 from typing import Any
 
@@ -180,7 +180,7 @@ def whole(name: str, value: Any, *, least: int = 1) -> int:
     >>> whole("rows", 3.0)
     3
     """
-    if isinstance(value, bool) or not (isinstance(value, Integral) or _finite(value) is not None):
+    if _finite(value) is None:
         raise ParameterError(f"{name} must be a whole number")
     found = int(value)
     if value != found or found < least:
@@ -231,7 +231,8 @@ def number(
     if open_end and found <= least:
         raise ParameterError(f"{name} must be above {least:g}")
     if not least <= found <= most:
-        raise ParameterError(f"{name} must be between {least:g} and {most:g}")
+        within = f"between {least:g} and {most:g}" if most < math.inf else f"at least {least:g}"
+        raise ParameterError(f"{name} must be {within}")
     return found
 
 

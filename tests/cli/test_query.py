@@ -374,8 +374,8 @@ BLOCKS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("k", [1, 10])
-@pytest.mark.parametrize("question", [QUESTIONS[5], QUESTIONS[8]])  # many sums; worst case
+# Many sums, of many donors; the worst case.
+@pytest.mark.parametrize(("question", "k"), [(QUESTIONS[5], 10), (QUESTIONS[8], 1)])
 def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k):
     asked = []
 
@@ -391,10 +391,10 @@ def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k):
     both = ("--impute", "strength_training_7d,physically_active_7d", "--match", "grade")
     assert main([str(a) for a in (*ASK, *question, *both, "--k", k)]) == 0
     peaks = []
-    for rows in (1_000, 6_000):
+    for rows in (1_000, 4_000):
         table = made_up(rows)
         tracemalloc.start()
         run_query(table, asked[0], budget=Budget(9.0))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert (peaks[1] - peaks[0]) / 5_000 < COMMAND._row_bytes(asked[0], table.schema)
+    assert (peaks[1] - peaks[0]) / 3_000 < COMMAND._row_bytes(asked[0], table.schema)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -138,13 +139,12 @@ def _rule_out(tables: ImpossibleCells, alive: dict[str, Flags]) -> bool:
 
 def _connected(tables: ImpossibleCells) -> list[list[tuple[str, ...]]]:
     """Return the tables in groups that share no attribute."""
-    groups: list[tuple[set[str], list[tuple[str, ...]]]] = []
+    groups: list[list[tuple[str, ...]]] = []
     for names in tables:
-        near = [group for group in groups if group[0] & {*names}]
-        groups = [group for group in groups if not group[0] & {*names}]
-        reached = {*names}.union(*(group[0] for group in near))
-        groups.append((reached, [*(t for group in near for t in group[1]), names]))
-    return [found for _, found in groups]
+        near = [group for group in groups if {*names} & {*chain.from_iterable(group)}]
+        groups = [group for group in groups if group not in near]
+        groups.append([*chain.from_iterable(near), names])
+    return groups
 
 
 def _check_alive(attribute: AnyAttribute, codes: Ints, rules: tuple[Bound, ...]) -> None:

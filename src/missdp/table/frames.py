@@ -28,11 +28,6 @@ _ARROW_LIKE = (
 )
 
 
-# Packages whose frames an engine runs -> the module of the wing that does, which has ``source``, to
-# count rows where they are, and ``quiet``, within which nothing is logged.
-_ENGINES = {"pyspark.sql": "missdp.engines.spark"}
-
-
 @cache
 def _arrow_like() -> tuple[type, ...]:
     import pandas as pd
@@ -41,19 +36,23 @@ def _arrow_like() -> tuple[type, ...]:
 
 
 def engine_of(data: Any) -> Any:
-    """Return the module of the wing that reads frames of this type, if there is one."""
-    kinds = [kind.__module__ for kind in type(data).__mro__ if kind.__name__ == "DataFrame"]
-    for package, module in _ENGINES.items():
-        if any(kind.startswith(package) for kind in kinds):
-            return import_module(module)
-    return None
+    """Return the module of the wing that reads frames of this type: those of Spark; or None.
+
+    It has ``source``, to count rows where they are, and ``quiet``, in which nothing is logged.
+    """
+    kinds = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
+    spark = any(kind.__module__.startswith("pyspark.sql") for kind in kinds)
+    return import_module("missdp.engines.spark") if spark else None
 
 
 def frame_kind(data: Any) -> FrameKind:
     """Tell which kind of frame ``data`` is; relations, files and lists count as pandas."""
     import narwhals as nw
+    import pandas as pd
     import pyarrow as pa
 
+    if isinstance(data, pd.DataFrame):
+        return "pandas"
     if isinstance(data, pa.Table) or _streams_arrow(data):
         return "pyarrow"
     if nw.dependencies.is_polars_dataframe(data) or nw.dependencies.is_polars_lazyframe(data):
