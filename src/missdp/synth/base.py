@@ -578,26 +578,26 @@ class Synthesizer(Estimator, abc.ABC):
 
     def _first_parts(self, schema: Schema) -> list[Part]:
         """Return the parts that all families have: bins to be found, kinds of missing values."""
-        cut = [(a.name,) for a in self.schema_ if is_pending(a) and a.name in schema]
-        found = [Part(BINS, CUTS_SHARE, self._gates(cut, schema), kind="other")] if cut else []
+        cut = [a.name for a in self.schema_ if is_pending(a) and a.name in schema]
+        gates = tuple(self._observed_gate((name,), schema) for name in cut)
+        found = [Part(BINS, CUTS_SHARE, gates, kind="other")] if cut else []
         if share := kinds_share(self._modelled, self._strategy):
-            gates = (Gate(),) * len(self._modelled.kinds)
-            found.append(Part(KINDS, share, gates))
+            found.append(Part(KINDS, share, (Gate(),) * len(self._modelled.kinds)))
         return found
+
+    def _observed_gate(self, names: Iterable[str], schema: Schema) -> Gate:
+        """Return what a row must have observed to be counted, before anything is filled."""
+        return self._strategy.gate(names, schema) - self._modelled.filled
 
     def _filled_gates(self, schema: Schema) -> list[Gate]:
         """Return the gates of the margins of attributes that the strategy fills first."""
-        strategy, settled = self._strategy, self._modelled.filled
-        filled = schema.nullable if strategy.fills else ()
-        return [strategy.gate((name,), schema) - settled for name in filled]
+        filled = schema.nullable if self._strategy.fills else ()
+        return [self._observed_gate((name,), schema) for name in filled]
 
     def _gates(self, cliques: Iterable[Iterable[str]], schema: Schema) -> tuple[Gate, ...]:
-        """Return for sets of attributes those that a row must have observed to be counted."""
-        strategy, filled = self._strategy, self._modelled.filled
-        return tuple(
-            Gate() if strategy.fills else strategy.gate(clique, schema) - filled
-            for clique in cliques
-        )
+        """Return the gates of counts over sets of attributes, after anything is filled."""
+        filled = self._strategy.fills
+        return tuple(Gate() if filled else self._observed_gate(c, schema) for c in cliques)
 
     def _released(self) -> dict[str, Any]:
         """Return the released model: numbers, text, arrays, records, and mappings of them."""
