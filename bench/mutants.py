@@ -272,7 +272,7 @@ MUTANTS = [Mutant(*line) for line in (
     ("table", "an open quote that a later row closes", "if last is None or lost or self._quotes.misplaced:", "if last is None or lost:",
      "tests/table/test_table.py"),
     ("table", "the separator is what stands most often, in rows too", "max(found, key=lambda one: len(one.names)", "max(found, key=lambda one: text.count(one.separator)",
-     "tests/table/test_locality.py"),
+     "tests/table/test_table.py"),
     ("table", "a record's key decides for all", "return {key: [record.get(key) for record in records] for key in keys}", "return {key: [record.get(key) for record in records] for key in records[-1]}",
      "tests/table/test_holders.py"),
     ("table", "holes that keep their value", "values[hole] = attribute.lower", "pass",
