@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
@@ -64,8 +64,8 @@ def _streams_arrow(data: Any) -> bool:
     """Whether Arrow's C interface is the way to read this: a reader, or a frame unknown here."""
     import narwhals as nw
 
-    known = nw.from_native(data, pass_through=True) is not data
-    return hasattr(type(data), "__arrow_c_stream__") and not known
+    offered = hasattr(type(data), "__arrow_c_stream__")
+    return offered and nw.from_native(data, pass_through=True) is data
 
 
 def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict[str, Cells]:
@@ -79,9 +79,9 @@ def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict
 
     if isinstance(data, (list, tuple)):
         data = _columns_of_records(data, names)
-    if not isinstance(data, (pd.DataFrame, pa.Table, Mapping)):
+    if not isinstance(data, (pd.DataFrame, pa.Table, dict)):
         data = _collected(data)
-    if isinstance(data, Mapping):
+    if isinstance(data, dict):
         found, lists = list(map(str, data)), list(data.values())
     else:
         found = [
@@ -89,7 +89,7 @@ def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict
         ]
     check_columns(found, tuple(found) if names is None else names)
     places = {name: found.index(name) for name in names or found}
-    if isinstance(data, Mapping):
+    if isinstance(data, dict):
         return _lists({name: lists[place] for name, place in places.items()})
     return {name: _column(data, place) for name, place in places.items()}
 
@@ -106,7 +106,7 @@ def _columns_of_records(
     records: Sequence[Any], names: tuple[str, ...] | None
 ) -> dict[str, list[Any]]:
     """Return the cells of records by column; one without a key has no value there."""
-    if not all(isinstance(record, Mapping) for record in records):
+    if not all(isinstance(record, dict) for record in records):
         raise _strange(records)
     keys = tuple(next(iter(records), {})) if names is None else names
     if any(record.keys() - {*keys} for record in records):
@@ -173,7 +173,7 @@ def _objects(cells: list[Any]) -> Cells:
     return np.fromiter(cells, dtype=object, count=len(cells))
 
 
-def _lists(columns: Mapping[str, Any]) -> dict[str, Cells]:
+def _lists(columns: dict[str, Any]) -> dict[str, Cells]:
     """Return lists of cells, one for each column."""
     given = columns.values()
     if not all(isinstance(cells, (list, tuple, np.ndarray)) for cells in given):
