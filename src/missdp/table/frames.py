@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -81,17 +81,14 @@ def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict
         data = _columns_of_records(data, names)
     if not isinstance(data, (pd.DataFrame, pa.Table, dict)):
         data = _collected(data)
+    column: Callable[[int], Cells]
     if isinstance(data, dict):
-        found, lists = list(map(str, data)), list(data.values())
+        found, column = list(map(str, data)), _lists(list(data.values())).__getitem__
     else:
-        found = [
-            str(n) for n in (data.column_names if isinstance(data, pa.Table) else data.columns)
-        ]
+        given = data.column_names if isinstance(data, pa.Table) else data.columns
+        found, column = list(map(str, given)), partial(_column, data)
     check_columns(found, tuple(found) if names is None else names)
-    places = {name: found.index(name) for name in names or found}
-    if isinstance(data, dict):
-        return _lists({name: lists[place] for name, place in places.items()})
-    return {name: _column(data, place) for name, place in places.items()}
+    return {name: column(found.index(name)) for name in names or found}
 
 
 def _strange(data: Any) -> DataError:
@@ -173,14 +170,13 @@ def _objects(cells: list[Any]) -> Cells:
     return np.fromiter(cells, dtype=object, count=len(cells))
 
 
-def _lists(columns: dict[str, Any]) -> dict[str, Cells]:
+def _lists(columns: list[Any]) -> list[Cells]:
     """Return lists of cells, one for each column."""
-    given = columns.values()
-    if not all(isinstance(cells, (list, tuple, np.ndarray)) for cells in given):
+    if not all(isinstance(cells, (list, tuple, np.ndarray)) for cells in columns):
         raise DataError("columns by name must be lists of cells")
-    if len({*map(len, given)}) > 1:
+    if len({*map(len, columns)}) > 1:
         raise DataError("all columns of a table must have the same length")
-    return {name: _objects(list(cells)) for name, cells in columns.items()}
+    return [_objects(list(cells)) for cells in columns]
 
 
 def check_columns(found: list[str], names: tuple[str, ...]) -> None:
