@@ -40,7 +40,7 @@ class Mutant(NamedTuple):
 # fmt: off
 MUTANTS = [Mutant(*line) for line in (
     # mechanisms: noise, charges, sensitivities
-    ("mechanisms", "noise of counts x .7", "exact + draw(float(scale), exact.shape)", "exact + draw(0.7 * float(scale), exact.shape)",
+    ("mechanisms", "noise of counts x .7", "counts + draw(self.scale, counts.shape)", "counts + draw(0.7 * self.scale, counts.shape)",
      "tests/mechanisms/test_noise.py"),
     ("mechanisms", "exponent of the Gaussian doubled", "x = x * x / 2", "x = x * x",
      "tests/mechanisms/test_noise_exact.py"),
