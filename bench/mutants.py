@@ -40,7 +40,7 @@ class Mutant(NamedTuple):
 # fmt: off
 MUTANTS = [Mutant(*line) for line in (
     # mechanisms: noise, charges, sensitivities
-    ("mechanisms", "noise of counts x .7", "exact + draw(float(scale), exact.shape)", "exact + draw(0.7 * float(scale), exact.shape)",
+    ("mechanisms", "noise of counts x .7", "counts + draw(self.scale, counts.shape)", "counts + draw(0.7 * self.scale, counts.shape)",
      "tests/mechanisms/test_noise.py"),
     ("mechanisms", "exponent of the Gaussian doubled", "x = x * x / 2", "x = x * x",
      "tests/mechanisms/test_noise_exact.py"),
@@ -272,7 +272,7 @@ MUTANTS = [Mutant(*line) for line in (
     ("table", "an open quote that a later row closes", "if last is None or lost or self._quotes.misplaced:", "if last is None or lost:",
      "tests/table/test_table.py"),
     ("table", "the separator is what stands most often, in rows too", "max(found, key=lambda one: len(one.names)", "max(found, key=lambda one: text.count(one.separator)",
-     "tests/table/test_locality.py"),
+     "tests/table/test_table.py"),
     ("table", "a record's key decides for all", "return {key: [record.get(key) for record in records] for key in keys}", "return {key: [record.get(key) for record in records] for key in records[-1]}",
      "tests/table/test_holders.py"),
     ("table", "holes that keep their value", "values[hole] = attribute.lower", "pass",

@@ -68,7 +68,7 @@ def asked(table, missing, witness):
             filled.marginal(clique, LOUD)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(neighbours(), st.sampled_from(("joint", "observed", "complete-rows", "impute-first")))
 def test_one_row_moves_every_count_by_one_at_most(pair, missing):
     table, more = pair
@@ -111,7 +111,7 @@ def given_all():
     return fit_conditionals(np.stack([rng.integers(0, s, 500) for s in sizes], axis=1), sizes)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(neighbours(), st.booleans())
 def test_rows_are_filled_one_by_one(pair, alone):
     """A row more changes no other filled row, n/a included, whether other cells are looked at."""

@@ -48,7 +48,7 @@ def without(table: Table, row: int) -> Table:
     return table.take(np.arange(len(table)) != row)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(denials(), tables(), st.integers(0, 24), st.booleans(), st.sampled_from([1, 2]))
 def test_one_row_moves_the_numbers_by_no_more_than_was_charged_for(
     denial: PairDenial, table: Table, row: int, holes: bool, norm: int

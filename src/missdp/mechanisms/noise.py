@@ -266,13 +266,6 @@ CountNoise = Literal["laplace", "gaussian"]
 """The noise of released counts."""
 
 
-def add_noise(counts: ArrayLike, noise: CountNoise, scale: float, source: NoiseSource) -> Ints:
-    """Return integer counts plus discrete noise; whoever calls this has charged for it."""
-    exact = _as_counts(counts)
-    draw = source.discrete_laplace if noise == "laplace" else source.discrete_gaussian
-    return np.asarray(exact + draw(float(scale), exact.shape), dtype=np.int64)
-
-
 # Counts beyond this are clipped, which moves no two neighbours further apart, so that adding
 # noise cannot wrap around.
 _MAX_COUNT = 2**61
@@ -302,7 +295,7 @@ def above(found: float, most: float) -> bool:
     return not found <= most * (1 + _ROUNDING)
 
 
-def distance(exact: Any, other: Any, norm: int) -> float:
+def distance(exact: Any, other: Any, norm: float) -> float:
     """Return how far two arrays of numbers are apart, in L1 or L2 norm."""
     gap = (np.asarray(exact) - np.asarray(other)).astype(np.float64).ravel()
     return float(np.linalg.norm(gap, norm))
@@ -313,28 +306,14 @@ def too_far(found: float, most: float, what: str = "what is behind it") -> str:
     return f"one row moves {what} by {found:g}, and {most:g} was charged for"
 
 
-def laplace_exceeds(event: Event, moved: float, scale: float) -> str | None:
-    """Return why an event does not pay for Laplace noise of a scale on numbers that moved in L1."""
-    if isinstance(event, LaplaceEvent):
-        return _noise_exceeds(moved, scale, event.sensitivity, event.scale)
-    epsilon = epsilon_paid(event)
-    return other_kind(event, "Laplace noise") if epsilon is None else _lost(moved / scale, epsilon)
-
-
-def gaussian_exceeds(event: Event, moved: float, sigma: float) -> str | None:
-    """Return why an event does not pay for Gaussian noise on numbers that moved in L2."""
-    if isinstance(event, GaussianEvent):
-        return _noise_exceeds(moved, sigma, event.sensitivity, event.sigma)
-    if isinstance(event, ZCDPEvent):
-        most = math.sqrt(2 * event.rho) * sigma
-        return too_far(moved, most) if above(moved, most) else None
-    return other_kind(event, "Gaussian noise")
-
-
 def pure_exceeds(event: Event, epsilon: float) -> str | None:
     """Return why an event does not pay for an epsilon-DP answer."""
     paid = epsilon_paid(event)
-    return other_kind(event, "a pure epsilon") if paid is None else _lost(epsilon, paid)
+    if paid is None:
+        return other_kind(event, "a pure epsilon")
+    if above(epsilon, paid):
+        return f"the answer reveals epsilon {epsilon:g}, and {paid:g} was charged for"
+    return None
 
 
 def epsilon_paid(event: Event) -> float | None:
@@ -344,21 +323,6 @@ def epsilon_paid(event: Event) -> float | None:
     if isinstance(event, LaplaceEvent):
         return event.sensitivity / event.scale
     return math.sqrt(2 * event.rho) if isinstance(event, ZCDPEvent) else None
-
-
-def _noise_exceeds(moved: float, scale: float, sensitivity: float, charged: float) -> str | None:
-    if above(moved, sensitivity):
-        return too_far(moved, sensitivity)
-    least = charged * moved / sensitivity
-    if above(least, scale):
-        return f"noise is drawn with scale {scale:g}, and at least {least:g} was charged for"
-    return None
-
-
-def _lost(found: float, paid: float) -> str | None:
-    if above(found, paid):
-        return f"the answer reveals epsilon {found:g}, and {paid:g} was charged for"
-    return None
 
 
 def other_kind(event: Event, what: str) -> str:
@@ -451,7 +415,9 @@ class Noise:
 
     def draw(self, exact: Ints, source: NoiseSource) -> Ints:
         """Return counts plus noise."""
-        return add_noise(exact, self.kind, self.scale, source)
+        counts = _as_counts(exact)
+        draw = source.discrete_laplace if self.kind == "laplace" else source.discrete_gaussian
+        return np.asarray(counts + draw(self.scale, counts.shape), dtype=np.int64)
 
     def event(self, sensitivity: float, *, gate: Iterable[str] | None, label: str) -> Event:
         """Return the fact that numbers which a row moves so far are released with this noise."""
@@ -470,9 +436,20 @@ class Noise:
         >>> Noise("laplace", 2.0).exceeds(charged, np.array([5, 0]), np.array([4, 1]))
         'one row moves what is behind it by 2, and 1 was charged for'
         """
-        if self.kind == "laplace":
-            return laplace_exceeds(event, distance(exact, other, 1), self.scale)
-        return gaussian_exceeds(event, distance(exact, other, 2), self.scale)
+        moved = distance(exact, other, self.norm)
+        if self.kind == "laplace" and not isinstance(event, LaplaceEvent):
+            return pure_exceeds(event, moved / self.scale)
+        if isinstance(event, ZCDPEvent):
+            most = math.sqrt(2 * event.rho) * self.scale
+            return too_far(moved, most) if above(moved, most) else None
+        if not isinstance(event, LaplaceEvent if self.kind == "laplace" else GaussianEvent):
+            return other_kind(event, "Gaussian noise")
+        if above(moved, event.sensitivity):
+            return too_far(moved, event.sensitivity)
+        charged = event.scale if isinstance(event, LaplaceEvent) else event.sigma
+        if above(least := charged * moved / event.sensitivity, self.scale):
+            return f"noise is of scale {self.scale:g}, and at least {least:g} was charged for"
+        return None
 
     def log_ratio(self, answer: Ints, exact: Ints, other: Ints) -> float:
         """Return the log of how much likelier the answer is given ``exact`` than given ``other``.
