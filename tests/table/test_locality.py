@@ -82,7 +82,7 @@ long_decimals = st.decimals(-(10**15), 10**15, places=10)
 words = ["", " ", " 7 ", "\u0661", "1" * 400, "True", "true", "FALSE", "1", "0", "1e3", "1000"]
 words += ["7", "007", "7.0", "0.1", "a", "A", "?", "n/a", "k.A.", "-9", "-9.0", "nan", "NaN"]
 words += ["1_0", "0x7", "2020-01-01", "1e999", "+1", ".5", "5.", "1.", "0.10000000000000000001"]
-words += ["inf", "None", ";;;;;;;;;", "|||||||||", "\t\t\t\t\t\t\t\t\t"]  # no separators
+words += ["inf", "None"]
 LONG = ["7" + " " * 4095, "7" + " " * 4096, "\u2003" * 4095 + "7", "\u2003" * 4096 + "7"]
 words += LONG
 good_text = st.sampled_from(words) | st.text(st.characters(exclude_categories=("Cs",)), max_size=5)

@@ -116,6 +116,8 @@ def test_what_is_no_schema_is_refused_as_such(wrong):
         (b"a\tb\nx\t1\n", [0]),
         (b"a,b\n'y',1\n'y',2\n", [1, 1]),
         (b"a,b\n" + b"#z,1\n" * 50, [2] * 50),
+        *((b"a,b\nx,1\n%b,1\n" % (9 * other), [0, 3]) for other in (b";", b"|", b"\t", b"x;'y'")),
+        (b"a;b\nx;1\nx,x,x,x;1\n", [0, 3]),
         (b'"a","b"\n" x ","1"\n"",\n', [0, 3]),
         (b'b,a\n1,"x\n"\n2,x"\n3,"2 ""x""', None),  # open at the end
         (b'b,a\n1,"x\n"\n2,"x"""\n3,"2 ""x"""', [0, 3, 3]),
