@@ -20,6 +20,8 @@ from missdp.testing.sensitivity import answers_of, sensitivity_of
 from synth.conformance import (
     DAILY,
     FAMILIES,
+    FEW_PAIRS,
+    FEW_TRIALS,
     FIRST,
     NEURAL,
     PAIRED,
@@ -75,8 +77,8 @@ def test_all_habits(family, strategy):
 def test_what_a_fit_shows_was_released_and_charged_for(family, strategy):
     """Answers of one table are repeated for others, and what is behind them is compared."""
     first = (family, strategy) in FIRST
-    pairs = None if first else ("one hole", "full and empty")
-    found = answers_of(subject(family, strategy), pairs, trials=4 if first else 2, seed=0)
+    tried = {"pairs": None, "trials": 4} if first else {"pairs": FEW_PAIRS, "trials": FEW_TRIALS}
+    found = answers_of(subject(family, strategy), **tried, seed=0)
     assert failed(found) == []
     if ((family, strategy) in PAIRED and family.name not in LONG) or family.name == "independent":
         assert failed(sensitivity_of(subject(family, strategy, RULED), trials=3, seed=2)) == []
