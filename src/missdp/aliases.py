@@ -21,6 +21,16 @@ _PRICING = """
 
 #: Old public name -> where it stands now. Kept for one release.
 MOVED: dict[str, str] = {
+    "missdp.mechanisms.asks.Ask": "missdp.mechanisms.Ask",
+    "missdp.mechanisms.asks.BarPlan": "missdp.mechanisms.smooth.BarPlan",
+    "missdp.mechanisms.asks.ScaleRelease": "missdp.mechanisms.smooth.ScaleRelease",
+    "missdp.mechanisms.asks.plan_bar": "missdp.mechanisms.smooth.plan_bar",
+    "missdp.mechanisms.choices.Score": "missdp.mechanisms.Score",
+    "missdp.mechanisms.laws.Handle": "missdp.mechanisms.Session",
+    "missdp.mechanisms.laws.Law": "missdp.mechanisms.session.Mechanism",
+    "missdp.mechanisms.laws.Noise": "missdp.mechanisms.Noise",
+    "missdp.mechanisms.laws.Total": "missdp.mechanisms.Total",
+    "missdp.mechanisms.laws.Witness": "missdp.mechanisms.Witness",
     "missdp.accounting.GDPAccountant": "missdp.accounting.GDP",
     "missdp.accounting.PLDAccountant": "missdp.accounting.PLD",
     "missdp.accounting.PureAccountant": "missdp.accounting.PURE",
@@ -82,5 +92,11 @@ def _room_that_moved(package: str) -> ModuleType:
     return module
 
 
-for _package in ("missdp.missingness", "missdp.preprocess"):
+for _package in (
+    "missdp.mechanisms.asks",
+    "missdp.mechanisms.choices",
+    "missdp.mechanisms.laws",
+    "missdp.missingness",
+    "missdp.preprocess",
+):
     sys.modules[_package] = _room_that_moved(_package)

@@ -4,10 +4,8 @@ import math
 
 import pytest
 from accounting_oracles import (
-    gaussian_pmf,
     hockey_stick,
     laplace_pmf,
-    shifted_delta,
 )
 from accounting_strategies import elementary
 from hypothesis import given, settings
@@ -53,14 +51,6 @@ def test_continuous_gaussians_compose_to_one_whose_delta_is_known():
         assert min(ZCDP.delta(events, epsilon), RENYI.delta(events, epsilon)) >= exact
 
 
-def test_rdp_agrees_with_zcdp_up_to_its_grid():
-    for rho in (1e-6, 1e-3, 0.1, 2.0):
-        events = [ZCDPEvent(rho=rho)]
-        for delta in (1e-9, 1e-5):
-            exact = ZCDP.epsilon(events, delta)
-            assert exact <= RENYI.epsilon(events, delta) <= exact * 1.01
-
-
 def test_approximate_events_add_their_delta():
     epsilon, delta = 0.7, 1e-3
     events = [ApproximateEvent(epsilon=epsilon, delta=delta)] * 2
@@ -89,16 +79,6 @@ def test_replace_one_by_group_privacy_where_events_do_not_convert():
     native = PureEvent(epsilon=1, adjacency="replace-one")
     with pytest.raises(UnprovenError):
         epsilon_under([event, native], 1e-5, "replace-one")
-
-
-def test_replace_one_of_a_histogram_is_bounded_by_brute_force():
-    """A replaced row moves one cell down and another up."""
-    event = GaussianEvent(sensitivity=1, sigma=2.0)
-    epsilon = epsilon_under([event], 1e-3, "replace-one")
-    exact = shifted_delta(lambda c: gaussian_pmf(2.0, c, 30), (1, -1), epsilon)
-    assert exact <= 1e-3
-    laplace = LaplaceEvent(sensitivity=1, scale=2.0)
-    assert epsilon_under([laplace], 0.0, "replace-one") == 1.0
 
 
 @settings(max_examples=10, deadline=None)

@@ -256,7 +256,7 @@ def test_a_family_that_shows_an_exact_rate_is_found_out():
 
     class Exact(Kamino):
         def _released_rates(self, door):
-            rows = door._rows.table
+            rows = door._rows.came.table
             return {
                 d.text: (violating_pairs(d, rows) / len(rows) ** 2, 1.0)
                 for d in self._denials("mostly")

@@ -17,6 +17,7 @@ from sklearn.base import clone
 from missdp import pricing as mp
 from missdp.accounting import Budget, PureEvent, RDPEvent, ZCDPEvent
 from missdp.errors import ParameterError, UnprovenError
+from missdp.mechanisms.session import Charged
 from missdp.pricing import propose_test_release
 from missdp.pricing import replace_one as prices
 from missdp.pricing.privacy_maps import Bound
@@ -24,7 +25,7 @@ from missdp.pricing.questions import VectorNoise
 from missdp.pricing.replace_one import ReplaceOneDoor
 from pricing import stability_cases as cases
 from pricing.cases import ESTIMATORS
-from pricing.witnesses import Different, Tape
+from pricing.witnesses import Tape
 
 SEEDS = st.integers(0, 2**32 - 1)
 ROUNDING = 1 + 1e-9
@@ -246,17 +247,16 @@ def test_gradients_that_are_not_clipped_and_answers_that_are_not_charged_are_fou
         return lambda point, sample: rows.T @ loss.slope(rows @ point, target) / len(rows)
 
     def twice(door, question, plan=None):
-        event = door.price(question).event
-        door._pay((), event)
-        door._pose(question, event)
-        return door._pose(question, event)
+        charged = Charged((door.price(question).event,))
+        door._charge(charged)
+        door._pose(question, charged)
+        return door._pose(question, charged)
 
-    mean = alone(ESTIMATORS["mean"])
-    for kind, name, wrong, error in (
-        (ReplaceOneDoor, "ask", twice, AssertionError),
-        (ReplaceOneDoor, "_pay", lambda *_: None, Different),
-    ):
-        with mock.patch.object(kind, name, wrong), pytest.raises(error):
-            tapes(mean, worst_pair())
+    for name, wrong in (("ask", twice), ("_charge", lambda *_, **__: None)):
+        with (
+            mock.patch.object(ReplaceOneDoor, name, wrong),
+            pytest.raises(ParameterError, match="answered once"),
+        ):
+            tapes(alone(ESTIMATORS["mean"]), worst_pair())
     monkeypatch.setattr(mp.Loss, "exact", unclipped)
     assert most_used(alone(STEEP["gd"]), worst_pair()) > 1.01

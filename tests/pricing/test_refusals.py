@@ -25,7 +25,7 @@ from missdp.errors import (
 )
 from missdp.mechanisms.noise import SeededNoise
 from missdp.pricing import propose_test_release, rows_of
-from missdp.pricing.replace_one import ReplaceOneDoor
+from missdp.pricing.replace_one import ReplaceOneDoor, _charged
 from missdp.schema import NotApplicable
 from pricing.cases import CHAINS, ESTIMATORS
 from pricing.stability_cases import extreme_pair
@@ -73,7 +73,8 @@ def test_no_table_of_the_declared_shape_is_refused(name):
             y = rng.choice(np.array([0, 1, None, "odd", ODD[-1]], dtype=object), 6)
             fitted = clone(estimator)
             with ReplaceOneDoor(table, facts, target=y, budget=None, noise=SeededNoise(0)) as door:
-                fitted.keep(question, door._pose(question, PureEvent(epsilon=1.0)))
+                door._charge(paid := _charged(question, PureEvent(epsilon=1.0)))
+                fitted.keep(question, door._pose(question, paid))
             for fact in ("mean_", "covariance_", "counts_", "coef_"):
                 assert np.isfinite(getattr(fitted, fact, 0.0)).all()
 

@@ -321,7 +321,7 @@ def test_a_question_is_answered_if_the_test_passes(here, passes):
 
 class Loud(Alarming):
     def run(self, table):
-        raise KeyError(float(table[0, 0]))
+        raise ParameterError(f"not {table[0, 0]}")  # which the session would hand on
 
 
 LOUD = replace(FACTS, steps=(Loud(1.0),))

@@ -209,7 +209,8 @@ def test_bounds_read_from_the_cells_are_said_to_be_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["csv", "object", "arrow", "dictionary"])
 def test_many_codes_with_zeros_in_front_are_no_numbers(form: str, tmp_path: Path) -> None:
     """Also where the only one is the last of all, long after the distinct cells were too many."""
-    codes = [*(str(10_000 + i) for i in range(70_000)), "01067"]  # in a second batch
+    rows = 70_000 if form == "csv" else 25_000  # in a second batch; in one
+    codes = [*(str(10_000 + i) for i in range(rows)), "01067"]
     if form == "object":
         codes = [f"{7 * i % 100_000:05}" for i in range(25_000)]
     frame: Any = pd.DataFrame({"zip": pd.Series(codes, dtype=object), "other": "a"})
@@ -471,7 +472,7 @@ def test_nothing_is_proposed_in_ordinary_data(cells: list[Any]) -> None:
     assert proposed(cells) == {}
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.integers(0, 10_000),
     st.sampled_from(["poisson", "uniform", "normal", "geometric", "exponential", "likert"]),

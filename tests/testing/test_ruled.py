@@ -7,6 +7,7 @@ import pytest
 
 from missdp.accounting import Budget, LaplaceEvent
 from missdp.errors import CheckFailedError
+from missdp.mechanisms.session import Charged
 from missdp.schema import Numeric
 from missdp.schema.bound import Forbids
 from missdp.synth import sampling
@@ -80,7 +81,8 @@ class LeavingHoles(examples.Histograms):
 
 class PayingForWhatFollows(examples.Histograms):
     def _fit(self, door):
-        door._charge(LaplaceEvent(sensitivity=1, scale=1e6, label="marginal geburt"))
+        event = LaplaceEvent(sensitivity=1, scale=1e6, label="marginal geburt")
+        door._charge(Charged((event,)))
         return super()._fit(door)
 
 

@@ -47,7 +47,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.types import Floats, Ints
+from missdp.types import Flags, Floats, Ints
 
 DiscreteLaw = Literal["laplace", "gaussian"]
 WordArray = NDArray[np.uint64]
@@ -228,7 +228,7 @@ class _LatticeSampler:
 
     def _second(
         self, block: NDArray[np.uint16], values: Ints, digits: Ints, words: Words
-    ) -> tuple[NDArray[np.bool_], Ints]:
+    ) -> tuple[Flags, Ints]:
         """Settle proposals with one more word each; return who is accepted, and the values."""
         more = words(block.size)
         width, tail = self.form.width, block == self._tail
@@ -296,7 +296,7 @@ def permute_and_flip(scores: Floats, scale: float, words: Words) -> int:
     return int(order[_coins(scores, order, scale, words).argmax()])
 
 
-def _coins(scores: Floats, picks: Ints, scale: float, words: Words) -> NDArray[np.bool_]:
+def _coins(scores: Floats, picks: Ints, scale: float, words: Words) -> Flags:
     """Flip a coin of exp((score - top) / scale) for each pick."""
     top = scores.max()
     with np.errstate(over="ignore"):

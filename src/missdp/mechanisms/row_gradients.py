@@ -11,13 +11,12 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, replacing
-from missdp.mechanisms.laws import no_warnings, plain_function, read_only
-from missdp.types import Floats
+from missdp.mechanisms.session import no_warnings, plain_function, read_only
+from missdp.types import Floats, Ints
 
-Codes: TypeAlias = Mapping[str, NDArray[np.int64]]
+Codes: TypeAlias = Mapping[str, Ints]
 Gradient: TypeAlias = Callable[..., Any]
 _BITS = 61  # of the lower part of a sum; the upper part counts multiples of 2^61
 _LARGEST = 2**_BITS
@@ -235,7 +234,7 @@ class RowGradients:
         return len(next(iter(self._codes.values())))
 
     @cached_property
-    def total(self) -> NDArray[np.int64]:
+    def total(self) -> Ints:
         """The sum over all rows, in cells."""
         return self.sum(np.arange(len(self)))
 
@@ -245,17 +244,17 @@ class RowGradients:
         return self._grid.cells
 
     @cached_property
-    def each(self) -> NDArray[np.int64]:
+    def each(self) -> Ints:
         """The gradient of every row, in cells."""
         parts = [np.zeros((0, self._grid.dimension)), *self._blocks(np.arange(len(self)))]
         return np.concatenate(parts).astype(np.int64)
 
     @property
-    def active(self) -> NDArray[np.int64]:
+    def active(self) -> Ints:
         """The gradients that are not 0, one by one, in cells."""
         return self.each[self.each.any(axis=1)]
 
-    def sum(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def sum(self, rows: Ints) -> Ints:
         """Return the sum over these rows, in cells."""
         low, high = (np.zeros(self._grid.dimension, dtype=np.int64) for _ in range(2))
         for part in self._blocks(rows):
@@ -266,7 +265,7 @@ class RowGradients:
         total = np.where(high > 0, _LARGEST, (high << _BITS) + low)
         return np.where(high < -1, -_LARGEST, total)
 
-    def _blocks(self, rows: NDArray[np.int64]) -> Any:
+    def _blocks(self, rows: Ints) -> Any:
         beside = min(len(rows), self._grid.beside)
         blocks = range(0, beside, self._function.rows_at_once)
         starts = itertools.chain(blocks, range(beside, len(rows)), [len(rows)])
@@ -303,7 +302,7 @@ def alike_but_one(one: RowGradients, other: RowGradients) -> bool:
         return False
     most = _TOLERANCE * one.cells + math.sqrt(few.shape[1])
 
-    def leading(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
+    def leading(a: Ints, b: Ints) -> int:
         off = np.linalg.norm((a - b).astype(np.float64), axis=1) > most
         return int(off.argmax()) if off.any() else len(off)
 
@@ -319,7 +318,7 @@ def fixed_copy(value: Any) -> Any:
     return read_only(value.copy() if isinstance(value, np.ndarray) else value)
 
 
-def _taken(rows: Codes, order: NDArray[np.int64]) -> Codes:
+def _taken(rows: Codes, order: Ints) -> Codes:
     return {name: codes[order] for name, codes in rows.items()}
 
 

@@ -20,7 +20,7 @@ from missdp.errors import (
     replacing,
     whole,
 )
-from missdp.mechanisms.laws import no_warnings
+from missdp.mechanisms.session import no_warnings
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.applies import not_everywhere
 from missdp.table import Table

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
-from missdp.mechanisms.laws import no_warnings
+from missdp.mechanisms.session import no_warnings
 from missdp.pricing.domain import RowDomain, TableDistance, count, real, require
 from missdp.pricing.steps import (
     BoundedDonations,

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee, PublicDomain
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
-from missdp.mechanisms.laws import Handle, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
+from missdp.mechanisms.session import Charged, Session, no_warnings
 from missdp.pricing.domain import (
     NEIGHBOURS,
     Parameters,
@@ -29,7 +29,6 @@ from missdp.pricing.questions import (
     GradientSteps,
     NoisyGradients,
     Question,
-    Sample,
     VectorNoise,
     VectorQuery,
 )
@@ -185,8 +184,8 @@ class PreparedRows:
         )
 
 
-class ReplaceOneDoor(Handle):
-    """One handle on private rows of public number: prices, and noisy answers charged for first.
+class ReplaceOneDoor(Session):
+    """A session for private rows of public number: prices, and noisy answers charged for first.
 
     Behind it the rows are brought into their domain, steps are fitted on them, and forgotten. Use
     it in a ``with`` block: at its end the rows are forgotten too. Of ``values``, nothing but a
@@ -231,13 +230,16 @@ class ReplaceOneDoor(Handle):
         noise of scale 1 / epsilon; if it does not, the answer is None.
         """
         events = plan.charges if plan else (self.price(question).event,)
-        self._pay(self._facts.conditions(question, tested=plan is not None), *events)
+        charged = _charged(question, events[-1])
+        tests = [Charged((event,)) for event in events[:-1]]
+        conditions = self._facts.conditions(question, tested=plan is not None)
+        self._charge(*tests, charged, conditions=conditions)
         if plan:
-            law = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0)
-            margin = self._answer(events[0], law, lambda: self._prepare(tested=True))[0]
-            if not margin > plan.threshold:
+            law, (test,) = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0), tests
+            margin = self._release(events[0], law, lambda: self._prepare(tested=True), paid=test)
+            if not margin[0] > plan.threshold:
                 return None
-        return self._pose(question, events[-1])
+        return self._pose(question, charged)
 
     def release(
         self, estimator: PrivateEstimator, question: Question, plan: TestPlan | None = None
@@ -258,23 +260,25 @@ class ReplaceOneDoor(Handle):
             estimator.guarantee_ = guarantee
         return guarantee
 
-    def _pay(self, conditions: tuple[Condition, ...], *events: Event) -> None:
-        if self._budget is None:
-            return
+    def _charge(self, *charged: Charged, conditions: Iterable[Condition] = ()) -> None:
         named = f"{self._facts.label} cannot be charged to this budget"
         with replacing(UnprovenError, by=lambda error: UnprovenError(f"{named}: {error}")):
-            self._budget.charge(*events, conditions=(*conditions, *self._noise.conditions))
+            super()._charge(*charged, conditions=conditions)
 
     @one_blas_thread()
-    def _pose(self, question: Question, event: Event) -> Any:
+    def _pose(self, question: Question, charged: Charged) -> Any:
         law: Any = question.law(self._facts.distance)
+        (event,) = charged.events
         if not isinstance(question, GradientSteps):
-            return self._answer(event, law, lambda: self._exact(question))
+            return self._release(event, law, lambda: self._exact(question), paid=charged)
 
-        def at(point: Floats, sample: Sample) -> Any:
-            return self._answer(event, law, lambda: self._exact(question)(point, sample))
+        samples = question.samples(self._noise)
 
-        return NoisyGradients(question, at, question.samples(self._noise))
+        def at(point: Floats) -> Any:
+            exact = lambda: self._exact(question)(point, next(samples))  # noqa: E731
+            return self._release(event, law, exact, paid=charged)
+
+        return NoisyGradients(question, at)
 
     # What is made of the rows, private
 
@@ -323,6 +327,11 @@ class ReplaceOneDoor(Handle):
 
     def __repr__(self) -> str:
         return f"ReplaceOneDoor({self._facts.label})"
+
+
+def _charged(question: Question, event: Event) -> Charged:
+    """Return what pays for all answers to a question."""
+    return Charged((event,), answers=question.steps if isinstance(question, GradientSteps) else 1)
 
 
 def _refuse_add_remove(budget: Budget | None, label: str) -> None:

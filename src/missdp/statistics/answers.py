@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost, Guarantee
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError
-from missdp.mechanisms.asks import Ask, Noisy
-from missdp.mechanisms.questions import QUANTA, Counts, Question, Rows, Sums
-from missdp.mechanisms.row_door import Charged, RowDoor
+from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Rows, Sums
+from missdp.mechanisms.row_door import Charged, Noisy, RowDoor
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.schema.applies import not_everywhere
@@ -113,6 +112,9 @@ class Statistic:
             if isinstance(schema[self.by], Numeric):
                 raise ParameterError(f"{self.by!r} is numeric: groups are levels of an attribute")
             groups = {self.by}
+        for name in (*groups, *(self.of if condition is None else ())):
+            if not schema[name].size:
+                raise ParameterError(f"{name!r} has no levels: no row has a value of it")
         if condition is not None:
             return where.names | condition.names | groups
         for attribute in (schema[name] for name in self.of):

@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,13 +27,18 @@ def in_order(
 ) -> Iterator[_Out]:
     """Yield a function of each item, in the order of the items, worked out by a few threads.
 
-    By default by as many as there are processors, at most 4.
+    By default by as many as there are processors, at most 4. One item alone needs none.
     """
+    items = iter(items)
+    begin = list(islice(items, 2))
+    if len(begin) < 2:
+        yield from map(function, begin)
+        return
     jobs = n_jobs or min(4, os.cpu_count() or 1)
     with ThreadPoolExecutor(jobs) as pool, contextlib.ExitStack() as stack:
         waiting: deque[Future[_Out]] = deque()
         stack.callback(lambda: [task.cancel() for task in waiting])
-        for item in items:
+        for item in chain(begin, items):
             waiting.append(pool.submit(function, item))
             if len(waiting) > jobs:
                 yield waiting.popleft().result()

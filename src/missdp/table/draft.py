@@ -121,7 +121,7 @@ def draft_columns(data: Any) -> Draft:
 
     Parameters
     ----------
-    data : frame, DuckDB relation, RowStream, str, Path, mapping or list
+    data : frame, DuckDB relation, RowStream, str, Path, dict or list
         The private rows, as :meth:`Table.read` takes them.
 
     Raises
@@ -192,7 +192,7 @@ def draft_schema(data: Any) -> Schema:
 
     Parameters
     ----------
-    data : frame, DuckDB relation, RowStream, str, Path, mapping or list
+    data : frame, DuckDB relation, RowStream, str, Path, dict or list
         The private rows, as :meth:`Table.read` takes them.
 
     Returns

@@ -67,11 +67,6 @@ def code_dtype(attribute: AnyAttribute) -> type[np.unsignedinteger]:
     return np.uint16 if codes <= 2**16 else np.uint32
 
 
-def encode(attribute: AnyAttribute, data: Cells) -> Column:
-    """Encode one column by the public facts of its attribute; see :class:`Encoder`."""
-    return Encoder(attribute).encode(data)
-
-
 class Encoder:
     """Encode columns of one attribute by its public facts."""
 

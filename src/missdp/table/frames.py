@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -28,11 +28,6 @@ _ARROW_LIKE = (
 )
 
 
-# Packages whose frames an engine runs -> the module of the wing that does, which has ``source``, to
-# count rows where they are, and ``quiet``, within which nothing is logged.
-_ENGINES = {"pyspark.sql": "missdp.engines.spark"}
-
-
 @cache
 def _arrow_like() -> tuple[type, ...]:
     import pandas as pd
@@ -41,19 +36,23 @@ def _arrow_like() -> tuple[type, ...]:
 
 
 def engine_of(data: Any) -> Any:
-    """Return the module of the wing that reads frames of this type, if there is one."""
-    kinds = [kind.__module__ for kind in type(data).__mro__ if kind.__name__ == "DataFrame"]
-    for package, module in _ENGINES.items():
-        if any(kind.startswith(package) for kind in kinds):
-            return import_module(module)
-    return None
+    """Return the module of the wing that reads frames of this type: those of Spark; or None.
+
+    It has ``source``, to count rows where they are, and ``quiet``, in which nothing is logged.
+    """
+    kinds = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
+    spark = any(kind.__module__.startswith("pyspark.sql") for kind in kinds)
+    return import_module("missdp.engines.spark") if spark else None
 
 
 def frame_kind(data: Any) -> FrameKind:
     """Tell which kind of frame ``data`` is; relations, files and lists count as pandas."""
     import narwhals as nw
+    import pandas as pd
     import pyarrow as pa
 
+    if isinstance(data, pd.DataFrame):
+        return "pandas"
     if isinstance(data, pa.Table) or _streams_arrow(data):
         return "pyarrow"
     if nw.dependencies.is_polars_dataframe(data) or nw.dependencies.is_polars_lazyframe(data):
@@ -65,8 +64,8 @@ def _streams_arrow(data: Any) -> bool:
     """Whether Arrow's C interface is the way to read this: a reader, or a frame unknown here."""
     import narwhals as nw
 
-    known = nw.from_native(data, pass_through=True) is not data
-    return hasattr(type(data), "__arrow_c_stream__") and not known
+    offered = hasattr(type(data), "__arrow_c_stream__")
+    return offered and nw.from_native(data, pass_through=True) is data
 
 
 def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict[str, Cells]:
@@ -80,19 +79,16 @@ def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict
 
     if isinstance(data, (list, tuple)):
         data = _columns_of_records(data, names)
-    if not isinstance(data, (pd.DataFrame, pa.Table, Mapping)):
+    if not isinstance(data, (pd.DataFrame, pa.Table, dict)):
         data = _collected(data)
-    if isinstance(data, Mapping):
-        found, lists = list(map(str, data)), list(data.values())
+    column: Callable[[int], Cells]
+    if isinstance(data, dict):
+        found, column = list(map(str, data)), _lists(list(data.values())).__getitem__
     else:
-        found = [
-            str(n) for n in (data.column_names if isinstance(data, pa.Table) else data.columns)
-        ]
+        given = data.column_names if isinstance(data, pa.Table) else data.columns
+        found, column = list(map(str, given)), partial(_column, data)
     check_columns(found, tuple(found) if names is None else names)
-    places = {name: found.index(name) for name in names or found}
-    if isinstance(data, Mapping):
-        return _lists({name: lists[place] for name, place in places.items()})
-    return {name: _column(data, place) for name, place in places.items()}
+    return {name: column(found.index(name)) for name in names or found}
 
 
 def _strange(data: Any) -> DataError:
@@ -107,7 +103,7 @@ def _columns_of_records(
     records: Sequence[Any], names: tuple[str, ...] | None
 ) -> dict[str, list[Any]]:
     """Return the cells of records by column; one without a key has no value there."""
-    if not all(isinstance(record, Mapping) for record in records):
+    if not all(isinstance(record, dict) for record in records):
         raise _strange(records)
     keys = tuple(next(iter(records), {})) if names is None else names
     if any(record.keys() - {*keys} for record in records):
@@ -174,14 +170,13 @@ def _objects(cells: list[Any]) -> Cells:
     return np.fromiter(cells, dtype=object, count=len(cells))
 
 
-def _lists(columns: Mapping[str, Any]) -> dict[str, Cells]:
+def _lists(columns: list[Any]) -> list[Cells]:
     """Return lists of cells, one for each column."""
-    given = columns.values()
-    if not all(isinstance(cells, (list, tuple, np.ndarray)) for cells in given):
+    if not all(isinstance(cells, (list, tuple, np.ndarray)) for cells in columns):
         raise DataError("columns by name must be lists of cells")
-    if len({*map(len, given)}) > 1:
+    if len({*map(len, columns)}) > 1:
         raise DataError("all columns of a table must have the same length")
-    return {name: _objects(list(cells)) for name, cells in columns.items()}
+    return [_objects(list(cells)) for cells in columns]
 
 
 def check_columns(found: list[str], names: tuple[str, ...]) -> None:

@@ -105,7 +105,7 @@ class HeldRows(RowStream):
 
     Parameters
     ----------
-    data : pandas, polars or Arrow table, Arrow stream, mapping of str to list, or list of mappings
+    data : pandas, polars or Arrow table, Arrow stream, dict of lists, or list of dicts
     names : tuple of str, optional
         What must be the columns.
     """

@@ -74,11 +74,11 @@ class Table:
 
         Parameters
         ----------
-        data : Table, frame, DuckDB relation, RowStream, str, Path, mapping or list
+        data : Table, frame, DuckDB relation, RowStream, str, Path, dict or list
             A frame is one of pandas, polars or Arrow, or of any library with Arrow's C interface
             (``__arrow_c_stream__``): also a record batch reader, which is used up by that. A path
-            names a CSV or Parquet file. A mapping has a list of cells for each column; a list has a
-            mapping for each row, in which a cell that is missing may be left out. Files, relations
+            names a CSV or Parquet file. A dict has a list of cells for each column; a list has a
+            dict for each row, in which a cell that is missing may be left out. Files, relations
             and streams are read in batches, so that little more is held at once than the codes and
             numbers of the table.
         schema : Schema

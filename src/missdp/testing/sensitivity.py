@@ -67,8 +67,8 @@ def check_sensitivity(
     with a hole in the gate of a charge must move nothing. There must be as many reads of the rows
     as charges, in their order, and a family must not read them in between.
 
-    Each law says how far is too far (``exceeds``, see `missdp.mechanisms.laws.Law`): one that
-    does not say fails, and one that cannot tell is listed as not checked.
+    Each mechanism says how far is too far (``exceeds``, see `missdp.mechanisms.session.Mechanism`):
+    one that does not say fails, and one that cannot tell is listed as not checked.
 
     Parameters
     ----------

@@ -13,8 +13,8 @@ import numpy as np
 from missdp.accounting import Event
 from missdp.errors import ParameterError
 from missdp.mechanisms import Witness
-from missdp.mechanisms.laws import Law
-from missdp.mechanisms.smooth_laws import Bounded
+from missdp.mechanisms.session import Mechanism
+from missdp.mechanisms.smooth import Bounded
 from missdp.sources import MemorySource
 from missdp.table import Table
 from missdp.testing.findings import Broken
@@ -41,7 +41,7 @@ class Answer:
     """What left through a door, and what was behind it."""
 
     event: Event
-    law: Law
+    law: Mechanism
     exact: Any
     released: Any
 
@@ -72,7 +72,7 @@ class Recorder(Witness):
     def __sklearn_clone__(self) -> Recorder:
         return self
 
-    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
+    def answer(self, event: Event, law: Mechanism, exact: Callable[[], Any]) -> Any:
         """Return the answer of a law, and keep it."""
         behind = self._computed(exact)
         return self._keep(Answer(event, law, behind, self.drawn(law, copy.deepcopy(behind))))
@@ -99,7 +99,7 @@ class Recorder(Witness):
             raise Enough
         return copy.deepcopy(answer.released)
 
-    def drawn(self, law: Law, behind: Any) -> Any:
+    def drawn(self, law: Mechanism, behind: Any) -> Any:
         """Draw an answer, with noise of the scale that was asked for or a false one."""
         self.scaled = self.scale == 1
         released = law.draw(behind, self)
@@ -149,7 +149,7 @@ class Repeater(Recorder):
         super().__init__(kept.seed, stop_after=kept.stop_after)
         self.tape, self.reads = kept.kept, reads
 
-    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
+    def answer(self, event: Event, law: Mechanism, exact: Callable[[], Any]) -> Any:
         """Return the answer that was kept, if the question is the same.
 
         Raises
