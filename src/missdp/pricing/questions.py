@@ -420,12 +420,11 @@ def _secret(noise: NoiseSource) -> random.Random:
 class NoisyGradients:
     """Noisy mean gradients at points of one's choice; as many as were charged for.
 
-    A door makes it, and ``_answer(point, sample)`` is what leaves the door.
+    A door makes it, and ``_answer(point)`` is what leaves the door, so often as was charged for.
     """
 
     _question: GradientSteps
-    _answer: Callable[[Floats, Sample], Floats]
-    _samples: Iterator[Sample]
+    _answer: Callable[[Floats], Floats]
 
     def __post_init__(self) -> None:
         self._left = self._question.steps
@@ -441,9 +440,9 @@ class NoisyGradients:
         most = self._question.loss.coefficient_norm * (1 + 1e-9)
         if point.shape != (self._question.domain.columns,) or not np.linalg.norm(point) <= most:
             raise ParameterError("a gradient is taken at coefficients within the loss's ball")
-        require(self._left > 0, "all gradients that were charged for have been released")
+        found = self._answer(point)
         self._left -= 1
-        return self._answer(point, next(self._samples))
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

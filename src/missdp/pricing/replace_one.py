@@ -29,7 +29,6 @@ from missdp.pricing.questions import (
     GradientSteps,
     NoisyGradients,
     Question,
-    Sample,
     VectorNoise,
     VectorQuery,
 )
@@ -273,11 +272,13 @@ class ReplaceOneDoor(Session):
         if not isinstance(question, GradientSteps):
             return self._release(event, law, lambda: self._exact(question), paid=charged)
 
-        def at(point: Floats, sample: Sample) -> Any:
-            exact = lambda: self._exact(question)(point, sample)  # noqa: E731
+        samples = question.samples(self._noise)
+
+        def at(point: Floats) -> Any:
+            exact = lambda: self._exact(question)(point, next(samples))  # noqa: E731
             return self._release(event, law, exact, paid=charged)
 
-        return NoisyGradients(question, at, question.samples(self._noise))
+        return NoisyGradients(question, at)
 
     # What is made of the rows, private
 
