@@ -18,6 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import missdp
 from missdp import (
+    MST,
     AllPairs,
     Categorical,
     DPImputer,
@@ -189,7 +190,7 @@ def test_habits_of_scikit_learn_and_a_loaded_model(tmp_path):
 def ruled_model(one_free):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = AllPairs(epsilon=20.0, delta=1e-6, random_state=0)
+        model = MST(epsilon=20.0, delta=1e-6, random_state=0, model_rows=1000)
         return model.fit(made_up(ONE_FREE if one_free else RULED, 1000))
 
 
