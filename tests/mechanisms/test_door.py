@@ -32,9 +32,10 @@ from missdp.mechanisms import (
     Scores,
     SeededNoise,
     Selection,
+    Training,
     Tree,
 )
-from missdp.mechanisms.door import Facts
+from missdp.mechanisms.door import Facts, RowProducts
 from missdp.sources import STRATEGIES, MemorySource, strategy_named
 
 SIZES = (2, 3, 4, 2)
@@ -364,6 +365,18 @@ class Exact(RowCount):
     """A stranger's query."""
 
 
+class Carrying(Score):
+    """A score that could keep counts: ``of`` may be anything."""
+
+
+class Cheap(Training):
+    """A plan that could state another event than it has."""
+
+
+class Wide(RowProducts):
+    """Blocks that could be other ones later."""
+
+
 @dataclass(frozen=True)
 class Loud(Noise):
     """A stranger's mechanism: none at all."""
@@ -378,13 +391,23 @@ def test_what_a_session_measures_is_a_closed_set():
     for query, how, words in (
         (Exact(), tiny, "one of"),
         ("a", tiny, "one of"),
-        (RowCount(), Loud("laplace", 1.0), "answered by a Noise"),
-        (RowCount(), Selection(1.0, 1.0), "answered by a Noise"),
-        (scores, tiny, "answered by a Selection"),  # an error would tell whether they are whole
+        (RowCount(), Loud("laplace", 1.0), "takes a Noise"),
+        (RowCount(), Selection(1.0, 1.0), "takes a Noise"),
+        (scores, tiny, "takes a Selection"),  # an error would tell whether they are whole
         (Marginal(("z",)), tiny, "no attribute 'z'"),
     ):
         with pytest.raises(ParameterError, match=words):
             door.measure(query, how)
+    score = Carrying(largest, sensitivity=1.0)
+    plan = Cheap(rate=1.0, steps=1, clip=1.0, noise_multiplier=1.0)
+    products = Wide({"a": np.eye(2)}, clip=1.0)
+    for ask in (
+        lambda: door.select([("a",), ("b",)], score, epsilon=1.0),
+        lambda: door.train(plan, largest, ()),
+        lambda: door.products(products, door.left),
+    ):
+        with pytest.raises(ParameterError, match="nothing made from it"):
+            ask()
     assert not spy.budget.events
     found = door.measure(Tree(name="c", size=4, levels=[1, 2], within=(0, 4)), door.share(0.5))
     assert found.event.sensitivity == 2

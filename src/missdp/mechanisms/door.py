@@ -28,7 +28,7 @@ from missdp.mechanisms.queries import (
     Tree,
 )
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
-from missdp.mechanisms.session import Charged, Session, Total
+from missdp.mechanisms.session import Charged, Session, Total, exactly
 from missdp.mechanisms.training import PrivateTraining, Training
 from missdp.schema import PairDenial, Schema
 from missdp.schema.possible import ImpossibleCells
@@ -333,10 +333,11 @@ class Door(Session):
         method : {"exponential", "permute-and-flip"}
             Permute-and-flip errs less, but is pure DP and no more: for budgets that count that.
         """
+        scores = Scores(cliques, score, given)
         selection = Selection(epsilon, score.sensitivity, method)
         if len(cliques) == 1:
             return 0
-        return int(self.measure(Scores(cliques, score, given), selection).value)
+        return int(self.measure(scores, selection).value)
 
     def products(self, plan: RowProducts, cost: Cost) -> Products:
         """Return noisy sums over rows of all products of two attributes' blocks of numbers.
@@ -357,6 +358,7 @@ class Door(Session):
         ParameterError
             If blocks do not fit, or the source counts no rows by weight. Nothing is charged.
         """
+        exactly(RowProducts, plan)
         weighing(self._rows.came)
         sums = plan.on_grid(self._codes_of_rows(), cost)
         return sums.read(np.asarray(self._measured(sums, sums.noise).value))
@@ -467,6 +469,7 @@ class Door(Session):
                 "training needs the rows in memory, and these are streamed; read them with "
                 "Table.read"
             )
+        exactly(Training, plan)
         held, observed = tuple(map(fixed_copy, state)), tuple(observed)
         if unknown := {*observed} - {*self._schema.names}:
             raise ParameterError(f"observed names what is not there: {', '.join(sorted(unknown))}")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.inference.dyadic import depth_of, folded
 from missdp.mechanisms.noise import Noise, Selection
-from missdp.mechanisms.session import no_warnings, plain_function, read_only
+from missdp.mechanisms.session import exactly, no_warnings, plain_function, read_only
 from missdp.schema import Schema
 from missdp.sources import Clique, MarginalSource, Strategy
 from missdp.sources.modelled import Modelled
@@ -241,6 +241,9 @@ class Scores(DoorQuery):
     answered_by = Selection
     reads = ()
     label = "selection of a marginal"
+
+    def __post_init__(self) -> None:
+        exactly(Score, self.score)
 
     def moves(self, norm: float) -> float:
         """How far one row moves any of the scores."""

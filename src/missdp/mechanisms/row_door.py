@@ -45,6 +45,7 @@ from missdp.mechanisms.session import (
     Noisy,
     Radius,
     Session,
+    exactly,
     half_width,
 )
 from missdp.mechanisms.smooth import (
@@ -175,6 +176,7 @@ class RowDoor(Session):
         using : sequence of Charged
             Releases whose answers are given to the function: part of every later guarantee.
         """
+        exactly(Preparation, preparation)
         return self._with(
             _rows=PrivateRows(self._table, preparation, self._noise),
             _shared=preparation.shared,
@@ -212,6 +214,8 @@ class RowDoor(Session):
 
     def begin(self, *asks: Ask) -> tuple[Charged, ...]:
         """Charge for releases, all or none, before anything is read; each can be answered once."""
+        for ask in asks:
+            exactly(Ask, ask)
         charges = tuple(Charged(self._events(ask), ask=ask) for ask in asks)
         self._charge(*charges)
         return charges

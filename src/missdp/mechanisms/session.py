@@ -191,6 +191,12 @@ def _untold(error: BaseException) -> MissDPError:
     return error if isinstance(error, MissDPError) else failed
 
 
+def exactly(kind: type, value: Any) -> None:
+    """Refuse what is of another type, or of one made from it: it could carry numbers away."""
+    if type(value) is not kind:
+        raise ParameterError(f"this takes a {kind.__name__}, and nothing made from it")
+
+
 def plain_function(function: Any, what: str) -> None:
     """Refuse what could carry private numbers away: closures, defaults, methods, objects."""
     if not isinstance(function, FunctionType) or (
@@ -348,8 +354,7 @@ class Session:
         query.check(self._rows)
         if isinstance(how, Cost):
             how = Noise.worth(how, sensitivity=query.moves(1 if how.currency == "pure" else 2))
-        if type(how) is not query.answered_by:
-            raise ParameterError(f"this query is answered by a {query.answered_by.__name__}")
+        exactly(query.answered_by, how)
         return self._measured(query, how)
 
     def _check(self, query: Any) -> None:

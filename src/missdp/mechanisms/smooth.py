@@ -208,18 +208,16 @@ def plan_smooth(
         raise ParameterError("epsilon must be finite and above 0")
     if not (own >= 0 and donee >= 0 and own + donee > 0):
         raise ParameterError("weights must be at least 0 and not both 0")
-    best, best_error = None, math.inf
-    for noise in _plans(epsilon, dimension):
-        if noise.beta < least_beta:
-            continue
-        error = noise.standard_deviation * reference_bound(noise.beta, own, donee)
+
+    def error(noise: SmoothNoise) -> float:
         if least_beta > 0:
-            error = noise.quantile(_BAR)
-        if error < best_error:
-            best, best_error = noise, error
-    if best is None:
+            return noise.quantile(_BAR)
+        return noise.standard_deviation * reference_bound(noise.beta, own, donee)
+
+    plans = [noise for noise in _plans(epsilon, dimension) if noise.beta >= least_beta]
+    if not plans:
         raise UnprovenError("no noise parameters are proven for this epsilon and dimension")
-    return replace(best, own=float(own), donee=float(donee))
+    return replace(min(plans, key=error), own=float(own), donee=float(donee))
 
 
 def _plans(epsilon: float, dimension: int) -> Iterator[SmoothNoise]:
