@@ -327,15 +327,22 @@ def _no_number(text: str) -> float:
 check_positive = partial(number, most=math.inf, open_end=True)
 check_nonnegative = partial(number, most=math.inf)
 check_fraction = partial(number, most=1.0)
-check_delta = partial(number, most=math.nextafter(1.0, 0.0))
+check_delta = partial(number, most=1.0, below=True)
+
+
+def check_whole(name: str, value: object, *, least: int = 1) -> int:
+    """Return a whole number of at least ``least``; refuse what is too large for a float."""
+    number(name, value, most=math.inf)
+    return whole(name, value, least=least)
+
 
 # What a field of a record must be: ``rho: float = field(metadata=NONNEGATIVE)``.
 POSITIVE = {"check": check_positive}
 NONNEGATIVE = {"check": check_nonnegative}
 FRACTION = {"check": check_fraction}
 DELTA = {"check": check_delta}
-COUNT = {"check": partial(whole, least=0)}
-COUNT_FROM_1 = {"check": whole}
+COUNT = {"check": partial(check_whole, least=0)}
+COUNT_FROM_1 = {"check": check_whole}
 
 _NAME = "sha256"
 

@@ -20,8 +20,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from missdp.errors import ParameterError, whole
-from missdp.record import check_delta, check_nonnegative, check_positive
+from missdp.errors import ParameterError
+from missdp.record import check_delta, check_nonnegative, check_positive, check_whole
 from missdp.types import Floats
 
 # Sums of many different fractions grow without bound; beyond this many bits they are rounded up.
@@ -143,7 +143,7 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     (10.0, 4.2857142857142865)
     """
     moved = Fraction(check_positive("sensitivity", sensitivity))
-    target = whole("count", count, least=1) * moved
+    target = check_whole("count", count, least=1) * moved
     # The noise is drawn at the binary number.
     return float_up(target / exact(check_positive("epsilon", epsilon)), read=Fraction)
 

@@ -55,8 +55,8 @@ from missdp.accounting.exact import (
     total,
     zcdp_rho,
 )
-from missdp.errors import ParameterError, UnprovenError, replacing, whole
-from missdp.record import check_delta, check_nonnegative, check_positive
+from missdp.errors import ParameterError, UnprovenError, replacing
+from missdp.record import check_delta, check_nonnegative, check_positive, check_whole
 
 Currency = Literal["pure", "zcdp", "renyi", "gdp"]
 """What an amount of privacy is counted in."""
@@ -399,7 +399,7 @@ def gaussian_sigma(
     epsilon, delta = check_positive("epsilon", epsilon), check_delta("delta", delta)
     if delta == 0:
         raise ParameterError("delta must be above 0: Gaussian noise is never pure DP")
-    count = whole("count", count, least=1)
+    count = check_whole("count", count, least=1)
     if not discrete:
         moved = check_positive("sensitivity", sensitivity) * math.sqrt(count)
         mu = mu_worth(epsilon, delta) * (1 - 2.0**-50)

@@ -42,11 +42,8 @@ class Kamino(PairsSynthesizer):
 
     Parameters
     ----------
-    epsilon : float
-        Budget of the whole fit.
-    delta : float, optional
-        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
-        are declared.
+    epsilon, delta, n_rows, cuts, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` (KaminoI) learns a head from the rows in which its attribute is observed, and
         fills in what they lack of its context by the earlier heads, or counts it as 0.
@@ -69,22 +66,14 @@ class Kamino(PairsSynthesizer):
         0.15 if heads are trained, which leaves margins as they are.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and the share of the work done; shows nothing private.
 
     Attributes
     ----------
-    guarantee_ : Guarantee
-        Computed from what was released.
     model_ : PairModel
         The released model.
     pair_rates_ : dict of str to (float, float)
         For each constraint that holds mostly, the released share of the pairs of rows that violate
         it, and the standard deviation of its noise.
-    n_rows_, n_rows_std_ : int, float
-        Released or declared number of rows, with the standard deviation of its noise.
 
     References
     ----------

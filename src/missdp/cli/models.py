@@ -234,10 +234,12 @@ _UNSEALED = "The old file has no checksum: nothing shows whether it was edited."
 def convert(
     old: Annotated[Path, argument(help="A model or guarantee of an earlier version (JSON).")],
     output: Annotated[Path, option("--output", "-o", help="JSON file to write.")],
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a model or guarantee of an earlier version of missdp in today's format."""
     check_outputs([output], inputs=[old])
+    check_free([output], overwrite=overwrite)
     guarantee, sealed = convert_file(old, output)
     document = {"output": str(output), "sealed": sealed, "guarantee": guarantee.to_dict()}
     said = "" if sealed else f" {_UNSEALED}"

@@ -297,11 +297,8 @@ class AIM(_GraphicalSynthesizer):
 
     Parameters
     ----------
-    epsilon : float
-        Budget of the whole fit.
-    delta : float, optional
-        0 gives pure epsilon-DP. By default 1e-6, which is meant for up to 10,000 rows, or
-        1 / (100 n) if more, n, are declared.
+    epsilon, delta, n_rows, cuts, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`; delta may be 0, for pure epsilon-DP.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` counts every row in every marginal, missing being a level, and fits a model of
         the *complete* data together with a model of what goes missing given the row, so that
@@ -342,22 +339,13 @@ class AIM(_GraphicalSynthesizer):
         Synthetic rows that expectations over the missingness model are computed on.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and the share of the budget used; shows nothing private.
 
     Attributes
     ----------
-    guarantee_ : Guarantee
-        Computed from what was released.
     model_ : GraphicalModel
         The released model.
     measured_ : tuple of tuple of str
         Which marginals were chosen.
-    n_rows_, n_rows_std_ : int, float
-        Released number of rows, from all released marginals that tell it, with the standard
-        deviation of its noise; or the declared number and 0.
 
     References
     ----------
@@ -440,19 +428,12 @@ class MST(_GraphicalSynthesizer):
 
     Parameters
     ----------
-    epsilon : float
-        Budget of the whole fit.
-    delta : float, optional
-        0 gives pure epsilon-DP. By default 1e-6, which is meant for up to 10,000 rows, or
-        1 / (100 n) if more, n, are declared.
+    epsilon, delta, n_rows, cuts, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`; delta may be 0, for pure epsilon-DP.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         See :class:`~missdp.synth.aim.AIM`.
     structural_zeros, shrink, ridge, model_rows, imputer, imputer_share
         See :class:`~missdp.synth.aim.AIM`.
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and the share of the budget used; shows nothing private.
 
     Attributes
     ----------

@@ -231,11 +231,8 @@ class AllPairs(PairsSynthesizer):
 
     Parameters
     ----------
-    epsilon : float
-        Budget of the whole fit.
-    delta : float, optional
-        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
-        are declared.
+    epsilon, delta, n_rows, cuts, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` releases, beside the tables of the observed cells, how holes of one attribute
         go with the levels and the holes of every other, models what goes missing given the row,
@@ -257,20 +254,11 @@ class AllPairs(PairsSynthesizer):
         have pairs.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget (mu squared).
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and the share of the work done; shows nothing private.
 
     Attributes
     ----------
-    guarantee_ : Guarantee
-        Computed from what was released.
     model_ : PairModel
         The released model.
-    n_rows_, n_rows_std_ : int, float
-        Released number of rows, from all margins that tell it, with the standard deviation of its
-        noise; or the declared number and 0.
 
     References
     ----------

@@ -97,6 +97,15 @@ class Synthesizer(Estimator, abc.ABC):
         computation and is shared, never copied, by clones and copies. A fitted model can be
         pickled, without it: the unpickled model samples and has its guarantee, and refuses to be
         fitted again until it is given a budget.
+    progress : callable or None
+        Called with a stage name and the share of the work done; shows nothing private.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        Computed from what was released.
+    n_rows_, n_rows_std_ : int, float
+        Released or declared number of rows, with the standard deviation of its noise.
     """
 
     strategies: ClassVar[tuple[str, ...]] = ()
