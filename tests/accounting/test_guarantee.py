@@ -35,13 +35,6 @@ GAUSSIAN = GaussianEvent(sensitivity=1, sigma=5)
 LAPLACE = LaplaceEvent(sensitivity=1, scale=2)
 
 
-def test_replace_one_events_prove_nothing_under_add_remove():
-    event = PureEvent(epsilon=1, adjacency="replace-one")
-    with pytest.raises(UnprovenError):
-        Guarantee(1, events=[event])
-    assert Guarantee.from_events([event], adjacency="replace-one").epsilon == 1
-
-
 def test_epsilon_at_recomputes_and_keeps_the_statement():
     guarantee = Guarantee.from_events([GAUSSIAN] * 2, delta=1e-6)
     assert guarantee.epsilon_at(1e-9) > guarantee.epsilon > guarantee.epsilon_at(1e-3)
@@ -133,7 +126,7 @@ def test_replace_one_is_group_privacy():
     assert converted.to_replace_one() is converted
     with pytest.raises(UnprovenError, match="reaches 1"):
         Guarantee(10, 1e-4).to_replace_one()
-    sampled = SampledGaussianEvent(rate=0.05, noise_multiplier=1.0, steps=50)
+    sampled = SampledGaussianEvent(rate=0.05, noise_multiplier=1.0, steps=5)
     guarantee = Guarantee.from_events(sampled, delta=1e-7).to_replace_one()
     assert guarantee.epsilon_at(guarantee.delta) <= guarantee.epsilon
     assert guarantee.epsilon_at(1e-7) > guarantee.epsilon

@@ -21,11 +21,11 @@ from missdp.record import Record
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate
+from missdp.types import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
 Found = tuple[Floats, Floats]  # values, and the share of rows that each is about
 Part = tuple["Column", float, Floats]  # a column, the factor of its z, and the rest of its features
 
@@ -251,7 +251,7 @@ class Column:
         else:
             levels = self.attribute.levels
             self.labels = tuple(map(str, levels))
-            if not isinstance(levels[0], str):
+            if levels and not isinstance(levels[0], str):
                 self.points = np.array(levels, dtype=np.float64)[:, None]
 
     @property

@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from missdp.types import Floats
 
 _LEAST = 1e-9
 _FURTHEST = 1e-6  # rank from either end

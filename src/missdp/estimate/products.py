@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 from missdp.inference.completion import Completed
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
-from missdp.inference.model import Codes
 from missdp.inference.numbers import NumberMoments, complete_numbers
 from missdp.synth.coordinates import Coordinate
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +56,7 @@ class Products:
         by_level = {c: told for c, told in self.by_level.items() if (min(c), max(c)) in kept}
         return replace(self, by_level=by_level)
 
-    def plus(self, z: Mapping[int, Floats], rows: Codes, weights: Floats) -> Products:
+    def plus(self, z: Mapping[int, Floats], rows: Ints, weights: Floats) -> Products:
         """Return the means that so much more of each row would make."""
         return Products(
             {a: mean + float(weights @ z[a]) for a, mean in self.mean.items()},
@@ -74,7 +72,7 @@ def completed(
     moments: NumberMoments,
     numbers: Mapping[int, Coordinate],
     known: Completed,
-    rows: Codes,
+    rows: Ints,
     holes: NDArray[np.bool_],
 ) -> Products:
     """Return what moments of observed cells say of complete rows: see `complete_numbers`."""
@@ -122,7 +120,7 @@ def noisy(
 
 
 def with_rows(
-    moments: NumberMoments, z: Mapping[int, Floats], seen: Codes, weights: Floats
+    moments: NumberMoments, z: Mapping[int, Floats], seen: Ints, weights: Floats
 ) -> NumberMoments:
     """Return the moments that so much more of each observed row would make."""
     by_level = {
