@@ -29,7 +29,7 @@ from missdp.accounting import (
 from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms.laws import Law, Noise
 from missdp.mechanisms.noise import above, distance, too_far
-from missdp.mechanisms.questions import Question
+from missdp.mechanisms.questions import QUANTA, Question
 from missdp.mechanisms.smooth import (
     BarPlan,
     ReleasedScale,
@@ -126,20 +126,17 @@ class Noisy:
     radius, likely : callable or None
         From a level to the half-width that holds the noise with that probability, at most and
         about; None if the scale of the noise is private.
-    blur : float, default 0
-        Standard deviation, at most, of what else is random in it: how ties were broken.
     """
 
     value: float
     radius: Radius | None
     likely: Radius | None = None
-    blur: float = 0.0
 
     def within(self, level: float, *, times: float = 1.0) -> tuple[float, float] | None:
         """Interval of the noiseless number, or what it were if noise were that many times less."""
         if self.radius is None:
             return None
-        width = half_width(self.radius, self.blur, level) / times
+        width = self.radius(level) / times
         return self.value - width, self.value + width
 
 
@@ -184,9 +181,9 @@ class Released:
     radius: Radius | None
     likely: Radius | None = None
 
-    def each(self, *, blur: float = 0.0) -> list[Noisy]:
+    def each(self) -> list[Noisy]:
         """Return the numbers one by one."""
-        return [Noisy(value, self.radius, self.likely, blur) for value in self.values.tolist()]
+        return [Noisy(value, self.radius, self.likely) for value in self.values.tolist()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,12 +220,9 @@ class Choice:
     ----------
     scale : ReleasedScale or None
         A released bound on it.
-    repeats : int, default 1
-        How often rows are prepared; results are added up over that.
     """
 
     scale: ReleasedScale | None = None
-    repeats: int = 1
 
     def events(self, ask: Ask, *, depends: bool) -> tuple[Event, ...]:
         """Return what an ask is charged as."""
@@ -298,7 +292,7 @@ class Choice:
         heavy = lomax.standard_deviation * reference_bound(lomax.beta, 1.0, float(ask.moves))
         norm_2 = math.sqrt(2.0) if ask.moves > 1 else 1.0
         light = (1 + norm_2 * self.scale.donees) / math.sqrt(2 * ask.rho)
-        most = 2 * ask.own * self.repeats
+        most = 2 * max(ask.own, QUANTA)  # averages are in units as fine as that
         return "gaussian" if light < heavy and most * light < 2.0**39 else "lomax"
 
     def _plan(self, ask: Ask, own: float, donee: float) -> SmoothNoise:

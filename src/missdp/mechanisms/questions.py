@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from missdp.mechanisms.private_rows import (
     Preparation,
     Prepared,
     Rows,
+    Ways,
 )
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "Question",
     "Rows",
     "Sums",
+    "Ways",
 ]
 
 
@@ -127,6 +130,10 @@ class Question:
 
     _adds_up = False  # whether the result of all rows is the sum of the results of some and others
 
+    def weighted(self, found: NDArray[Any], size: int, weights: NDArray[np.float64]) -> list[float]:
+        """Return the result if each row stands for so many; each number is rounded once."""
+        raise NotImplementedError
+
     def _totals(self, found: NDArray[Any], size: int) -> Any:
         """Turn what the function returned into the result."""
         raise NotImplementedError
@@ -181,13 +188,22 @@ class Counts(Question):
         """The number of cells."""
         return self.cells
 
+    def weighted(self, found: NDArray[Any], size: int, weights: NDArray[np.float64]) -> list[float]:
+        """Return the weight of the rows in each cell."""
+        cell = self._cell(found, size)
+        order = np.argsort(cell, kind="stable")
+        ends = np.searchsorted(cell[order], np.arange(self.cells + 1))
+        return [math.fsum(weights[order[a:b]].tolist()) for a, b in pairwise(ends)]
+
     def _totals(self, found: NDArray[Any], size: int) -> Any:
+        cell = self._cell(found, size)
+        return np.bincount(cell[(cell >= 0) & (cell < self.cells)], minlength=self.cells)
+
+    def _cell(self, found: NDArray[Any], size: int) -> NDArray[np.integer]:
         kinds = "biu" if self.cells == 1 else "iu"
         if found.shape != (size,) or found.dtype.kind not in kinds:
             raise DataError("not a cell for each row")
-        if found.dtype.kind == "b":
-            return [np.count_nonzero(found)]
-        return np.bincount(found[(found >= 0) & (found < self.cells)], minlength=self.cells)
+        return found if found.dtype.kind != "b" else np.where(found, 0, -1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -252,15 +268,24 @@ class Sums(Question):
         """How many numbers a row has."""
         return self.numbers
 
+    def weighted(self, found: NDArray[Any], size: int, weights: NDArray[np.float64]) -> list[float]:
+        """Return the sums of the rows' numbers times their weights."""
+        steps = self._steps(found, size)
+        return [math.fsum((steps[:, i] * weights).tolist()) for i in range(self.numbers)]
+
     def _totals(self, found: NDArray[Any], size: int) -> Any:
+        return self._steps(found, size).sum(axis=0)
+
+    def _steps(self, found: NDArray[Any], size: int) -> NDArray[np.int64]:
+        """Return each row's numbers in units, within the bound together."""
         if found.shape != ((size,) if self.numbers == 1 else (size, self.numbers)):
             raise DataError("not the right numbers for each row")
         shares = np.nan_to_num(found.astype(np.float64, copy=False) / self.bound)
         steps = np.rint(np.clip(shares, -1.0, 1.0) * QUANTA).astype(np.int64)
         if self.numbers == 1:
-            return [steps.sum()]
+            return steps[:, None]
         within = np.minimum(np.cumsum(np.abs(steps), axis=1), QUANTA)
-        return (np.sign(steps) * np.diff(within, axis=1, prepend=0)).sum(axis=0)
+        return np.asarray(np.sign(steps) * np.diff(within, axis=1, prepend=0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -324,36 +349,59 @@ class Query(Question):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Repeated(Question):
-    """The mean of a question's results over rows that were prepared several times.
+class Averaged(Question):
+    """A question's result, on average over all ways in which rows are filled.
 
-    In units of which there are as many in one of the question's as there are repeats. For every
-    fixed choice of all draws, each result moves by no more than its own bound says, and their mean
-    by no more than the mean of the bounds, which is as smooth as they are.
+    In units of which a row of its own moves it by about `QUANTA`. The sums of floating-point
+    numbers are rounded once, each weight is off by less than 2**-52 of itself: that is less than
+    half a unit for 2**30 rows that are filled. Rounding to units is half a unit more, on each of
+    two neighbouring tables: two for each number, which ``own`` has on top.
     """
 
     of: Question
-    repeats: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "unit", self.of.unit / self.repeats)
+        object.__setattr__(self, "unit", self.of.unit / self._fine)
+
+    @property
+    def _fine(self) -> int:
+        return max(1, int(QUANTA // self.of.own))
 
     @property
     def own(self) -> float:
-        """That of the question, once for each repeat."""
-        return self.repeats * self.of.own
+        """That of the question, and rounding."""
+        return self._fine * self.of.own + 2 * self.of.dimension
 
     @property
     def donee(self) -> float:
-        """That of the question, once for each repeat."""
-        return self.repeats * self.of.donee
+        """That of the question."""
+        return self._fine * self.of.donee
 
     @property
     def donee_l2(self) -> float:
-        """That of the question, once for each repeat."""
-        return self.repeats * self.of.donee_l2
+        """That of the question."""
+        return self._fine * self.of.donee_l2
 
     @property
     def dimension(self) -> int:
         """That of the question."""
         return self.of.dimension
+
+    def exact(self, cells: FilledRows) -> NDArray[np.int64]:
+        """Return the average result, shape ``(dimension,)``; private."""
+        of, failed = self.of, DataError("the function of a question failed")
+        # Neither an error nor a warning may quote rows.
+        with replacing(Exception, by=failed), no_warnings():
+            fixed = np.ones(len(cells), dtype=bool)
+            if cells.ways is not None:
+                fixed[cells.ways.rows] = False
+            parts = [[0.0] * of.dimension]
+            for where, rows in Rows(cells, of.reads, of.applies).parts():
+                found = np.asarray(of.function(rows, *of.given))
+                keep = fixed[where].astype(np.float64)
+                parts.append(of.weighted(found, len(rows), keep))
+            for some, weights in cells.in_all_ways(of.reads | of.applies):
+                found = np.asarray(of.function(Rows(some, of.reads, of.applies), *of.given))
+                parts.append(of.weighted(found, len(some), weights))
+            totals = np.array([math.fsum(column) for column in zip(*parts, strict=True)])
+            return np.asarray(np.rint(totals * self._fine), dtype=np.int64)

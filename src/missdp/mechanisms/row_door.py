@@ -25,15 +25,19 @@ from missdp.accounting import (
     PureEvent,
 )
 from missdp.accounting.conditions import domain_conditions
-from missdp.errors import DataError, ParameterError, replacing
+from missdp.errors import DataError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.asks import Ask, Choice, Released, plain_law
 from missdp.mechanisms.laws import Handle, Law, Noise
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.mechanisms.private_rows import (
-    PrivateRows,
-    with_one_kind_of_hole,
+from missdp.mechanisms.private_rows import PrivateRows, with_one_kind_of_hole
+from missdp.mechanisms.questions import (
+    Averaged,
+    Preparation,
+    Prepared,
+    Query,
+    Question,
+    Rows,
 )
-from missdp.mechanisms.questions import Preparation, Prepared, Question, Repeated, Rows
 from missdp.mechanisms.smooth import ReleasedScale, ScaleRelease, log_moves, log_steps
 from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
 from missdp.schema import Schema
@@ -102,7 +106,7 @@ class RowDoor(Handle):
         self._schema, self._valued = table.schema, _valued(table)
         self._choice = Choice()
         self._shared: frozenset[str] = frozenset()
-        self._repeats = 1
+        self._averaged = False
         self._rows = self._came = PrivateRows(table, None, self._noise)
         self._resting: tuple[Event, ...] = ()
         self._open: set[Charged] = set()  # charged and not answered
@@ -162,8 +166,8 @@ class RowDoor(Handle):
         return self._with(
             _rows=PrivateRows(self._table, preparation, self._noise),
             _shared=preparation.shared,
-            _repeats=preparation.repeats,
-            _choice=Choice(repeats=preparation.repeats),
+            _averaged=preparation.averaged,
+            _choice=Choice(),
             _resting=self._resting + tuple(e for charged in using for e in charged.events),
             _open=set(),
         )
@@ -218,15 +222,19 @@ class RowDoor(Handle):
         Raises
         ------
         UnprovenError
-            If one row moves its result further than was charged for. The charge stays.
+            If one row moves its result further than was charged for, or a `Query` reads cells that
+            are filled in several ways. The charge stays.
         DataError
             If its function fails. The charge stays.
         """
         ask, event = charged.ask, charged.events[0]
-        if self._depends(ask) and self._repeats > 1:
-            question = Repeated(
-                function=question.function, reads=question.reads, of=question, repeats=self._repeats
-            )  # fmt: skip
+        if self._depends(ask) and self._averaged:
+            if isinstance(question, Query):
+                raise UnprovenError(
+                    "rows that are filled in several ways answer Counts and Sums: averages over "
+                    "the ways of what each row adds"
+                )
+            question = Averaged(function=question.function, reads=question.reads, of=question)
         if not question.reads <= ask.reads or question.dimension != ask.dimension:
             raise ParameterError("the question is not the one that was charged for")
         law = self._choice.law(ask, event, question, depends=self._depends(ask))
@@ -291,10 +299,7 @@ class RowDoor(Handle):
 
 def _exact(rows: PrivateRows, question: Question, law: Law) -> NDArray[np.int64] | Bounded:
     """Return what a law needs; private."""
-    if isinstance(question, Repeated):
-        totals = sum(map(question.of.exact, rows.worlds[1:]), question.of.exact(rows.cells))
-    else:
-        totals = question.exact(rows.cells)
+    totals = question.exact(rows.cells)
     if isinstance(law, SmoothLaw):
         bound = rows.bound(own=law.own, donee=law.donee, beta=law.noise.beta)
         return Bounded(tuple(totals.tolist()), bound)
