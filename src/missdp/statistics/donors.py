@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.mechanisms.questions import Rows
-from missdp.shelf import blocks, room, runs
+from missdp.shelf import blocks, in_portions, room, runs
 from missdp.statistics.metric import FAR, Metric, state
 
 __all__ = ["IntArray", "Layout", "NearCells", "choose_donors", "lay_out", "near_cells"]
@@ -77,7 +77,9 @@ def _side(rows: IntArray, cell: NDArray[np.integer], cells: int) -> _Side:
     of_rows = cell[rows]
     counts = np.bincount(of_rows, minlength=cells)
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return _Side(rows[np.argsort(of_rows, kind="stable")], start)
+    by_cell = room(len(rows), np.int64)
+    by_cell[:] = rows[np.argsort(of_rows, kind="stable")]
+    return _Side(by_cell, start)
 
 
 def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
@@ -206,12 +208,15 @@ def choose_donors(layout: Layout, k: int) -> tuple[IntArray, IntArray]:
     last = near.shell_start[1:] - 1  # the farthest shell of each cell, if it has any
     tied = np.where(total > 0, np.append(np.diff(near.shell_donors), 0)[last], 0)
     ways = np.where(total > k, tied, 1)
-    cell, turn = runs(ways)
-    nearer = (total - tied)[cell, None]
-    place = np.arange(k) + np.zeros((len(cell), 1), dtype=np.int64)
-    round_ = nearer + (place - nearer + turn[:, None]) % np.maximum(tied[cell, None], 1)
-    place = np.sort(np.where((place >= nearer) & (total[cell, None] > k), round_, place), axis=1)
-    there = place < total[cell, None]
-    at = np.where(there, start[:-1][cell, None] + place, 0)
-    chosen = np.where(there, np.append(donor, -1)[at], -1)
-    return chosen, np.concatenate([[0], np.cumsum(ways)])
+    stops = np.concatenate([[0], np.cumsum(ways)])
+    chosen = room(int(stops[-1]) * k, np.int64).reshape(-1, k)
+    for part in in_portions(ways * k, _ROWS):
+        cell, turn = runs(ways[part])
+        cell += part.start
+        all_, nearer = total[cell, None], (total - tied)[cell, None]
+        place = np.repeat(np.arange(k)[None], len(cell), axis=0)
+        turned = nearer + (place - nearer + turn[:, None]) % np.maximum(all_ - nearer, 1)
+        place = np.sort(np.where((place >= nearer) & (all_ > k), turned, place), axis=1)
+        at = np.where(place < all_, start[cell, None] + place, len(donor))
+        chosen[stops[part.start] : stops[part.stop]] = np.append(donor, -1)[at]
+    return chosen, stops

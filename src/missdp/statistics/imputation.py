@@ -16,6 +16,7 @@ from missdp.errors import ParameterError, SchemaError, names_of, number
 from missdp.mechanisms.questions import Filled, Preparation, Prepared, Rows, Ways
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.schema.applies import not_everywhere
+from missdp.shelf import blocks, room
 from missdp.statistics.donors import IntArray, choose_donors, lay_out
 from missdp.statistics.metric import Metric, MetricName, build_metric
 from missdp.statistics.profile import Profile
@@ -26,6 +27,7 @@ Aggregate = Literal["nearest", "mean", "majority"]
 Fill: TypeAlias = tuple[str, str, float]
 """An attribute to fill, how k values become one, and what stands in for absent donors."""
 _CLOSEST = 1e-150
+_AT_ONCE = 1 << 20  # values
 
 
 def check_range(attribute: AnyAttribute) -> None:
@@ -211,12 +213,12 @@ def _impute(rows: Rows, draws: None, fills: tuple[Fill, ...], k: int, metric: Me
     del draws
     layout = lay_out(rows, [name for name, _, _ in fills], metric)
     donors, start = choose_donors(layout, k)
-    cells = np.repeat(np.arange(len(layout.donees.counts)), layout.donees.counts)
-    order = np.argsort(layout.donees.rows)
-    lists = np.unique(cells, return_inverse=True)[1][order]
+    order, counts = np.argsort(layout.donees.rows), layout.donees.counts
+    filled, lists = (room(len(order), np.int64) for _ in range(2))
+    filled[:] = layout.donees.rows[order]
+    lists[:] = np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])[order]
     columns = {fill[0]: _fill(rows, fill, donors) for fill in fills}
-    ways = Ways(layout.donees.rows[order], lists, start, columns)
-    return Prepared(ways=ways, profile=Profile(layout, k))
+    return Prepared(ways=Ways(filled, lists, start, columns), profile=Profile(layout, k))
 
 
 def _fill(table: Rows, fill: Fill, donors: IntArray) -> Filled:
@@ -225,14 +227,21 @@ def _fill(table: Rows, fill: Fill, donors: IntArray) -> Filled:
     Donor -1 is the virtual one, which holds the default: a value, or a code if not numeric.
     """
     name, how, default = fill
-    attribute, ways = table.schema[name], np.arange(len(donors))
-    if not isinstance(attribute, Numeric):
-        votes = np.append(table.codes(name), int(default))[donors]
-        return Filled(ways, _majority(votes))
-    given = np.append(table.values(name), default)[donors]
-    ones = given.mean(axis=1) if how == "mean" else given[:, 0]
-    values = np.clip(ones, attribute.lower, attribute.upper)
-    return Filled(ways, attribute.encode_values(values), values)
+    attribute, given = table.schema[name], room(len(table) + 1, np.float64)
+    for where, part in table.parts():
+        given[where] = part.values(name) if isinstance(attribute, Numeric) else part.codes(name)
+    given[-1] = default
+    codes, values = room(len(donors), np.int64), room(len(donors), np.float64)
+    for where in blocks(len(donors), max(1, _AT_ONCE // donors.shape[1])):
+        some = given[donors[where]]
+        if isinstance(attribute, Numeric):
+            ones = some.mean(axis=1) if how == "mean" else some[:, 0]
+            values[where] = np.clip(ones, attribute.lower, attribute.upper)
+            codes[where] = attribute.encode_values(values[where])
+        else:
+            codes[where] = _majority(some.astype(np.int64))
+    numeric = isinstance(attribute, Numeric)
+    return Filled(np.arange(len(donors)), codes, values if numeric else None)
 
 
 def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:
