@@ -27,7 +27,7 @@ from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 from missdp import AllPairs, DPImputer, Numeric, Schema, Table
 from missdp.pricing import rows_of
-from missdp.pricing.completed_rows import table_of
+from missdp.pricing.domain import table_of
 
 PILES = {"capital-gain": (0.0,), "capital-loss": (0.0,), "hours-per-week": (40.0,)}
 

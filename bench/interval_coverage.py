@@ -9,9 +9,9 @@ that the same number would have as one coordinate of the release. Every repetiti
 file, so that a run goes on where it stopped, and several may write to files of their own.
 
     python bench/interval_coverage.py TRUTH.parquet DOMAIN.json runs.jsonl --repetitions 100
-    python bench/interval_coverage.py TRUTH.parquet DOMAIN.json more.jsonl --method aim --holes mar:0.35
+    python bench/interval_coverage.py TRUTH.parquet DOMAIN.json a.jsonl --method aim --holes mar:.35
     python bench/interval_coverage.py TRUTH.parquet DOMAIN.json tables.jsonl --tables 10 --rows 5000
-    python bench/interval_coverage.py --report runs.jsonl more.jsonl tables.jsonl
+    python bench/interval_coverage.py --report runs.jsonl a.jsonl tables.jsonl
 """
 
 import argparse

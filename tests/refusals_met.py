@@ -129,6 +129,8 @@ CASES: list[Callable[[], Any]] = [
     lambda: reads_long_cell(),
     lambda: reads_csv("age,sex\n1,\xe9\n"),
     lambda: Table.read([[1, "f"]], SCHEMA),
+    lambda: Table.read([{"age": 30, "sex": "f", "Ann": 1}], SCHEMA),
+    lambda: draft_schema({"age": [], "sex": []}),
     # the fit
     lambda: fits(epsilon=0),
     lambda: fits(epsilon=1e9),

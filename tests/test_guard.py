@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -84,3 +86,10 @@ def test_a_noisier_family_fails_and_every_subject_has_a_reference(module, monkey
     monkeypatch.setattr(module, "ROUNDS", 2)
     monkeypatch.setattr(module, "beside", lambda commit, names: {})
     assert module.main([]) == 1
+
+
+def test_no_script_hides_a_package():
+    """The tests put ``bench/`` first on the path: ``coverage.py`` there once hid a package."""
+    elsewhere = [p for p in sys.path if Path(p).name not in ("bench", "tests")]
+    hidden = [p.stem for p in SCRIPT.parent.glob("*.py") if PathFinder.find_spec(p.stem, elsewhere)]
+    assert not hidden

@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from missdp import MST, DPImputer
 from missdp.datasets import yrbss
 from missdp.evaluate import classifier_f1
-from missdp.pricing import MeanImputer, PricedPipeline, PrivateMean, completed_rows, model_imputer
+from missdp.pricing import MeanImputer, PricedPipeline, PrivateMean, model_imputer
+from missdp.sources import completed_rows
 from missdp.synth import uncertain_marginals
 from missdp.threads import one_blas_thread
 

@@ -6,87 +6,51 @@ from typing import TYPE_CHECKING, Any
 from missdp import aliases as _aliases  # noqa: F401 - the rooms of the last release
 
 if TYPE_CHECKING:
-    from missdp.accounting import Budget, Guarantee
-    from missdp.baselines import DPCTGAN, DPAutoGAN, DPMisGAN, Kamino, PrivBayes
-    from missdp.pricing import DPImputer
-    from missdp.schema import Categorical, Numeric, Ordinal, Schema
-    from missdp.synth import AIM, MST, AllPairs, load, synthesizers
-    from missdp.table import Table
+    from missdp.accounting import Budget as Budget
+    from missdp.accounting import Guarantee as Guarantee
+    from missdp.baselines import DPCTGAN as DPCTGAN
+    from missdp.baselines import DPAutoGAN as DPAutoGAN
+    from missdp.baselines import DPMisGAN as DPMisGAN
+    from missdp.baselines import Kamino as Kamino
+    from missdp.baselines import PrivBayes as PrivBayes
+    from missdp.pricing import DPImputer as DPImputer
+    from missdp.schema import Categorical as Categorical
+    from missdp.schema import Numeric as Numeric
+    from missdp.schema import Ordinal as Ordinal
+    from missdp.schema import Schema as Schema
+    from missdp.synth import AIM as AIM
+    from missdp.synth import MST as MST
+    from missdp.synth import AllPairs as AllPairs
+    from missdp.synth import load as load
+    from missdp.synth import synthesizers as synthesizers
+    from missdp.table import Table as Table
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "AIM",
-    "DPCTGAN",
-    "MST",
-    "AllPairs",
-    "Budget",
-    "Categorical",
-    "DPAutoGAN",
-    "DPImputer",
-    "DPMisGAN",
-    "Guarantee",
-    "Kamino",
-    "Numeric",
-    "Ordinal",
-    "PrivBayes",
-    "Schema",
-    "Table",
-    "__version__",
-    "load",
-    "synthesizers",
-]
-
-# Where the names above live. They are imported when they are first asked for, so that the command
-# can be stopped quietly, and shows its help, before anything heavy is read.
+# Where names live. They are imported when they are first asked for, so that the command can be
+# stopped quietly, and shows its help, before anything heavy is read.
 _HOMES = {
-    "AIM": "synth",
-    "MST": "synth",
-    "AllPairs": "synth",
-    "Budget": "accounting",
-    "Categorical": "schema",
-    "DPAutoGAN": "baselines",
-    "DPCTGAN": "baselines",
-    "DPImputer": "pricing",
-    "DPMisGAN": "baselines",
-    "Guarantee": "accounting",
-    "Kamino": "baselines",
-    "Numeric": "schema",
-    "Ordinal": "schema",
-    "PrivBayes": "baselines",
-    "Schema": "schema",
-    "Table": "table",
-    "load": "synth",
-    "synthesizers": "synth",
+    "accounting": "Budget Guarantee",
+    "baselines": "DPAutoGAN DPCTGAN DPMisGAN Kamino PrivBayes",
+    "pricing": "DPImputer",
+    "schema": "Categorical Numeric Ordinal Schema",
+    "synth": "AIM AllPairs MST load synthesizers",
+    "table": "Table",
 }
-_ROOMS = frozenset(
-    {
-        "accounting",
-        "baselines",
-        "datasets",
-        "engines",
-        "errors",
-        "evaluate",
-        "ground_truth",
-        "inference",
-        "mechanisms",
-        "missingness",
-        "preprocess",  # as `pricing` was called
-        "pricing",
-        "schema",
-        "sources",
-        "statistics",
-        "synth",
-        "table",
-        "testing",
-    }
-)
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+# `missingness` and `preprocess` are what parts of `evaluate` and `pricing` were called.
+_ROOMS = {
+    *_HOMES,
+    *("datasets", "engines", "errors", "evaluate", "ground_truth", "inference", "mechanisms"),
+    *("missingness", "preprocess", "sources", "statistics", "testing"),
+}
+__all__ = ["__version__", *sorted(_HOME_OF)]
 
 
 def __getattr__(name: str) -> Any:
     """Import a name, or a room of the house (e.g. ``missdp.evaluate``), when first asked for."""
-    if name in _HOMES:
-        found = getattr(import_module(f"missdp.{_HOMES[name]}"), name)
+    if name in _HOME_OF:
+        found = getattr(import_module(f"missdp.{_HOME_OF[name]}"), name)
         globals()[name] = found
         return found
     if name in _ROOMS:
@@ -95,4 +59,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_ROOMS})
+    return sorted({*globals(), *_HOME_OF, *_ROOMS})

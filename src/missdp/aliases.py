@@ -1,8 +1,8 @@
-"""Returns, with a warning, public names that stand elsewhere since the last release."""
+"""What packages export, and public names that stand elsewhere since the last release."""
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
 
@@ -21,6 +21,16 @@ _PRICING = """
 
 #: Old public name -> where it stands now. Kept for one release.
 MOVED: dict[str, str] = {
+    "missdp.mechanisms.asks.Ask": "missdp.mechanisms.Ask",
+    "missdp.mechanisms.asks.BarPlan": "missdp.mechanisms.smooth.BarPlan",
+    "missdp.mechanisms.asks.ScaleRelease": "missdp.mechanisms.smooth.ScaleRelease",
+    "missdp.mechanisms.asks.plan_bar": "missdp.mechanisms.smooth.plan_bar",
+    "missdp.mechanisms.choices.Score": "missdp.mechanisms.Score",
+    "missdp.mechanisms.laws.Handle": "missdp.mechanisms.Session",
+    "missdp.mechanisms.laws.Law": "missdp.mechanisms.session.Mechanism",
+    "missdp.mechanisms.laws.Noise": "missdp.mechanisms.Noise",
+    "missdp.mechanisms.laws.Total": "missdp.mechanisms.Total",
+    "missdp.mechanisms.laws.Witness": "missdp.mechanisms.Witness",
     "missdp.accounting.GDPAccountant": "missdp.accounting.GDP",
     "missdp.accounting.PLDAccountant": "missdp.accounting.PLD",
     "missdp.accounting.PureAccountant": "missdp.accounting.PURE",
@@ -49,6 +59,16 @@ MOVED: dict[str, str] = {
 }
 
 
+def exported(namespace: Mapping[str, object]) -> list[str]:
+    """Return the names that a package imports to export them: not modules, nor these helpers."""
+    return sorted(
+        name
+        for name, found in namespace.items()
+        if not (name.startswith("_") or isinstance(found, ModuleType))
+        and getattr(found, "__module__", None) != __name__
+    )
+
+
 def moved_from(package: str) -> Callable[[str], object]:
     """Return a module's ``__getattr__`` that finds names moved away from it, and warns."""
 
@@ -72,5 +92,11 @@ def _room_that_moved(package: str) -> ModuleType:
     return module
 
 
-for _package in ("missdp.missingness", "missdp.preprocess"):
+for _package in (
+    "missdp.mechanisms.asks",
+    "missdp.mechanisms.choices",
+    "missdp.mechanisms.laws",
+    "missdp.missingness",
+    "missdp.preprocess",
+):
     sys.modules[_package] = _room_that_moved(_package)

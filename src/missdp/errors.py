@@ -211,9 +211,17 @@ def names_of(what: str, names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def number(
-    name: str, value: Any, *, least: float = 0.0, most: float = 1e100, open_end: bool = False
+    name: str,
+    value: Any,
+    *,
+    least: float = 0.0,
+    most: float = 1e100,
+    open_end: bool = False,
+    below: bool = False,
 ) -> float:
-    """Return a parameter that must be a number in ``[least, most]`` (``(least, most]`` if open).
+    """Return a parameter that must be a number in ``[least, most]``.
+
+    It must be above ``least`` if that is an ``open_end``, and ``below`` the most if that is said.
 
     Raises
     ------
@@ -230,8 +238,11 @@ def number(
         raise ParameterError(f"{name} must be a finite number")
     if open_end and found <= least:
         raise ParameterError(f"{name} must be above {least:g}")
+    if below and not least <= found < most:
+        raise ParameterError(f"{name} must be at least {least:g} and below {most:g}")
     if not least <= found <= most:
-        raise ParameterError(f"{name} must be between {least:g} and {most:g}")
+        within = f"between {least:g} and {most:g}" if most < math.inf else f"at least {least:g}"
+        raise ParameterError(f"{name} must be {within}")
     return found
 
 

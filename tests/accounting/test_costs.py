@@ -89,7 +89,7 @@ EXACT = list(exact_laws())
 def test_every_bound_holds_for_exact_laws_and_is_reached_where_it_is_exact(case):
     """Epsilon and delta by every accountant, and Rényi divergences; in both directions."""
     events, (p, q), exact = EXACT[case]
-    for epsilon in np.linspace(0.0, 4.0, 9):
+    for epsilon in np.linspace(0.0, 4.0, 5):
         true = max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
         for accountant in DEFAULT_ACCOUNTANTS:
             if all(map(accountant.supports, events)):
@@ -186,9 +186,3 @@ def test_curves_do_not_fall_with_the_order(event):
     curve = rdp_curve(event, RDP_ORDERS)
     finite = curve[np.isfinite(curve)]
     assert (np.diff(finite) >= -1e-9 * (1 + finite[:-1])).all()
-
-
-@given(st.floats(0.01, 5))
-def test_zcdp_constants_bound_the_curves(epsilon):
-    for event in (PureEvent(epsilon=epsilon), SelectionEvent(epsilon=epsilon)):
-        assert (rdp_curve(event, RDP_ORDERS) <= zcdp_rho_of(event) * RDP_ORDERS + 1e-12).all()

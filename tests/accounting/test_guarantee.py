@@ -133,7 +133,7 @@ def test_replace_one_is_group_privacy():
     assert converted.to_replace_one() is converted
     with pytest.raises(UnprovenError, match="reaches 1"):
         Guarantee(10, 1e-4).to_replace_one()
-    sampled = SampledGaussianEvent(rate=0.05, noise_multiplier=1.0, steps=50)
+    sampled = SampledGaussianEvent(rate=0.05, noise_multiplier=1.0, steps=5)
     guarantee = Guarantee.from_events(sampled, delta=1e-7).to_replace_one()
     assert guarantee.epsilon_at(guarantee.delta) <= guarantee.epsilon
     assert guarantee.epsilon_at(1e-7) > guarantee.epsilon

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import missdp
 from missdp.accounting import (
     ApproximateEvent,
-    ComposedEvent,
     Condition,
     Event,
     GaussianEvent,
@@ -45,14 +44,6 @@ def test_events_survive_json(event):
     again = Event.from_json(event.to_json())
     assert again == event
     assert flatten(again) == flatten(event)
-
-
-def test_composition_adds_its_gate_to_its_parts():
-    inner = ComposedEvent(
-        events=[PureEvent(epsilon=1, gate={"a"}), PureEvent(epsilon=2)], gate={"b"}
-    )
-    outer = ComposedEvent(events=[inner], gate={"c"})
-    assert [event.gate for event in outer.flatten()] == [{"a", "b", "c"}, {"b", "c"}]
 
 
 @pytest.mark.parametrize(

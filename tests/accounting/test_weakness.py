@@ -11,7 +11,7 @@ from missdp import MST, Budget, Numeric, Ordinal, Schema, Table
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import MissDPWarning, WeakGuaranteeWarning
 from missdp.mechanisms import Noise
-from missdp.mechanisms.laws import Witness
+from missdp.mechanisms.session import Witness
 from missdp.pricing import PricedPipeline, PrivateMean
 from missdp.statistics import ImputedStatistics, KNNImputation
 
@@ -56,8 +56,9 @@ class Seeming(Witness):
         return np.asarray(found) * self.times if isinstance(law, Noise) else found
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 11.0])
-@pytest.mark.parametrize(("n", "released"), [(40, True), (4000, True), (4000, False)])
+@pytest.mark.parametrize(
+    ("epsilon", "n", "released"), [(11.0, 40, True), (1.0, 4000, True), (1.0, 4000, False)]
+)
 def test_fits(epsilon, n, released):
     """The private table has 60 rows; what is declared or released may be anything."""
     witness = Seeming(n / 60 if released else 1)

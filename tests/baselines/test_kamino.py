@@ -123,7 +123,7 @@ def test_hard_constraints_hold_between_any_two_rows(options):
         assert not any(found.pairs.values())
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.3, 5.0]))
 def test_random_constraints_hold_whatever_the_noise(seed, epsilon):
     rng = np.random.default_rng(seed)
@@ -256,7 +256,7 @@ def test_a_family_that_shows_an_exact_rate_is_found_out():
 
     class Exact(Kamino):
         def _released_rates(self, door):
-            rows = door._rows.table
+            rows = door._rows.came.table
             return {
                 d.text: (violating_pairs(d, rows) / len(rows) ** 2, 1.0)
                 for d in self._denials("mostly")
@@ -330,10 +330,9 @@ def test_an_audit_flags_the_batch_rate_of_the_published_code_and_not_what_was_ch
 
 @pytest.mark.usefixtures("public_rate")
 def test_sensitivities_flag_it_too():
+    parameters = TRAINED | {"epsilon": 1.0, "heads": "sequential"}
     with pytest.raises(CheckFailedError, match="at least its rate"):
-        check_sensitivity(
-            Kamino, parameters=TRAINED | {"epsilon": 1.0, "heads": "sequential"}, trials=3
-        )
+        check_sensitivity(Kamino, parameters=parameters, strategies=["observed"], trials=3)
 
 
 def test_what_the_published_code_claims_and_what_its_noise_proves():

@@ -1,5 +1,6 @@
 """What tests of the command line share: a way to run it, and a folder with a small survey."""
 
+import importlib
 import io
 import sys
 from pathlib import Path
@@ -22,6 +23,12 @@ def run(capsys):
         return code, found.out, found.err
 
     return ran
+
+
+@pytest.fixture(scope="session")
+def bench():
+    """What forks a command and looks at what is left of it."""
+    return importlib.import_module("kill_release")
 
 
 @pytest.fixture(scope="session")

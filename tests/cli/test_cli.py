@@ -73,6 +73,19 @@ def test_several_tables_are_drawn_as_from_python(folder, run, suffix):
     assert f"Wrote n-1.csv, n-2.csv: {missdp.load('m.json').n_rows_} synthetic rows each." in out
 
 
+def test_tables_of_two_models_do_not_become_one_set(folder, run):
+    run(*SYNTHESIZE, "--model", "m.json", "--method", "aim")
+    ask = ("sample", "m.json", "-o", "t.csv", "--rows", 9)
+    assert run(*ask, "--multiple", 3)[0] == 0
+    before = {path: path.read_bytes() for path in folder.glob("t-*")}
+    for more in ((3,), (2,), (2, "--overwrite")):
+        code, _, err = run(*ask, "--multiple", *more)
+        assert (code, "'t-3.csv' would seem" in err) == (5, more[-1] == "--overwrite")
+        assert {path: path.read_bytes() for path in folder.glob("t-*")} == before
+    assert run(*ask, "--multiple", 3, "--overwrite")[0] == 0
+    assert run(*ask)[0] == 0  # one table is no set
+
+
 def test_several_tables_are_written_all_or_none(folder, run, monkeypatch):
     run(*SYNTHESIZE, "--model", "m.json", "--method", "aim")
     (folder / "t-2.csv").write_text("mine")
@@ -85,7 +98,8 @@ def test_several_tables_are_written_all_or_none(folder, run, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(AIM, "_uncertain", interrupted)
-    assert run("sample", "m.json", "-o", "t.csv", "--multiple", 3)[0] == 130
+    again = ("sample", "m.json", "-o", "t.csv", "--multiple", 3, "--overwrite")
+    assert run(*again)[0] == 130
     assert set(os.listdir(folder)) == before
     assert (folder / "t-2.csv").read_text() == "mine"
     (folder / "t-1.csv").write_bytes((folder / "m.json").read_bytes())
@@ -304,7 +318,7 @@ def test_impute_fills_holes_and_says_that_rows_stay_private(released, run):
 def test_impute_json_seed_and_formats(released, run):
     found = []
     for _ in range(2):
-        code, out, _ = run(*IMPUTE, "-o", "f.parquet", "--seed", 1, "--json")
+        code, out, _ = run(*IMPUTE, "-o", "f.parquet", "--seed", 1, "--json", "--overwrite")
         assert code == 0
         said = json.loads(out)
         found.append((released / "f.parquet").read_bytes())
@@ -333,7 +347,7 @@ def test_impute_several_times_or_not_at_all(released, run, monkeypatch):
             super().write_table(table)
 
     monkeypatch.setattr("pyarrow.csv.CSVWriter", FailsAtTheThird)
-    code, _, err = run(*IMPUTE, "--draws", 3)
+    code, _, err = run(*IMPUTE, "--draws", 3, "--overwrite")
     assert code == 5
     assert "No space left" in err
     assert sorted(os.listdir(released)) == before

@@ -45,21 +45,30 @@ def process(*arguments, **options):
     )  # fmt: skip
 
 
-def limited(size):
-    import resource
+@pytest.fixture
+def on_a_small_disk(bench, folder):
+    """Run a command that may write so many bytes to a file; return what `run` returns."""
 
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    def ran(size, *arguments):
+        import resource
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+        return bench.ended(bench.forked(folder, [*map(str, arguments)], limit))
+
+    return ran
 
 
 # -- refused in time ---------------------------------------------------------------------------
 
 
 @posix
-def test_a_disk_without_room_for_the_model_is_refused_before_the_charge(folder):
-    done = process(*SYNTHESIZE, preexec_fn=limited(100_000), stdout=subprocess.PIPE)
-    assert done.returncode == 5
-    assert ".model.json" in done.stderr
-    assert "charged" not in done.stderr
+def test_a_disk_without_room_for_the_model_is_refused_before_the_charge(folder, on_a_small_disk):
+    code, _, err = on_a_small_disk(100_000, *SYNTHESIZE)
+    assert code == 5
+    assert ".model.json" in err
+    assert "charged" not in err
     assert sorted(os.listdir(folder)) == ["complete.csv", "data.csv", "schema.toml"]
 
 
@@ -74,14 +83,16 @@ def test_an_answer_to_nowhere_is_refused_before_the_charge(folder, capsys, monke
 
 
 @posix
-def test_a_disk_that_fills_up_while_rows_are_sampled_leaves_what_was_there(folder, run):
+def test_a_disk_that_fills_up_while_rows_are_sampled_leaves_what_was_there(
+    folder, run, on_a_small_disk
+):
     assert run(*SYNTHESIZE)[0] == 0
     Path("more.parquet").write_text("old")
     before = sorted(os.listdir(folder))
-    more = ("sample", "out.model.json", "-o", "more.parquet", "--rows", 600_000)
-    done = process(*more, preexec_fn=limited(2**16))
-    assert (done.returncode, done.stderr.count("\n")) == (5, 1)
-    assert "File too large" in done.stderr
+    more = ("sample", "out.model.json", "-o", "more.parquet", "--rows", 150_000, "--overwrite")
+    code, _, err = on_a_small_disk(2**16, *more)
+    assert (code, err.count("\n")) == (5, 1)
+    assert "File too large" in err
     assert Path("more.parquet").read_text() == "old"
     assert sorted(os.listdir(folder)) == before
 
@@ -89,24 +100,14 @@ def test_a_disk_that_fills_up_while_rows_are_sampled_leaves_what_was_there(folde
 # -- charged, and then something fails ---------------------------------------------------------
 
 
-LITTLE_ROOM = """
-import missdp.cli.release_files
-missdp.cli.release_files._ROOM = 2**16
-from missdp.cli.main import run
-run()
-"""
-
-
 @posix
-def test_a_disk_that_fills_up_later_leaves_the_model_and_says_how_to_go_on(folder):
-    command = map(str, (*SYNTHESIZE, "--rows", 200_000))
-    done = subprocess.run(
-        [sys.executable, "-c", LITTLE_ROOM, *command], preexec_fn=limited(2**18),
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 8, done.stderr
-    assert done.stdout == ""
-    _, first, second, third = done.stderr.splitlines()
+def test_a_disk_that_fills_up_later_leaves_the_model_and_says_how_to_go_on(
+    folder, monkeypatch, on_a_small_disk
+):
+    monkeypatch.setattr("missdp.cli.release_files._ROOM", 2**16)
+    code, out, err = on_a_small_disk(2**18, *SYNTHESIZE, "--rows", 70_000)
+    assert (code, out) == (8, ""), err
+    _, first, second, third = err.splitlines()
     assert first.startswith("missdp: cannot write 'out-")
     assert os.strerror(errno.EFBIG) in first
     assert "charged (epsilon = 1, delta = 1e-06)" in second

@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 import decimal
+import functools
 import itertools
 import json
 import sqlite3
@@ -14,7 +15,7 @@ import pytest
 
 from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.cli.main import main
-from missdp.engines import DuckDBRows, SQLRows
+from missdp.engines import DuckDBRows, SQLRows, databases
 from missdp.errors import CheckFailedError, DataError, MissDPError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.table import draft_columns
@@ -29,7 +30,8 @@ SCHEMA = Schema(
         Categorical(name="ok", levels=(False, True), nullable=True),
     )
 )
-N = 30_000
+N, AT_ONCE = 5_000, 2_000
+CLIQUES = [("Größe %s", "age"), ("ok",), ()]
 
 
 def rows():
@@ -45,6 +47,16 @@ ROWS = rows()
 def arrow():
     columns = (pa.array(list(c)) for c in zip(*ROWS, strict=True))
     return pa.table(list(columns), names=list(SCHEMA.names))
+
+
+@pytest.fixture(autouse=True)
+def _several_batches(monkeypatch):
+    monkeypatch.setattr(databases, "_BATCH_ROWS", AT_ONCE)
+
+
+@functools.cache
+def in_memory():
+    return MemorySource(Table.read(arrow(), SCHEMA)).counts(CLIQUES, rows="extended")
 
 
 @pytest.fixture(scope="session")
@@ -83,13 +95,11 @@ def duck(tmp_path_factory):
 
 
 def assert_counted(rows):
-    cliques = [("Größe %s", "age"), ("ok",), ()]
-    counts = MemorySource(Table.read(arrow(), SCHEMA)).counts(cliques, rows="extended")
     source = DuckDBSource(rows, SCHEMA)
     for _ in range(2):  # it can be read again
-        found = source.counts(cliques, rows="extended")
-        for clique in cliques:
-            np.testing.assert_array_equal(found[clique], counts[clique])
+        found = source.counts(CLIQUES, rows="extended")
+        for clique in CLIQUES:
+            np.testing.assert_array_equal(found[clique], in_memory()[clique])
     assert len(Table.read(rows, SCHEMA)) == N
 
 
@@ -124,8 +134,8 @@ def test_all_passes_over_postgresql_read_one_snapshot_and_write_nothing(server):
 
 
 QUOTING = [
-    "SELECT CASE WHEN i = 25000 THEN ('SECRET-' || i)::int ELSE i END AS ok "
-    "FROM generate_series(1, 30000) i",
+    "SELECT CASE WHEN i = 4500 THEN ('SECRET-' || i)::int ELSE i END AS ok "
+    "FROM generate_series(1, 5000) i",
     "SELECT secret_column AS ok FROM nowhere",
     "SELEC 'SECRET'",
     "SELECT pg_catalog.current_setting('SECRET') AS ok",
@@ -245,7 +255,7 @@ def test_commands_read_databases(filled, sqlite, duck, tmp_path, capsys, monkeyp
             "--method", "privbayes", "--memory", "1GB", "--json",
         )  # fmt: skip
         assert code == 0, err
-        assert abs(json.loads(text)["rows"] - N) < 500
+        assert abs(json.loads(text)["rows"] - N) < 100
     assert run(capsys, "schema", "draft", str(duck), "-o", "d.toml", *places[str(duck)])[0] == 0
 
 
@@ -372,7 +382,7 @@ def test_the_kit_passes(database):
         rows._query += " LIMIT 40"
         return DuckDBSource(rows, table.schema)
 
-    report = check_source(factory, trials=3, in_parts=in_parts, most_rows=4_000)
+    report = check_source(factory, trials=2, in_parts=in_parts, most_rows=2_000)
     assert [found.what for found in report.unchecked] == [AGAIN]
     with pytest.raises(CheckFailedError, match="counts are wrong"):
-        check_source(limited, trials=1, most_rows=4_000)
+        check_source(limited, trials=1, most_rows=2_000)

@@ -50,34 +50,6 @@ def frame(n: int, seed: int, holes: float = 0.0) -> pd.DataFrame:
     return data
 
 
-def naive(one: pd.DataFrame, two: pd.DataFrame, names: tuple[str, ...], level: bool) -> float:
-    """Half the summed differences of relative frequencies, straight from the definition."""
-
-    def shares(data: pd.DataFrame) -> pd.Series:
-        data = data.copy()
-        data["n"] = (data["n"] // 25).clip(upper=3)
-        data["i"] = ((data["i"] - 1) // 3.5).clip(upper=1)
-        cells = data[list(names)].astype("string")
-        cells = cells.fillna("missing") if level else cells.dropna()
-        return cells.agg("|".join, axis=1).value_counts(normalize=True)
-
-    return float(shares(one).sub(shares(two), fill_value=0).abs().sum() / 2)
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
-@pytest.mark.parametrize("missing", ["unobserved", "level"])
-def test_distances_follow_the_definition(k: int, missing: Any) -> None:
-    one, two = frame(300, 0, holes=0.2), frame(200, 1, holes=0.1)
-    found = marginal_distance(one, two, k=k, schema=SCHEMA, missing=missing)
-    assert list(found.per_marginal) == list(itertools.combinations(SCHEMA.names, k))
-    for names, distance in found.per_marginal.items():
-        expected = naive(one, two, names, missing == "level")
-        assert distance == pytest.approx(expected, abs=1e-12)
-    values = list(found.per_marginal.values())
-    assert found.mean == pytest.approx(np.mean(values))
-    assert found.max == max(values)
-
-
 @settings(max_examples=8)
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 3))
 def test_it_is_a_distance_on_complete_tables(a: int, b: int, c: int, k: int) -> None:

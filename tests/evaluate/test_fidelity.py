@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ SCHEMA = Schema(
         Categorical(name="sex", levels=("f", "m")),
     )
 )
+REST = SCHEMA.subset([name for name in SCHEMA.names if name != "pay"])
 
 
 def people(n: int, seed: int, holes: float = 0.0) -> pd.DataFrame:
@@ -117,6 +119,20 @@ def test_scores_of_tables_that_are_known() -> None:
     assert none.scores["mean"] == pytest.approx(1 / 3)
     assert np.isnan(none.synthetic["pay"]).all()
     assert Fidelity.from_json(none.to_json()).ks == none.ks
+
+
+def test_a_column_without_a_value_in_the_truth_does_not_drown_the_others() -> None:
+    """The verdict is that of the other columns, and says so."""
+    truth, made = people(500, 0), people(500, 1)
+    rest = fidelity(truth.drop(columns="pay"), made.drop(columns="pay"), schema=REST)
+    found = fidelity(truth.assign(pay=np.nan), made, schema=SCHEMA)
+    assert found.scores["two_way_worst"] == rest.scores["two_way_worst"] < 1
+    assert found.by_chance == rest.by_chance
+    assert found.verdict == f"{rest.verdict} Without a value in the real table: pay."
+    assert Fidelity.from_json(found.to_json()).without_values == ("pay",)
+    nothing = people(500, 0).assign(**dict.fromkeys(SCHEMA.names, np.nan))
+    none = Schema(tuple(replace(a, nullable=True) for a in SCHEMA))
+    assert fidelity(nothing, made, schema=none).scores["two_way_deciles"] == 1
 
 
 def test_bins_cannot_hide_what_becomes_of_numbers_inside_them() -> None:
@@ -231,6 +247,8 @@ def test_pictures_are_whole_files_of_every_column(
         assert Path(f"columns.{suffix}").read_bytes().startswith(start)
     drawn = Path("columns.svg").read_text(encoding="utf-8")
     assert all(f"<!-- {name} -->" in drawn for name in SCHEMA.names)
+    assert drawn.count("<!-- share of values up to this -->") == 3
+    assert drawn.count("<!-- share of values -->") == 2
     assert "CURATOR ONLY" in drawn
     capsys.readouterr()
     for wrong, code in (("columns.gif", 2), ("made.csv/columns.svg", 5), ("real.svg", 5)):

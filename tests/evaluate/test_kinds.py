@@ -140,11 +140,15 @@ def naive(one: Table, two: Table, names: tuple[str, ...], missing: str) -> float
 
 
 @pytest.mark.parametrize("missing", ["unobserved", "level"])
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_not_applicable_is_a_level_and_other_kinds_are_one(missing: Any, k: int) -> None:
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_distances_follow_the_definition(missing: Any, k: int) -> None:
+    """Not applicable is a level, and all other kinds are one."""
     found = marginal_distance(ONE, TWO, k=k, missing=missing)
-    for names in itertools.combinations(SCHEMA.names, k):
-        assert found.per_marginal[names] == pytest.approx(naive(ONE, TWO, names, missing))
+    assert list(found.per_marginal) == list(itertools.combinations(SCHEMA.names, k))
+    for names, distance in found.per_marginal.items():
+        assert distance == pytest.approx(naive(ONE, TWO, names, missing))
+    values = list(found.per_marginal.values())
+    assert (found.mean, found.max) == (pytest.approx(np.mean(values)), max(values))
 
 
 def test_finer_bins_keep_kinds_apart() -> None:

@@ -201,6 +201,7 @@ def test_the_constraints_of_adult_hold_and_those_of_br2000_mostly_do() -> None:
     for dataset, most in kinds.items():
         rules = read_denials(DATA / dataset / "denial_constraints.txt")
         facts = Schema(schema(dataset).attributes, rules)
-        found = pair_violations(DATA / dataset / "truth.parquet", schema=facts)
+        rows = pd.read_parquet(DATA / dataset / "truth.parquet").head(6_000)
+        found = pair_violations(rows, schema=facts)
         assert all(0 <= share <= most for share in found.pair_shares.values())
         assert any(share > 0 for share in found.pair_shares.values()) is (dataset == "br2000")

@@ -52,8 +52,8 @@ from missdp.ground_truth.replicas import _chosen_curve, _ChosenCosts, _replica_c
 
 FIXED = FixedGates()
 ANY = DataChosenGates(attributes=tuple(NAMES), smallest=1)
-some = settings(max_examples=16, deadline=None)
-few = settings(max_examples=4, deadline=None)
+some = settings(max_examples=10, deadline=None)
+few = settings(max_examples=3, deadline=None)
 
 
 def responses(those, epsilons):
@@ -79,7 +79,7 @@ def claim(events, assumption, structure=FIXED, delta=0.0):
 
 
 @given(gates, rates, costs, st.integers(1, 2))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_mask_mixture_is_the_loss(gates, rates, epsilons, limit):
     epsilons = epsilons[: len(gates)]
     _, ratio = World(independent(rates)).play(responses(gates, epsilons), len(gates))

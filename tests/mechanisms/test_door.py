@@ -3,7 +3,7 @@
 import copy
 import pickle
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -23,8 +23,19 @@ from missdp.accounting import (
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.inference.conditionals import fit_conditionals
-from missdp.mechanisms import Door, Noise, Score, SeededNoise
-from missdp.mechanisms.door import Facts
+from missdp.mechanisms import (
+    Door,
+    Marginal,
+    Noise,
+    RowCount,
+    Score,
+    Scores,
+    SeededNoise,
+    Selection,
+    Training,
+    Tree,
+)
+from missdp.mechanisms.door import Facts, RowProducts
 from missdp.sources import STRATEGIES, MemorySource, strategy_named
 
 SIZES = (2, 3, 4, 2)
@@ -345,9 +356,65 @@ def test_filling_warns_of_nothing_and_fails_without_a_word_of_the_rows(monkeypat
         ("filled_rows", {n: np.ones(SCHEMA[n].size) for n in "abc"}),
     ):
         monkeypatch.setattr(f"missdp.mechanisms.door.{name}", fails)
-        with pytest.raises(DataError, match="could not be filled") as told:
+        with pytest.raises(DataError, match="could not be computed") as told:
             door.filled(given_laws).marginal(("a",), tiny)
         assert told.value.__context__ is None
+
+
+class Exact(RowCount):
+    """A stranger's query."""
+
+
+class Carrying(Score):
+    """A score that could keep counts: ``of`` may be anything."""
+
+
+class Cheap(Training):
+    """A plan that could state another event than it has."""
+
+
+class Wide(RowProducts):
+    """Blocks that could be other ones later."""
+
+
+@dataclass(frozen=True)
+class Loud(Noise):
+    """A stranger's mechanism: none at all."""
+
+    def draw(self, exact, source):
+        return exact
+
+
+def test_what_a_session_measures_is_a_closed_set():
+    door, spy = door_to(table(123))
+    scores = Scores([("a",), ("b",)], Score(largest, sensitivity=1.0))
+    for query, how, words in (
+        (Exact(), tiny, "one of"),
+        ("a", tiny, "one of"),
+        (RowCount(), Loud("laplace", 1.0), "takes a Noise"),
+        (RowCount(), Selection(1.0, 1.0), "takes a Noise"),
+        (scores, tiny, "takes a Selection"),  # an error would tell whether they are whole
+        (Marginal(("z",)), tiny, "no attribute 'z'"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            door.measure(query, how)
+    score = Carrying(largest, sensitivity=1.0)
+    plan = Cheap(rate=1.0, steps=1, clip=1.0, noise_multiplier=1.0)
+    products = Wide({"a": np.eye(2)}, clip=1.0)
+    for ask in (
+        lambda: door.select([("a",), ("b",)], score, epsilon=1.0),
+        lambda: door.train(plan, largest, ()),
+        lambda: door.products(products, door.left),
+    ):
+        with pytest.raises(ParameterError, match="nothing made from it"):
+            ask()
+    assert not spy.budget.events
+    found = door.measure(Tree(name="c", size=4, levels=[1, 2], within=(0, 4)), door.share(0.5))
+    assert found.event.sensitivity == 2
+    assert found.value.shape == (6,)
+    assert door.measure(scores, Selection(1.0, 2.0)).value in (0, 1)
+    with pytest.raises(UnprovenError, match="more sensitive"):
+        door.measure(scores, Selection(1.0, 0.5))
 
 
 def test_names_that_can_be_read_only_once_are_counted_behind_their_gate():

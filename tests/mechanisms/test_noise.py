@@ -9,7 +9,6 @@ from scipy import stats
 from missdp.accounting import ExplicitSeed, gaussian_delta
 from missdp.errors import DataError, ParameterError
 from missdp.mechanisms import Noise, NoiseSource, SecureNoise, SeededNoise, Witness, noise_source
-from missdp.mechanisms.noise import add_noise
 
 DRAWS = 12_000
 SOURCES = [SecureNoise(), SeededNoise(20240229)]
@@ -136,7 +135,7 @@ def test_noisy_counts_keep_what_is_claimed_and_noise_30_percent_off_is_caught(
 )  # fmt: skip
 def test_what_is_no_count_is_refused_without_being_named(counts):
     with pytest.raises(DataError) as refused:
-        add_noise(counts, "laplace", 1.0, SeededNoise(0))
+        Noise("laplace", 1.0).draw(counts, SeededNoise(0))
     assert "31337" not in str(refused.value)
     assert "2031" not in str(refused.value)
     assert refused.value.__cause__ is refused.value.__context__ is None
@@ -145,9 +144,9 @@ def test_what_is_no_count_is_refused_without_being_named(counts):
 @pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64, np.uint64, np.float64, np.bool_])
 def test_counts_keep_their_shape_and_do_not_wrap_around(kind):
     for shape in ((), (0, 3), (2, 3)):
-        found = add_noise(np.ones(shape, dtype=kind), "laplace", 1.0, SeededNoise(0))
+        found = Noise("laplace", 1.0).draw(np.ones(shape, dtype=kind), SeededNoise(0))
         assert (found.shape, found.dtype) == (shape, np.int64)
     for value in (2**63 - 1, -(2**63), np.uint64(2**64 - 1), 1e300, -1e300):
-        found = add_noise(np.array([value] * 50), "laplace", 1.0, SeededNoise(0))
+        found = Noise("laplace", 1.0).draw(np.array([value] * 50), SeededNoise(0))
         assert (np.sign(found) == np.sign(float(value))).all()
         assert (np.abs(found.astype(float)) > 2**60).all()

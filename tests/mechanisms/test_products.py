@@ -76,7 +76,7 @@ def vector(plan, codes):
     return np.concatenate(parts)
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(plans(), st.lists(row, max_size=6), row)
 def test_one_row_moves_the_sums_by_no_more_than_was_charged_for(plan, rows, more):
     one, _ = behind(rows, plan)
@@ -92,7 +92,7 @@ def test_one_row_moves_the_sums_by_no_more_than_was_charged_for(plan, rows, more
 HOLED = st.tuples(st.just(3), st.integers(0, 2), st.integers(0, 3))
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(plans(), st.lists(row, max_size=4), HOLED, st.integers(0, 2))
 def test_a_row_with_missing_cells_moves_no_more_than_it_is_charged_for(plan, rows, more, level):
     one, _ = behind(rows, plan)
@@ -102,7 +102,7 @@ def test_a_row_with_missing_cells_moves_no_more_than_it_is_charged_for(plan, row
         assert sum(int(x) ** 2 for x in two.exact - one.exact) <= bound * bound
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(plans(), st.lists(row, max_size=6), st.permutations(range(6)))
 def test_what_a_row_adds_depends_on_this_row_alone(plan, rows, order):
     whole, _ = behind(rows, plan)
@@ -112,6 +112,7 @@ def test_what_a_row_adds_depends_on_this_row_alone(plan, rows, order):
     assert (whole.exact == mixed.exact).all()
 
 
+@settings(max_examples=60, deadline=None)
 @given(plans(), row)
 def test_a_row_adds_its_vector_clipped(plan, codes):
     witness, released = behind([codes], plan)

@@ -13,9 +13,9 @@ from scipy.special import softmax
 from missdp.accounting import PureEvent, SelectionEvent
 from missdp.accounting.costs import zcdp_rho_of
 from missdp.accounting.exact import exact
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise
-from missdp.mechanisms.choices import Best, choice
+from missdp.mechanisms.noise import Selection
 
 RUNS = 6_000
 SCORES = np.array([0.0, 4.0, 6.0, -3.0])
@@ -45,7 +45,8 @@ def gumbel_law(scores, scale):
 )
 def test_probabilities_are_those_of_the_mechanism_that_was_charged(source, method, law, other):
     epsilon, sensitivity = 0.8, 1.7
-    event, best = choice(epsilon, sensitivity, method)
+    best = Selection(epsilon, sensitivity, method)
+    event = best.event(sensitivity)
     assert event == (SelectionEvent if method == "exponential" else PureEvent)(epsilon=epsilon)
     observed = np.bincount([best.draw(SCORES, source) for _ in range(RUNS)], minlength=4)
     scale = 2 * sensitivity / epsilon
@@ -66,7 +67,8 @@ def test_probabilities_are_those_of_the_mechanism_that_was_charged(source, metho
 @example(np.float16(0.3), 1.0)
 def test_the_scale_is_never_below_what_the_charged_epsilon_needs(epsilon, sensitivity):
     """Epsilon as the ledger reads it, in decimal; numbers of 16 and 32 bits included."""
-    event, law = choice(epsilon, sensitivity, "exponential")
+    law = Selection(epsilon, sensitivity)
+    event = law.event(law.sensitivity)
     assert Fraction(law.scale) >= 2 * Fraction(float(sensitivity)) / exact(event.epsilon)
 
 
@@ -74,7 +76,7 @@ def test_the_scale_is_never_below_what_the_charged_epsilon_needs(epsilon, sensit
 def test_log_ratios_of_permute_and_flip_are_those_of_its_law(scores, answer, scale):
     here = np.array(scores)
     there = here + np.resize([1.0, -1.0], here.size)
-    law, i = Best(scale, "exponential"), answer % here.size
+    law, i = Selection(1.0, scale / 2, "permute-and-flip"), answer % here.size
     found = law.log_ratio(i, here, there)
     assert found == pytest.approx(
         np.log(flip_law(here, scale)[i] / flip_law(there, scale)[i]), abs=1e-6
@@ -85,7 +87,7 @@ def test_log_ratios_of_permute_and_flip_are_those_of_its_law(scores, answer, sca
 def test_the_range_of_permute_and_flip_is_not_bounded():
     """So a selection event, which costs a fourth of it in zCDP, does not pay for it."""
     epsilon, scores = 1.0, np.array([0.0, 0.0, 0.0, 0.0])
-    law, others = Best(2 / epsilon, "exponential"), np.array([1.0, -1.0, -1.0, -1.0])
+    law, others = Selection(epsilon, 1.0, "permute-and-flip"), np.array([1.0, -1.0, -1.0, -1.0])
     ratios = [law.log_ratio(i, others, scores) for i in range(4)]
     assert max(ratios) - min(ratios) > 1.05 * epsilon
     assert law.exceeds(PureEvent(epsilon=epsilon), scores, others) is None
@@ -116,5 +118,8 @@ def test_open_dp_agrees_on_the_price():
     ],
 )  # fmt: skip
 def test_bad_parameters_are_refused(bad):
+    made = {name: value for name, value in bad.items() if name != "gate"}
     with pytest.raises(ParameterError):
-        choice(**{"epsilon": 1.0, "sensitivity": 1.0, "method": "exponential", **bad})
+        Selection(**{"epsilon": 1.0, "sensitivity": 1.0, **made}).event(1.0, gate=bad.get("gate"))
+    with pytest.raises(UnprovenError, match="more sensitive"):
+        Selection(1.0, 1.0).event(1.5)

@@ -13,16 +13,17 @@ from scipy import integrate, stats
 
 from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise
-from missdp.mechanisms.asks import ScaledGaussian
 from missdp.mechanisms.exact_noise import seeded_words
 from missdp.mechanisms.smooth import (
+    Bounded,
+    ReleasedScale,
     SmoothNoise,
+    _LazyUniform,
     _lomax_loss,
+    _round_lomax,
     plan_smooth,
-    public_grid,
     reference_bound,
 )
-from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw, _LazyUniform, _round_lomax
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 GRID = Fraction(1, 1 << 20)
@@ -114,9 +115,7 @@ def test_unproven_parameters_are_refused() -> None:
         (ParameterError, lambda: plan_smooth(0.0)),
         (
             ParameterError,
-            lambda: SmoothLaw(noise=plan_smooth(1.0), own=1, donee=1).draw(
-                Bounded((), 1.0), SecureNoise()
-            ),
+            lambda: plan_smooth(1.0).draw(Bounded((), 1.0), SecureNoise()),
         ),
     ):
         with pytest.raises(refused):
@@ -153,11 +152,11 @@ FINE = Fraction(1 << 24)
 
 
 def test_answers_follow_the_law_at_the_scale_that_is_due_and_at_no_other() -> None:
-    law, source = SmoothLaw(noise=plan_smooth(1.0), own=1, donee=1), SeededNoise(11)
+    law, source = plan_smooth(1.0), SeededNoise(11)
     draws = [law.draw(Bounded((7,), 10.0), source)[0] for _ in range(3000)]
-    sample = (np.array(draws, dtype=float) - 7) * law.noise.alpha / 10
+    sample = (np.array(draws, dtype=float) - 7) * law.alpha / 10
     for factor, right in ((1.0, True), (0.75, False), (1.33, False)):
-        found = stats.kstest(sample * factor, lomax_cdf, args=(law.noise.shape,)).pvalue
+        found = stats.kstest(sample * factor, lomax_cdf, args=(law.shape,)).pvalue
         assert found > 1e-3 if right else found < 1e-6
 
 
@@ -183,9 +182,8 @@ def test_vector_noise_is_uncorrelated_but_shares_its_scale() -> None:
 
 
 def test_output_lies_on_the_public_grid_whatever_the_bound() -> None:
-    noise = plan_smooth(1.0)
-    law = SmoothLaw(noise=noise, own=1, donee=2)
-    assert law.grid == public_grid(1, 2, 1.0)
+    law = plan_smooth(1.0, own=1, donee=2)
+    assert law.grid == Fraction(2) ** -7
     for bound in (0.1, math.pi, 1e6):
         out = law.draw(Bounded((7,), bound), SecureNoise())
         assert (out[0] / law.grid).denominator == 1
@@ -209,14 +207,12 @@ def test_the_generator_of_a_strange_source_is_for_post_processing():
         def generator(self):
             raise AssertionError("this generator protects nothing")
 
-    (answer,) = SmoothLaw(noise=plan_smooth(1.0), own=1, donee=1).draw(
-        Bounded((9,), 1.0), Strange()
-    )
+    (answer,) = plan_smooth(1.0).draw(Bounded((9,), 1.0), Strange())
     assert answer != 9
 
 
 @given(st.floats(0.0, 10.0), st.floats(0.01, 10.0), st.floats(0.01, 1e6), st.floats(1e-6, 10.0))
 def test_noise_at_a_released_scale_costs_no_more_than_the_rho_that_is_stated(own, donee, most, rho):
-    sigma = ScaledGaussian.costing(rho, own=own, donee=donee, most=most).scale
+    sigma = ReleasedScale(most, 1.0, True, 1e-9, most).noise(rho, own=own, donee=donee).scale
     moves = Fraction(own) + Fraction(donee) * Fraction(most)
     assert moves**2 / (2 * Fraction(sigma) ** 2) <= Fraction(rho)

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="module", autouse=True)
 def _laws_of_few_rows():
-    """Laws of imputers are fitted to a quarter of the rows that a model draws for them."""
+    """Laws of imputers are fitted to a tenth of the rows that a model draws for them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("missdp.pricing.model_imputer._ROWS", 5_000)
+        patch.setattr("missdp.pricing.model_imputer._ROWS", 2_000)
         yield

@@ -25,7 +25,7 @@ from missdp.errors import (
 )
 from missdp.mechanisms.noise import SeededNoise
 from missdp.pricing import propose_test_release, rows_of
-from missdp.pricing.replace_one import ReplaceOneDoor
+from missdp.pricing.replace_one import ReplaceOneDoor, _charged
 from missdp.schema import NotApplicable
 from pricing.cases import CHAINS, ESTIMATORS
 from pricing.stability_cases import extreme_pair
@@ -46,7 +46,7 @@ class Awkward:
 ODD = ["odd", None, pd.NA, np.array([1, 2]), 10**400, float("inf"), [1], Awkward()]
 
 
-SHAPES = ("mean, Laplace", "covariance", "histogram", "logistic, sgd", "linear, gd")
+SHAPES = ("mean, Laplace", "covariance", "histogram", "logistic, sgd")
 
 
 @pytest.mark.parametrize("name", sorted(set(CHAINS) - {"none"}))
@@ -60,20 +60,21 @@ def test_no_table_of_the_declared_shape_is_refused(name):
     tables = [np.full((6, 3), cell) for cell in (np.nan, np.inf, 1e300, 1e-310)]
     tables.append([["a", None, 1]] * 6)
     tables.append([[Awkward(), None, 1], *[[0.1, 0.2, 0.3]] * 5])
-    for seed in range(12):
+    for seed in range(6):
         tables += [t for t in extreme_pair(seed, d=3) if len(t) == 6]
     for estimator in [e for kind, e in ESTIMATORS.items() if kind in SHAPES]:
         whole = mp.PricedPipeline(
             steps, estimator, rows=6, columns=3, complete=False, random_state=0, delta=0.01
         )
         assert whole.guarantee().epsilon > 0
-        facts = whole.facts()
+        facts = whole.asked()[0]
         question = estimator.question(facts.domain)
         for table in tables:  # What `fit` does after the charge.
             y = rng.choice(np.array([0, 1, None, "odd", ODD[-1]], dtype=object), 6)
             fitted = clone(estimator)
             with ReplaceOneDoor(table, facts, target=y, budget=None, noise=SeededNoise(0)) as door:
-                fitted.keep(question, door._pose(question, PureEvent(epsilon=1.0)))
+                door._charge(paid := _charged(question, PureEvent(epsilon=1.0)))
+                fitted.keep(question, door._pose(question, paid))
             for fact in ("mean_", "covariance_", "counts_", "coef_"):
                 assert np.isfinite(getattr(fitted, fact, 0.0)).all()
 

@@ -180,7 +180,7 @@ def test_what_the_budget_refuses_is_not_read():
         with pytest.raises(BudgetExceededError):
             door(budget=budget, noise=Unread(0)).ask(asked)
         with pytest.raises(BudgetExceededError):
-            door(budget=budget, noise=Unread(0)).ask_if(asked, planned(FACTS, asked))
+            door(budget=budget, noise=Unread(0)).ask(asked, planned(FACTS, asked))
     assert not budget.events
 
 
@@ -311,7 +311,7 @@ def test_a_question_is_answered_if_the_test_passes(here, passes):
     asked = mp.VectorQuery.mean(facts.domain, multiplier=1e-4)
     budget = Budget(1e30, 1e-3, adjacency="replace-one")
     plan = planned(facts, asked)
-    found = door(facts=facts, budget=budget).ask_if(asked, plan)
+    found = door(facts=facts, budget=budget).ask(asked, plan)
     assert (found is not None) == passes
     assert budget.events == plan.charges
     assert DeclaredRowCount(7) not in budget.spent.conditions
@@ -321,7 +321,7 @@ def test_a_question_is_answered_if_the_test_passes(here, passes):
 
 class Loud(Alarming):
     def run(self, table):
-        raise KeyError(float(table[0, 0]))
+        raise ParameterError(f"not {table[0, 0]}")  # which the session would hand on
 
 
 LOUD = replace(FACTS, steps=(Loud(1.0),))

@@ -42,8 +42,8 @@ def read(rows):
     return Table.read(pd.DataFrame(rows, columns=SCHEMA.names, dtype=object), SCHEMA)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(ROW, min_size=1, max_size=8), ROW, st.data())
+@settings(max_examples=30, deadline=None)
+@given(st.lists(ROW, min_size=1, max_size=5), ROW, st.data())
 def test_a_row_is_read_by_itself(rows, other, data):
     found = rows_of(read(rows))
     assert all(
@@ -57,7 +57,7 @@ def test_a_row_is_read_by_itself(rows, other, data):
     assert np.array_equal(found[kept], neighbour[kept], equal_nan=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(ROW, min_size=2, max_size=8))
 def test_rows_are_in_the_domain_that_the_schema_says(rows):
     table = read(rows)

@@ -86,8 +86,8 @@ def test_pairs_are_at_hand_and_forbid_nothing_in_one_row() -> None:
     assert pair.between == (("==", "city", "city"), ("<", "loss", "gain-1"))
     assert pair.names == ("city", "loss", "gain-1", "size")
     assert pair.dependency is None
-    assert [part.attribute.name for part in pair.first] == ["size"]  # type: ignore[union-attr]
-    assert [(p.one.name, p.sign, p.two.name) for p in pair.second] == [("loss", "<", "gain-1")]  # type: ignore[union-attr]
+    assert [part.one.name for part in pair.first] == ["size"]
+    assert [(p.pair, p.sign) for p in pair.second] == [(("loss", "gain-1"), "<")]
     assert schema.rulebook.bound == ()
     assert schema.subset(("size",)).rules == ()
     assert schema.subset(reversed(SCHEMA.names)).rules == schema.rules

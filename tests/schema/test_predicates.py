@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.errors import MissDPError, ParameterError
+from missdp.errors import ParameterError
+from missdp.schema.conditions import (
+    MIRRORED,
+    OPERATORS,
+    Compare,
+    Join,
+    Known,
+    Not,
+    Predicate,
+    decided,
+)
 from missdp.schema.where import parse_names
 from missdp.statistics import parse_where
 
@@ -63,11 +75,6 @@ def test_selection(text: str | None, expected: str) -> None:
     assert "".join("01"[int(b)] for b in found) == expected
 
 
-def test_names_tell_what_is_read() -> None:
-    found = parse_where("not (age > 3 and grade in (9, 10)) or size = 'mid'", SCHEMA)
-    assert found.names == {"age", "grade", "size"}
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -91,15 +98,90 @@ def test_refusals_name_the_parameter() -> None:
     assert caught.value.__context__ is None
 
 
-@given(st.text(alphabet="age<=>!()'\"` andornti,0.5\n", max_size=30))
-@settings(max_examples=200, deadline=None)
-def test_any_text_is_parsed_or_refused(text: str) -> None:
-    try:
-        found = parse_where(text, SCHEMA).select(ROWS)
-    except MissDPError:
-        return
-    assert found.shape == (4,)
-    assert found.dtype == np.bool_
+CONSTANTS = st.sampled_from(
+    [(a, code, level) for a in SCHEMA if not isinstance(a, Numeric)
+     for code, level in enumerate(a.levels)]
+    + [(SCHEMA["age"], x, x) for x in (-1.5, 0.0, 20.0, 1e300)]
+)  # fmt: skip
+SIGNS = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
+
+
+@st.composite
+def compares(draw: st.DrawFn) -> tuple[Compare, str]:
+    attribute, value, written = draw(CONSTANTS)
+    sign = draw(SIGNS)
+    if isinstance(attribute, Categorical):
+        sign = draw(st.sampled_from(["==", "!="]))
+    text = str(written).lower() if isinstance(written, bool) else repr(written)
+    name = f"`{attribute.name}`"
+    sides = (name, sign, text) if draw(st.booleans()) else (text, MIRRORED[sign], name)
+    return Compare(attribute, sign, float(value)), draw(st.sampled_from(["", " "])).join(sides)
+
+
+def joined(parts: list[tuple[Predicate, str]], all_of: bool) -> tuple[Predicate, str]:
+    word = " and " if all_of else " OR\n"
+    return Join(tuple(p for p, _ in parts), all_of=all_of), word.join(f"({t})" for _, t in parts)
+
+
+PREDICATES: st.SearchStrategy[tuple[Predicate, str]] = st.recursive(
+    compares(),
+    lambda inner: (
+        st.builds(lambda p: (Not(p[0]), f"not ({p[1]})"), inner)
+        | st.builds(joined, st.lists(inner, min_size=2, max_size=3), st.booleans())
+    ),
+    max_leaves=6,
+)
+
+
+Cells = dict[str, float | None]
+
+
+def holds(what: Predicate, cells: Cells) -> bool:
+    """Whether a row belongs; a cell without a value satisfies no comparison."""
+    if isinstance(what, Not):
+        return not holds(what.part, cells)
+    if isinstance(what, Join):
+        return (all if what.all_of else any)(holds(part, cells) for part in what.parts)
+    assert isinstance(what, Compare)
+    cell = cells[what.one.name]
+    return cell is not None and bool(OPERATORS[what.sign](cell, what.two))
+
+
+def cells_of(row: int) -> Cells:
+    values = {a.name: ROWS.values("age") if a.name == "age" else ROWS.codes(a.name) for a in SCHEMA}
+    return {n: None if ROWS.mask(n)[row] else float(v[row]) for n, v in values.items()}
+
+
+@given(PREDICATES)
+@settings(max_examples=100, deadline=None)
+def test_what_is_written_is_parsed_as_it_was_meant(written: tuple[Predicate, str]) -> None:
+    meant, text = written
+    found = parse_where(text, SCHEMA)
+    assert found == meant
+    assert found.names == {part.one.name for part in meant.comparisons()}
+    assert found.select(ROWS).tolist() == [holds(meant, cells_of(row)) for row in range(4)]
+
+
+@given(PREDICATES, st.dictionaries(st.sampled_from(SCHEMA.names), st.booleans()))
+@settings(max_examples=100, deadline=None)
+def test_what_is_sure_holds_whatever_is_missing(
+    written: tuple[Predicate, str], without: dict[str, bool]
+) -> None:
+    """Cells are missing, or not applicable; each missing one is tried with every value."""
+    meant, _ = written
+    row, known, tried = cells_of(0), {}, []
+    for name, cell in row.items():
+        hole, absent = (np.array([without.get(name) is flag]) for flag in (True, False))
+        known[name] = Known(np.array([cell]), np.array([cell]), hole, absent)
+        values = [-1.5, 0.0, 20.0, 50.0] if name == "age" else [*map(float, range(3))]
+        tried.append(values if hole[0] else [None if absent[0] else cell])
+    found = [
+        holds(meant, dict(zip(row, cells, strict=True))) for cells in itertools.product(*tried)
+    ]
+    (surely,), (maybe,) = decided(meant, known, 1)
+    assert all(found) or not surely
+    assert maybe or not any(found)
+    assert surely == maybe or len(found) > 1
 
 
 @given(st.lists(st.text("ab ,\n'", min_size=1), max_size=4), st.sampled_from(["", " ", "\n"]))

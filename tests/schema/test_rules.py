@@ -77,7 +77,7 @@ def read(given: tuple[AnyAttribute, ...], rules: Any) -> Schema | SchemaError:
     return found[0] if schema is None else schema
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=140, deadline=None, suppress_health_check=list(HealthCheck))
 @given(books())
 def test_every_level_of_an_accepted_schema_has_a_row_and_refusals_are_right(book: Any) -> None:
     given, ruled = book
@@ -210,7 +210,7 @@ texts = st.lists(words, max_size=8).map(" ".join) | st.text(max_size=12)
 anything = st.one_of(st.none(), st.integers(), st.floats(), texts, st.lists(texts, max_size=3))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.one_of(
         st.builds(Equation, texts, anything),
@@ -226,7 +226,7 @@ def test_any_text_is_a_rule_or_one_error(rule: Rule, first: AnyAttribute) -> Non
     read((first, *(a for a in GIVEN if a is not first)), (rule,))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["kind", "names", "unless", "when", "map", "by", "name", "equation", "x"]),

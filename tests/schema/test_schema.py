@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema
@@ -42,9 +42,10 @@ def schemas(draw):
     return Schema(tuple(draw(attributes(name)) for name in chosen))
 
 
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(schemas())
-def test_toml_round_trip(tmp_path_factory, schema):
-    path = tmp_path_factory.mktemp("schema") / "schema.toml"
+def test_toml_round_trip(tmp_path, schema):
+    path = tmp_path / "schema.toml"
     schema.to_toml(path)
     assert Schema.from_toml(path) == schema
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.schema import Denial, PairDenial
-from missdp.schema.conditions import Compare, CompareTwo
 from missdp.table.encode import Column, code_dtype
 
 SIGNS = {"EQ": operator.eq, "IQ": operator.ne, "LT": operator.lt, "LTE": operator.le,
@@ -94,13 +93,10 @@ def violates(denial: PairDenial, first: Table, second: Table) -> np.ndarray:
         found &= SIGNS[names[sign]](a[:, None], b[None]) & known[:, None] & also[None]
     for table, singles, shape in ((first, denial.first, (-1, 1)), (second, denial.second, (1, -1))):
         for part in singles:
-            if isinstance(part, CompareTwo):
-                (a, known), (b, also) = cells(table, part.one.name), cells(table, part.two.name)
-                holds = SIGNS[names[part.sign]](a, b) & known & also
-            else:
-                assert isinstance(part, Compare)
-                a, known = cells(table, part.attribute.name)
-                holds = SIGNS[names[part.sign]](a, part.value) & known
+            (a, known), b, also = cells(table, part.one.name), part.two, True
+            if not isinstance(b, float):
+                b, also = cells(table, b.name)
+            holds = SIGNS[names[part.sign]](a, b) & known & also
             found &= holds.reshape(shape)
     return found
 

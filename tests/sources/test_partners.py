@@ -18,7 +18,7 @@ from missdp.sources.partners import (
 from sources.pair_cases import SCHEMA, denials, made, partners, tables, violates
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(denials(), tables(), tables())
 def test_partners_are_counted_as_by_looking_at_every_pair(
     denial: PairDenial, rows: Table, others: Table

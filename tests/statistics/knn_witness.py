@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,14 +13,13 @@ from unittest import mock
 import numpy as np
 
 from missdp import Table
-from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent
+from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent, ZCDPEvent
 from missdp.errors import MissDPError
 from missdp.mechanisms import Noise, Prepared, Witness
-from missdp.mechanisms.asks import ScaledGaussian
 from missdp.mechanisms.private_rows import FilledRows, with_one_kind_of_hole
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import PrivateRows
-from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
+from missdp.mechanisms.smooth import Bounded, SmoothNoise
 from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
 
 
@@ -54,18 +54,23 @@ class Behind:
         return np.array(self.exact.totals if isinstance(self.exact, Bounded) else self.exact)
 
 
+def _paid_for(law: Noise, event: ZCDPEvent) -> float:
+    """How far a row may move numbers with this noise, for what was charged."""
+    return law.scale * math.sqrt(2 * event.rho)
+
+
 def moves_too_far(a: Behind, b: Behind) -> bool:
     """Whether the exact numbers of neighbours differ by more than event and law say."""
     assert (a.event, a.law) == (b.event, b.law)
     change = np.abs(np.subtract(a.totals, b.totals)).astype(float)
-    if isinstance(a.law, ScaledGaussian):
-        return bool(np.linalg.norm(change) > a.law.own + a.law.donee * a.law.most + 1e-9)
+    if isinstance(a.event, ZCDPEvent) and isinstance(a.law, Noise):
+        return bool(np.linalg.norm(change) > _paid_for(a.law, a.event) + 1e-9)
     if isinstance(a.law, Noise):
         norm = 1 if a.law.kind == "laplace" else 2
         return bool(np.linalg.norm(change, norm) > a.event.sensitivity + 1e-9)
     bounds = sorted((a.exact.bound, b.exact.bound))
-    assert isinstance(a.law, SmoothLaw)
-    smooth = np.log(bounds[1] / bounds[0]) <= a.law.noise.beta + 2.0**-36
+    assert isinstance(a.law, SmoothNoise)
+    smooth = np.log(bounds[1] / bounds[0]) <= a.law.beta + 2.0**-36
     return bool(change.sum() > bounds[0] or not smooth)
 
 
@@ -81,6 +86,8 @@ class Recorder(Witness):
         size = len(self.kept[-1].totals)
         # A fifth of the bound of a sum; five rows; a bound of at least 7 donees.
         own = getattr(law, "own", getattr(event, "sensitivity", 1))
+        if isinstance(event, ZCDPEvent) and isinstance(law, Noise):
+            own = _paid_for(law, event)
         fixed = QUANTA // 5 if own >= QUANTA else 5
         if event.label == "upper bound of the noise scale":
             fixed = 2 * QUANTA

@@ -29,9 +29,9 @@ from missdp import Table
 from missdp.accounting import Budget, Cost
 from missdp.errors import DataError, ParameterError
 from missdp.mechanisms import Ask, Counts, Prepared, SecureNoise, SeededNoise
-from missdp.mechanisms.laws import Handle
 from missdp.mechanisms.questions import Rows
 from missdp.mechanisms.row_door import PrivateRows
+from missdp.mechanisms.session import Session
 from missdp.statistics import ImputedStatistics
 from missdp.statistics.profile import Profile
 
@@ -169,7 +169,7 @@ def held(thing) -> list[object]:
             continue
         known.add(id(here))
         found.append(here)
-        if isinstance(here, (Handle, Budget)):
+        if isinstance(here, (Session, Budget)):
             continue
         if isinstance(here, dict):
             todo += [*here.keys(), *here.values()]
@@ -198,7 +198,7 @@ def private(thing) -> list[str]:
 def test_a_statistic_holds_a_door_and_public_facts(name):
     asked = ImputedStatistics(ONE, IMPUTATIONS[name], budget=Budget(1e3), random_state=0)
     answers = [ask(asked, epsilon=1.0) for ask in QUESTIONS.values()]
-    assert any(isinstance(here, Handle) for here in held(asked))
+    assert any(isinstance(here, Session) for here in held(asked))
     assert private([asked, answers]) == []
 
 

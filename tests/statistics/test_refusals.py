@@ -281,3 +281,13 @@ def test_scales_cost_no_more_than_they_say(epsilon):
     (event,) = budget.events
     # As it is written, which is how budgets read it.
     assert Fraction(event.sensitivity) / Fraction(event.scale) <= Fraction(repr(epsilon))
+
+
+def test_a_column_in_which_no_row_has_a_value_is_no_question():
+    empty = Categorical(name="e", levels=(), not_applicable=())
+    table = Table.read({"e": [None] * 3}, Schema((empty,)))
+    asks = ImputedStatistics(table, None, budget=(budget := Budget(9.0)))
+    for ask in (lambda: asks.histogram("e", epsilon=1.0), lambda: asks.count(by="e", epsilon=1.0)):
+        with pytest.raises(MissDPError, match="no row has a value"):
+            ask()
+    assert not budget.events

@@ -15,7 +15,7 @@ SOURCES = {
     path.name: path.read_text(encoding="utf-8")
     for path in Path(missdp.statistics.__file__).parent.glob("*.py")
 }
-OPEN = {f"missdp.mechanisms.{name}" for name in ("asks", "questions", "row_door")}
+OPEN = {f"missdp.mechanisms.{name}" for name in ("questions", "row_door", "smooth")}
 SHUT = ("missdp.sources", "missdp.table", "missdp.mechanisms")
 
 
@@ -59,7 +59,7 @@ def test_a_statistic_sees_the_door_only():
         "from missdp.mechanisms.noise import noise_source",
         "from missdp.mechanisms.row_door import Table",
         "from missdp.mechanisms.row_door import PrivateRows",
-        "from missdp.mechanisms.smooth_laws import SmoothLaw",
+        "from missdp.mechanisms.smooth import SmoothNoise",
         "self.door._rows",
         "door._answer(event, law, exact)",
     ],

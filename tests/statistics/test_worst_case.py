@@ -16,9 +16,9 @@ from knn_witness import BOUNDED, Exact, nothing_is_read
 from missdp import Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, LaplaceEvent
 from missdp.errors import BudgetExceededError
-from missdp.mechanisms import asks
-from missdp.mechanisms.asks import Choice
+from missdp.mechanisms import row_door
 from missdp.mechanisms.questions import QUANTA
+from missdp.mechanisms.row_door import RowDoor
 from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
 from missdp.statistics.worst_case import PLACES, _tally, _total_bounds
 
@@ -45,7 +45,7 @@ def asked(table: Table, imputation: object = KNN, **more: object) -> ImputedStat
 
 def without_noise():
     """Have answers of `Exact` taken for exact."""
-    return mock.patch.object(Choice, "radius", return_value=lambda level: 0.0)
+    return mock.patch.object(RowDoor, "_radius", return_value=lambda level: 0.0)
 
 
 def exact(name: str, rows: tuple[Row, ...], where: str, of: str) -> float | None:
@@ -225,5 +225,5 @@ def test_the_complete_statistic_is_covered_when_values_are_missing_for_what_they
     # possible, so half of the runs miss it without.
     facts = {"imputed": False, "confidence": 0.5}
     assert coverage(name, epsilon=0.5, **facts)[1] >= 0.45
-    with mock.patch.object(asks.Noise, "radius", return_value=0.0):
+    with mock.patch.object(row_door.Noise, "radius", return_value=0.0):
         assert 0.2 < coverage(name, epsilon=1.0, **facts)[1] < 0.8

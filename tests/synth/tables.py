@@ -3,6 +3,7 @@
 import numpy as np
 
 from missdp import Categorical, Schema, Table
+from missdp.synth.split import CHOICES, EVERY_ROW, TABLES, Part, Split
 
 
 def schema_of(sizes, nullable=True, rules=()):
@@ -25,3 +26,18 @@ def rows_of(schema, n, seed=0, *, holes=0.2, common=0.0):
         hole = attribute.nullable & (rng.random(n) < holes)
         codes[attribute.name] = np.where(hole, attribute.size, (at * attribute.size).astype(int))
     return Table.from_codes(schema, codes)
+
+
+def chosen_caps(whole, *, ungated, selections, fixed, among, largest=None):
+    """Caps of a fit that spends so much on each part, and what is left on marginals it chooses."""
+    amounts = {EVERY_ROW: ungated, CHOICES: selections, **fixed}
+    parts, left = [], whole.amount
+    for gate, amount in amounts.items():
+        kind = "selections" if gate == CHOICES else "other"
+        parts.append(
+            Part(str(gate), amount / left, (EVERY_ROW if kind != "other" else gate,), kind)
+        )
+        left -= amount
+    share = 1.0 if largest is None else largest / left
+    parts.append(Part(TABLES, 1.0, tuple(among), chosen=True, largest=share))
+    return Split(whole, tuple(parts)).caps()

@@ -100,7 +100,7 @@ OPEN = Schema(
 @pytest.mark.parametrize(
     ("family", "given", "strategy", "far"),
     [
-        (PrivBayes, PRIVBAYES | GAUSSIAN, "observed", 200.0),
+        pytest.param(PrivBayes, PRIVBAYES | GAUSSIAN, "observed", 200.0, marks=pytest.mark.slow),
         pytest.param(AllPairs, GAUSSIAN, "observed", 200.0, marks=pytest.mark.slow),
         # A number far away, beside its bin, is most of the row's vector, which is cut off.
         (AllPairs, GAUSSIAN | {"clip": 0.05}, "observed", 200.0),

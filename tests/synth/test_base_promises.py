@@ -1,4 +1,7 @@
-"""What the base keeps whatever a family does: conditions are recorded, inputs are read alike."""
+"""What the base keeps whatever a family does: conditions are recorded, inputs are read alike.
+
+A fit that fails stays charged, and progress shows no number.
+"""
 
 from dataclasses import replace
 
@@ -7,8 +10,10 @@ import pytest
 
 from missdp import AllPairs, Table
 from missdp.accounting import Budget, DataDependentDomain, DeclaredRowCount, PublicDomain
-from missdp.errors import SchemaError
+from missdp.errors import DataError, SchemaError
 from missdp.testing import SCHEMA, made_up
+from missdp.testing.witnesses import Guarded
+from synth.conformance import FIRST, subject
 from synth.worked_example import Independent
 
 FAMILIES = pytest.mark.parametrize("family", [Independent, AllPairs])
@@ -50,3 +55,20 @@ def test_frames_and_files_give_the_same_model_as_tables(family, tmp_path):
         assert type(out) is kind
         one, other = Table.read(out, SCHEMA), Table.read(wanted, SCHEMA)
         assert all((one.codes(n) == other.codes(n)).all() for n in SCHEMA.names)
+
+
+def fail():
+    raise DataError("the disk is on fire")
+
+
+@pytest.mark.parametrize(("family", "strategy"), FIRST)
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+@pytest.mark.usefixtures("one_turn")
+def test_a_failed_fit_stays_charged_and_progress_is_a_fraction(family, strategy):
+    on, budget, seen = subject(family, strategy), Budget(1.0, 1e-3), []
+    with pytest.raises(DataError, match="on fire"):
+        on.build(budget=budget).fit(Guarded(made_up(SCHEMA, 60), fail))
+    assert budget.events
+    on.build(progress=lambda *shown: seen.append(shown)).fit(made_up(SCHEMA, 60))
+    assert all(0 <= done <= 1 for _, done in seen)
+    assert not [stage for stage, _ in seen if any(ch.isdigit() for ch in stage)]

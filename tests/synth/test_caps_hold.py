@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from missdp.accounting import Cost, GaussianEvent
 from missdp.ground_truth.replicas import _chosen_curve, chosen_costs
-from missdp.synth.caps import Keeper, chosen_caps
+from missdp.synth.caps import Keeper
+from synth.tables import chosen_caps
 
 A, B, C, AB, AC, BC, ABC = (
     frozenset(names) for size in (1, 2, 3) for names in combinations("abc", size)

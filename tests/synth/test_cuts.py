@@ -197,6 +197,14 @@ def test_what_is_promised_for_the_ground_truth_is_kept(family, missing):
     assert found.epsilon <= planned.epsilon * (1 + 1e-9)
     plain = model.ground_truth_guarantee(RowIndependentMissingness())
     assert plain.epsilon == pytest.approx(1.0)
+    caps = model._caps_of_fit()
+    if family is PrivBayes and missing == "observed":  # pure, and a column is never missing
+        assert caps is None
+        return
+    assert caps.hold(model.guarantee_.events[0])
+    gated = sum(event.cost.amount for event in caps.events if event.gate)
+    if missing == "impute-first":  # trees, and a tenth of the rest for margins
+        assert gated / caps.whole.amount == pytest.approx(0.3 + 0.7 * 0.1)
 
 
 ODD = {

@@ -87,7 +87,7 @@ def test_every_edit_of_a_released_model_is_refused_at_once_or_does_no_harm(
     del document["sha256"]
     refused = drawn = 0
     for k, (where, value) in enumerate(leaves(document["released"], ("released",))):
-        for other in islice(cycle(edits(value)), k, k + 2):  # in turn
+        for other in islice(cycle(edits(value)), k, k + 1):  # in turn
             path.write_text(json.dumps(edited(document, where, other)), encoding="utf-8")
             try:
                 opened = type(model).load(path)

@@ -1,5 +1,6 @@
 """The number of rows: from everything released, with its uncertainty, never silently none."""
 
+import re
 import warnings
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 
 from missdp import AllPairs, Kamino, PrivBayes
-from missdp.mechanisms.laws import Witness
+from missdp.mechanisms.session import Witness
 from missdp.synth import AIM, MST, SmallTableWarning
 from missdp.synth.noisy_counts import (
     Total,
@@ -94,6 +95,53 @@ def test_what_is_released_tells_that_hardly_a_row_is_complete(family, rate, time
     said = [str(w.message) for w in caught if w.category is SmallTableWarning]
     assert len(said) == (rate * times in (0.5, 0.02 * 0.03))
     assert all(f"of {model.n_rows_} rows are complete" in one for one in said)
+
+
+class Repeating(Witness):
+    """Gives the answers that another fit was given, whatever the table."""
+
+    def __init__(self):
+        super().__init__(0)
+        self.known, self.repeats = [], None
+
+    def answer(self, event, law, exact):
+        if self.repeats is not None:
+            return next(self.repeats)
+        self.known.append(super().answer(event, law, exact))
+        return self.known[-1]
+
+
+@pytest.mark.parametrize(
+    ("family", "epsilon", "told"),
+    [(AllPairs, 1.0, True), (MST, 1.0, True), (PrivBayes, 1.0, True), (MST, 8.0, False)],
+)
+def test_output_that_is_all_noise_is_told_from_what_was_released(family, epsilon, told):
+    """178 rows of twelve attributes; a table of ten times as many, with the same answers, too."""
+    schema, witness, said = schema_of([6] * 12, None), Repeating(), []
+    options = QUICK if family is MST else {}
+    for n in (178, 1780):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = family(epsilon=epsilon, random_state=witness, **options)
+            model.fit(rows_of(schema, n))
+        said.append([str(w.message) for w in caught if w.category is SmallTableWarning])
+        witness.repeats = iter(witness.known)
+    assert said[0] == said[1]
+    assert len(said[0]) == told
+    assert all(f"of {model.n_rows_} rows, noise hides" in one for one in said[0])
+
+
+def test_more_rows_or_a_larger_epsilon_as_suggested_are_enough():
+    schema = schema_of([6] * 12, None)
+    with pytest.warns(SmallTableWarning, match="noise hides") as caught:
+        MST(epsilon=1.0, n_rows=178, **QUICK).fit(rows_of(schema, 178))
+    rows, epsilon = re.search(
+        r"about ([\d,]+) rows, or epsilon=([\d.]+)", str(caught[0].message)
+    ).groups()
+    for n, enough in ((int(rows.replace(",", "")), 1.0), (178, float(epsilon))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SmallTableWarning)
+            MST(epsilon=enough, n_rows=n, **QUICK).fit(rows_of(schema, n))
 
 
 totals = st.lists(

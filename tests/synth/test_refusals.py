@@ -20,7 +20,7 @@ from missdp.errors import (
     NotFittedError,
     ParameterError,
 )
-from missdp.mechanisms.laws import Witness
+from missdp.mechanisms.session import Witness
 from missdp.synth import AIM, MST, workload
 from missdp.synth.aim import _GraphicalSynthesizer
 from missdp.synth.state import sampling_generator

@@ -82,6 +82,8 @@ def test_settings_are_read_by_name_and_type():
     assert found == {"rounds": "auto", "shrink": 1.0, "workload": 3, "model_rows": 500}
     assert type(found["shrink"]) is float
     assert read_settings(missdp.PrivBayes, ["imputer=random"]) == {"imputer": "random"}
+    (named,) = read_settings(missdp.AllPairs, ["workload=age,`a,b`,sex; age,pay"]).values()
+    assert named == (("age", "a,b", "sex"), ("age", "pay"))
 
 
 @pytest.mark.parametrize(
@@ -96,6 +98,8 @@ def test_settings_are_read_by_name_and_type():
         ("shrink=nan", "a number"),
         ("imputer=best", "imputer must be marginal or pairs or random or mean"),
         ("=3", "no parameter ''"),
+        ("workload= ", "workload must be"),
+        ("workload=`a", "backticks"),
     ],
 )
 def test_settings_that_are_none_are_refused(text, match):

@@ -12,8 +12,8 @@ from missdp import Budget, Categorical, Numeric, Schema, Table
 from missdp.errors import ParameterError
 from missdp.inference.beliefs import Target, fit_entropy, log_linear
 from missdp.inference.model import Levels, draw, level_kinds, merge_zeros
-from missdp.mechanisms.choices import Best
-from missdp.mechanisms.laws import Witness
+from missdp.mechanisms.noise import Selection
+from missdp.mechanisms.session import Witness
 from missdp.synth import AIM, MST
 from missdp.synth.workload import read_zeros
 
@@ -149,7 +149,7 @@ class Scored(Witness):
 
     def answer(self, event, law, exact):
         value = exact()
-        if isinstance(law, Best) and self.scores is None:
+        if isinstance(law, Selection) and self.scores is None:
             self.scores = np.array(value)
         drawn = super().answer(event, law, lambda: value)
         self.given.append(next(self._answers, drawn))

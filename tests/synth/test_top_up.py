@@ -86,7 +86,7 @@ def test_each_table_is_an_event_behind_its_gate_within_the_caps(missing):
     pairs = releases(whole)[-1]
     left = (pairs.sensitivity / pairs.sigma) ** 2
     assert (few + many) / (few + many + left) == pytest.approx(0.12, rel=0.05)
-    caps = fitted._caps()
+    caps = fitted._caps_of_fit()
     assert caps is None or caps.hold(whole)
 
 
@@ -103,7 +103,7 @@ def test_what_it_measures_counts_behind_its_own_gate_of_the_ground_truth():
 
 def test_a_table_that_is_dearer_than_its_part_is_refused():
     fitted = model("observed").fit(parity(0.1))
-    keeper = Keeper(fitted._caps())
+    keeper = Keeper(fitted._caps_of_fit())
     known = releases(fitted.guarantee_.events[0])
     for event in known:
         keeper.admit(event)

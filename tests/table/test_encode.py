@@ -22,7 +22,7 @@ from missdp.errors import DataError, ParameterError
 from missdp.schema import NotApplicable
 from missdp.schema.attributes import KINDS
 from missdp.sources import DuckDBSource
-from missdp.table.encode import _codes_to_write, encode
+from missdp.table.encode import Encoder, _codes_to_write
 from missdp.table.written import write_blocks
 
 COLOUR = Categorical(name="farbe", levels=("röt", "grün"), nullable=True, missing_codes=("?",))
@@ -197,8 +197,8 @@ def test_a_column_of_text_is_looked_at_only_where_there_is_no_number(monkeypatch
     seen: list[int] = []
     found = module.distinct
     monkeypatch.setattr(module, "distinct", lambda chunk: seen.append(len(chunk)) or found(chunk))
-    encode(PAY, pa.array([f"{i / 100}" for i in range(9000)] + [".R"] * 3))
-    encode(PAY, pa.array(np.arange(9000.0)))
+    Encoder(PAY).encode(pa.array([f"{i / 100}" for i in range(9000)] + [".R"] * 3))
+    Encoder(PAY).encode(pa.array(np.arange(9000.0)))
     assert seen == [3]
 
 
@@ -320,7 +320,7 @@ def tables(draw: st.DrawFn) -> Table:
     return Table.from_codes(schema, codes).with_values(rng)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables())
 def test_what_is_written_with_codes_is_read_again_as_the_same_table(
     tmp_path: Path, one: Table

@@ -109,8 +109,8 @@ def check_written_and_read_again(table: Table) -> None:
     assert cells_of(again) == cells_of(table)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(row, min_size=1, max_size=8), st.randoms(use_true_random=False))
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(row, min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_rows_settle_at_once_each_by_itself_and_in_batches(
     tmp_path: Path, rows: list[dict[str, Any]], random: Any
 ) -> None:
@@ -149,7 +149,7 @@ def ruled_rows(draw: st.DrawFn) -> tuple[Schema, pd.DataFrame]:
         schema = Schema(tuple(loose), tuple(rule for rule, _ in ruled))
     except SchemaError:
         schema = Schema(tuple(loose))
-    n = draw(st.integers(1, 12))
+    n = draw(st.integers(1, 5))
     columns = {}
     for a in schema:
         cells = [*domain(a), None] if a.kinds else domain(a)
@@ -159,7 +159,7 @@ def ruled_rows(draw: st.DrawFn) -> tuple[Schema, pd.DataFrame]:
     return schema, pd.DataFrame(columns)
 
 
-@settings(max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(ruled_rows())
 def test_any_rows_under_any_rules_settle_each_by_itself(case: tuple[Schema, pd.DataFrame]) -> None:
     schema, rows = case

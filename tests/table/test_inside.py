@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Schema, Table
@@ -32,6 +32,7 @@ def coded(n, seed, strength):
     return frame, Table.from_codes(SCHEMA, {name: table.codes(name) for name in SCHEMA.names})
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(0, 400), st.floats(-0.99, 0.99))
 def test_each_bin_keeps_its_values_and_no_cell_changes_bins(seed, n, strength):
     _, table = coded(n, seed, strength)

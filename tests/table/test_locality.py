@@ -31,7 +31,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError
 from missdp.sources import DuckDBSource
 from missdp.table import memory_limit
-from missdp.table.encode import encode
+from missdp.table.encode import Encoder
 
 D = decimal.Decimal
 TEXT = ("7", "007", "0.1", "2020-01-01", "a", "true", "1e3")
@@ -171,6 +171,10 @@ def relation(sql: str) -> Maker:
     return make
 
 
+def records(_: None) -> Maker:
+    return lambda cells, _: [dict.fromkeys(TOTAL.names, cell) for cell in cells]
+
+
 def polars(dtype: Any) -> Maker:
     return lambda cells, _: pl.DataFrame({n: pl.Series(cells, dtype=dtype) for n in TOTAL.names})
 
@@ -189,6 +193,7 @@ def written(name: str) -> Maker:
 KINDS: list[tuple[Callable[[Any], Maker], Any, st.SearchStrategy[Any]]] = [
     (pandas, object, anything),
     (pandas, None, inferred),
+    (records, None, anything),
     (pandas, "Int64", ints),
     (pandas, "boolean", st.booleans()),
     (pandas, "string", good_text),
@@ -250,7 +255,7 @@ def test_one_row_more_changes_no_other_row(
     made = make(kind)
 
     @settings(
-        max_examples=40 if kind in (object, None) else 6, suppress_health_check=[*HealthCheck]
+        max_examples=25 if kind in (object, None) else 5, suppress_health_check=[*HealthCheck]
     )
     @given(rows=st.lists(cells, max_size=4), row=cells)
     def check(rows: list[Any], row: Any) -> None:
@@ -322,16 +327,16 @@ DAY = dt.datetime(2020, 1, 1)
     ],
 )
 def test_documented_readings_of_levels(cells: list[Any], attribute: str, codes: list[int]) -> None:
-    assert encode(TOTAL[attribute], objects(cells)).codes.tolist() == codes
+    assert Encoder(TOTAL[attribute]).encode(objects(cells)).codes.tolist() == codes
 
 
 def test_clamp_is_total() -> None:
     cells = objects([-1, 3e9, 2.5, 3.5, "x", b"\xff", None, True, [1], dt.date(2020, 1, 1), -0.2])
-    column = encode(TOTAL["count"], cells)
+    column = Encoder(TOTAL["count"]).encode(cells)
     values = np.asarray(column.values)
     assert values.tolist() == [0, 100, 2, 4, 0, 0, 0, 0, 0, 0, 0]
     assert not np.signbit(values).any()
-    nullable = encode(replace(TOTAL["count"], nullable=True), cells)
+    nullable = Encoder(replace(TOTAL["count"], nullable=True)).encode(cells)
     assert (nullable.codes == 5).tolist() == [i in range(4, 10) for i in range(11)]
 
 

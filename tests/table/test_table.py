@@ -86,7 +86,7 @@ def test_a_table_shows_public_facts_and_reads_its_own_output(table, tmp_path):
         (FRAME.assign(score=[0.5, "secret", None]), "cannot be read"),
         (FRAME.assign(score=pd.Series([2**70, 1, 0], dtype=object)), "outside"),
         (pl.from_pandas(FRAME).lazy().with_columns(pl.lit("secret").cast(pl.Int64)), "fails"),
-        *(({"a": [1]}, "cannot read a table"), ([1, 2], "cannot read"), (3, "cannot read")),
+        *(([1, 2], "cannot read"), (3, "cannot read")),
         *(("none.csv", "no data file"), ("x" * 5000 + ".csv", "no data"), ("a\0.csv", "no data")),
     ],
 )
@@ -116,6 +116,8 @@ def test_what_is_no_schema_is_refused_as_such(wrong):
         (b"a\tb\nx\t1\n", [0]),
         (b"a,b\n'y',1\n'y',2\n", [1, 1]),
         (b"a,b\n" + b"#z,1\n" * 50, [2] * 50),
+        *((b"a,b\nx,1\n%b,1\n" % (9 * other), [0, 3]) for other in (b";", b"|", b"\t", b"x;'y'")),
+        (b"a;b\nx;1\nx,x,x,x;1\n", [0, 3]),
         (b'"a","b"\n" x ","1"\n"",\n', [0, 3]),
         (b'b,a\n1,"x\n"\n2,x"\n3,"2 ""x""', None),  # open at the end
         (b'b,a\n1,"x\n"\n2,"x"""\n3,"2 ""x"""', [0, 3, 3]),
@@ -177,7 +179,7 @@ def test_malformed_csv_is_refused_before_a_charge_and_quotes_no_cell(tmp_path, c
 cell = st.text('x"\n,\r ', max_size=4)
 
 
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(rows=st.lists(st.tuples(cell, cell), max_size=5), cut=st.integers(0, 60), end=st.booleans())
 def test_a_csv_file_has_all_its_rows_or_is_refused(tmp_path, rows, cut, end):
     """Rows written with quotes; the same with the last bytes lost, which may lose a quote."""
@@ -194,7 +196,7 @@ def test_a_csv_file_has_all_its_rows_or_is_refused(tmp_path, rows, cut, end):
             Table.read(path, loose)
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(text=st.text('x",\n', max_size=14), cuts=st.lists(st.integers(1, 14), max_size=3))
 @example(text='1,"x\n2,"y\n', cuts=[])
 @example(text='1,"x\n2,"y"\n', cuts=[])

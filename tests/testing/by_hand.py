@@ -8,7 +8,7 @@ import math
 
 from missdp.schema import Numeric
 from missdp.schema.bound import Derives, Routes
-from missdp.schema.conditions import OPERATORS, Compare, CompareTwo, Join, Not
+from missdp.schema.conditions import OPERATORS, Compare, Join, Not
 
 HOLE, ABSENT = "hole", "not applicable"
 
@@ -64,10 +64,9 @@ def _does_not_follow(rule, row):
 
 def _holds(what, row):
     """Whether a condition holds; None if that depends on a hole."""
-    if isinstance(what, CompareTwo):
-        return _compared(row[what.one.name], what.sign, row[what.two.name])
     if isinstance(what, Compare):
-        return _compared(row[what.attribute.name], what.sign, what.value)
+        two = what.two if isinstance(what.two, float) else row[what.two.name]
+        return _compared(row[what.one.name], what.sign, two)
     if isinstance(what, Not):
         inner = _holds(what.part, row)
         return None if inner is None else not inner

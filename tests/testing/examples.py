@@ -9,7 +9,7 @@ from scipy.special import softmax
 from missdp.accounting import Budget, Cost, LaplaceEvent, zcdp_rho
 from missdp.errors import ParameterError, SchemaError
 from missdp.mechanisms import Noise, Score
-from missdp.mechanisms.laws import Handle
+from missdp.mechanisms.session import Charged, Session
 from missdp.mechanisms.training import Training
 from missdp.synth import Synthesizer
 from missdp.synth.impute_first import impute
@@ -38,7 +38,7 @@ class Histograms(Independent):
 
 def exact(door, *names):
     """Counts that nobody was charged for."""
-    return next(iter(door._counts.each([names])))[1]
+    return door._rows.of(names)
 
 
 class ExactCounts(Histograms):
@@ -55,7 +55,7 @@ class Telltale(Histograms):
     def _fit(self, door):
         total = super()._fit(door)
         for name, codes in door._modelled.kinds.items():
-            rows = door._rows.counts([(name,)], rows="extended")[name,]
+            rows = door._rows.came.counts([(name,)], rows="extended")[name,]
             self.counts_[f"kinds of {name}"] = rows[codes[0] :]
         return total
 
@@ -65,9 +65,7 @@ class UnderNoised(Histograms):
 
     def _counted(self, door, name, noise):
         event, law = laplace(noise.scale, name), Noise("laplace", 0.7 * noise.scale)
-        door._charge(event)
-        counted = door._answer(event, law, lambda: exact(door, name))
-        return np.asarray(counted)
+        return np.asarray(door._release(event, law, lambda: exact(door, name)))
 
 
 class ReadingTwice(Histograms):
@@ -75,8 +73,10 @@ class ReadingTwice(Histograms):
 
     def _counted(self, door, name, noise):
         event = laplace(noise.scale, name)
-        door._charge(event)
-        answers = [door._answer(event, noise, lambda: exact(door, name)) for _ in range(2)]
+        door._charge(paid := Charged((event,), answers=2))
+        answers = [
+            door._release(event, noise, lambda: exact(door, name), paid=paid) for _ in range(2)
+        ]
         return np.asarray(sum(answers) // 2)
 
 
@@ -213,7 +213,7 @@ def laplace(scale, name):
     return LaplaceEvent(sensitivity=1, scale=scale, label=f"marginal {name}")
 
 
-class OneCount(Handle):
+class OneCount(Session):
     """The smallest door: a number, asked for once."""
 
     def count(self, rows, law, event):

@@ -15,7 +15,7 @@ from missdp.accounting import (
 )
 from missdp.errors import ParameterError
 from missdp.mechanisms import Noise
-from missdp.mechanisms.choices import Best
+from missdp.mechanisms.noise import Selection
 from missdp.testing import Claim, audit, audit_samples, canary, judge, mu_of
 from missdp.testing.made_up import TINY
 from testing import examples
@@ -41,9 +41,9 @@ def test_log_ratios_of_a_selection_are_those_of_the_exponential_mechanism():
     chances = [np.exp(s / scale) / np.exp(s / scale).sum() for s in (scores, others)]
     for i in range(3):
         direct = math.log(chances[0][i] / chances[1][i])
-        assert Best(scale).log_ratio(i, scores, others) == pytest.approx(direct)
+        assert Selection(1.0, scale / 2).log_ratio(i, scores, others) == pytest.approx(direct)
     huge = np.array([1e9, 0.0])
-    assert Best(1.0).log_ratio(0, huge, huge) == 0.0
+    assert Selection(1.0, 0.5).log_ratio(0, huge, huge) == 0.0
 
 
 def test_claims_of_pure_and_gaussian_mechanisms_are_their_trade_offs():

@@ -15,10 +15,8 @@ from missdp.accounting import (
 )
 from missdp.errors import CheckFailedError, ParameterError, UnprovenError
 from missdp.mechanisms import Door, Noise, Training
-from missdp.mechanisms.asks import ScaledGaussian
-from missdp.mechanisms.choices import Best
-from missdp.mechanisms.smooth import plan_smooth
-from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
+from missdp.mechanisms.noise import Selection
+from missdp.mechanisms.smooth import Bounded, ReleasedScale, plan_smooth
 from missdp.pricing import PrivateLogisticRegression, PrivateMean
 from missdp.pricing.questions import VectorNoise
 from missdp.sources import MemorySource, strategy_named
@@ -275,10 +273,10 @@ def test_options_of_families_are_refused_for_functions():
             check("statistics")
 
 
-SMOOTH_LAW = SmoothLaw(noise=plan_smooth(1.0), own=1, donee=1)
+SMOOTH_LAW = plan_smooth(1.0)
 BEHIND, ALIKE, FAR = Bounded((5,), 3.0), Bounded((5,), 3.3), Bounded((9,), 4.0)
 GAUSSIAN, VECTOR = Noise("gaussian", 2.0), VectorNoise("gaussian", 2.0, sensitivity=1.0)
-SCALED = ScaledGaussian.costing(0.5, own=1, donee=1, most=4.0)
+SCALED = ReleasedScale(4.0, 1.0, True, 1e-9, 4.0).noise(0.5, own=1, donee=1)
 STEP = {"rate": 1.0, "noise_multiplier": 1.0, "steps": 1, "discrete": True}
 
 
@@ -288,7 +286,12 @@ STEP = {"rate": 1.0, "noise_multiplier": 1.0, "steps": 1, "discrete": True}
         (Noise("laplace", 2.0), PureEvent(epsilon=0.5), ([0], [1]), ([0, 0], [1, 1])),
         (GAUSSIAN, GaussianEvent(sensitivity=1, sigma=2.0), ([0], [1]), ([0, 0], [1, 1])),
         (GAUSSIAN, ZCDPEvent(rho=0.125), ([0], [1]), ([0], [2])),
-        (Best(2.0), SelectionEvent(epsilon=1.0), ([0.0, 1.0], [1.0, 0.0]), ([0.0], [1.1])),
+        (
+            Selection(1.0, 1.0),
+            SelectionEvent(epsilon=1.0),
+            ([0.0, 1.0], [1.0, 0.0]),
+            ([0.0], [1.1]),
+        ),
         (VECTOR, ZCDPEvent(rho=0.126), ([0.0], [1.0]), ([0.0], [1.1])),
         (SMOOTH_LAW, PureEvent(epsilon=1.0), (BEHIND, Bounded((8,), 3.2)), (BEHIND, FAR)),
         (SMOOTH_LAW, PureEvent(epsilon=1.0), (BEHIND, ALIKE), (BEHIND, Bounded((5,), 3.5))),

@@ -7,6 +7,7 @@ import pytest
 
 from missdp.accounting import Budget, LaplaceEvent
 from missdp.errors import CheckFailedError
+from missdp.mechanisms.session import Charged
 from missdp.schema import Numeric
 from missdp.schema.bound import Forbids
 from missdp.synth import sampling
@@ -14,7 +15,7 @@ from missdp.table import Table
 from missdp.table.follow import known_cells
 from missdp.testing import RULED, SCHEMA, check_non_interference, neighbours
 from missdp.testing.findings import Broken, Subject
-from missdp.testing.habits import _habits_of
+from missdp.testing.habits import habits_of
 from missdp.testing.made_up import _read_again, unread, with_other_kinds
 from testing import examples, ruled
 from testing.by_hand import ABSENT, HOLE, broken_by_hand, rows_by_hand
@@ -31,7 +32,7 @@ def failing(family, rule):
         with pytest.raises(Broken) as caught:
             rule(on)
         return str(caught.value)
-    (found,) = _habits_of(on, [rule])
+    (found,) = habits_of(on, [rule])
     assert not found.passed
     return found.detail
 
@@ -78,7 +79,8 @@ class LeavingHoles(examples.Histograms):
 
 class PayingForWhatFollows(examples.Histograms):
     def _fit(self, door):
-        door._charge(LaplaceEvent(sensitivity=1, scale=1e6, label="marginal geburt"))
+        event = LaplaceEvent(sensitivity=1, scale=1e6, label="marginal geburt")
+        door._charge(Charged((event,)))
         return super()._fit(door)
 
 

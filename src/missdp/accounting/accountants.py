@@ -42,7 +42,6 @@ from missdp.accounting.events import (
     under,
 )
 from missdp.accounting.exact import (
-    FloatArray,
     add_remove_share,
     delta_from_mu,
     delta_from_rdp,
@@ -59,6 +58,7 @@ from missdp.accounting.exact import (
 )
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import check_delta, check_nonnegative
+from missdp.types import Floats
 
 # Tables of orders that events bring along are added to the grid up to this many.
 _MAX_ORDERS = 1_000
@@ -131,7 +131,7 @@ def _mu(events: Sequence[Event]) -> float:
     return gdp_mu(_sum(gdp_cost, events))
 
 
-def _curve(events: Sequence[Event]) -> tuple[FloatArray, FloatArray]:
+def _curve(events: Sequence[Event]) -> tuple[Floats, Floats]:
     """Return orders, those of tabulated events among them, and the summed Rényi divergences."""
     known = {order for e in events if isinstance(e, RDPEvent) for order in e.orders}
     orders = np.union1d(RDP_ORDERS, sorted(known)) if len(known) < _MAX_ORDERS else RDP_ORDERS

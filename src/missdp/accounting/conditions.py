@@ -80,9 +80,8 @@ class MissingCompletelyAtRandom(Condition):
 
     observed: tuple[tuple[str, float], ...]
 
-    implies_row_independence: ClassVar[bool] = True
-    holds_for_every_mask: ClassVar[bool] = True
-    sentence: ClassVar[str] = (
+    implies_row_independence, holds_for_every_mask = True, True
+    sentence = (
         "Values go missing completely at random, independently across rows and attributes, and are "
         "observed with probability {0.rates}."
     )
@@ -126,7 +125,7 @@ class ObservedAtMost(MissingCompletelyAtRandom):
     Given a row, its values go missing independently of each other and of other rows, and whatever the values are, each is observed with probability at most 0.75 for Income and 1 for every other attribute.
     """  # noqa: E501
 
-    sentence: ClassVar[str] = (
+    sentence = (
         "Given a row, its values go missing independently of each other and of other rows, and "
         "whatever the values are, each is observed with probability at most {0.rates}."
     )
@@ -142,11 +141,8 @@ class RowIndependentMissingness(Condition):
     'Whether a value of one row is missing does not depend on any other row.'
     """
 
-    implies_row_independence: ClassVar[bool] = True
-    holds_for_every_mask: ClassVar[bool] = True
-    sentence: ClassVar[str] = (
-        "Whether a value of one row is missing does not depend on any other row."
-    )
+    implies_row_independence, holds_for_every_mask = True, True
+    sentence = "Whether a value of one row is missing does not depend on any other row."
 
 
 @dataclass(frozen=True)
@@ -170,8 +166,7 @@ class BoundedObservation(Condition):
     p_max: float = field(metadata=FRACTION)
     together: bool = False
 
-    implies_row_independence: ClassVar[bool] = True
-    holds_for_every_mask: ClassVar[bool] = True
+    implies_row_independence, holds_for_every_mask = True, True
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -256,7 +251,7 @@ class PublicDomain(Condition):
 
     note: str = ""
 
-    holds_for_every_mask: ClassVar[bool] = True
+    holds_for_every_mask = True
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -282,7 +277,7 @@ class DataDependentDomain(Condition):
 
     attributes: tuple[str, ...] = field(metadata=NAMES)
 
-    holds_for_every_mask: ClassVar[bool] = True
+    holds_for_every_mask = True
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -309,10 +304,8 @@ class DeclaredRowCount(Condition):
 
     n: int = field(metadata=COUNT)
 
-    holds_for_every_mask: ClassVar[bool] = True
-    sentence: ClassVar[str] = (
-        "The number of rows, {0.n}, is public: the guarantee does not hide it."
-    )
+    holds_for_every_mask = True
+    sentence = "The number of rows, {0.n}, is public: the guarantee does not hide it."
 
 
 @dataclass(frozen=True)
@@ -325,8 +318,8 @@ class ExplicitSeed(Condition):
     WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
     """
 
-    holds_for_every_mask: ClassVar[bool] = True
-    sentence: ClassVar[str] = (
+    holds_for_every_mask = True
+    sentence = (
         "WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed."
     )
 
@@ -348,7 +341,7 @@ class CutsFromRelease(Condition):
     The bins of age, pay were found by release 1a2b, whose cost is its own and is not counted here.
     """
 
-    holds_for_every_mask: ClassVar[bool] = True
+    holds_for_every_mask = True
     attributes: tuple[str, ...]
     release: str
 
@@ -374,8 +367,8 @@ class FixedSchedule(Condition):
     How many releases there are and how much noise each gets was fixed before the first of them; an adaptive part counts as one release, of the size of its cap.
     """  # noqa: E501
 
-    holds_for_every_mask: ClassVar[bool] = True
-    sentence: ClassVar[str] = (
+    holds_for_every_mask = True
+    sentence = (
         "How many releases there are and how much noise each gets was fixed before the first of "
         "them; an adaptive part counts as one release, of the size of its cap."
     )
@@ -398,7 +391,7 @@ class Assumption(Condition):
 
     text: str
 
-    sentence: ClassVar[str] = "{0.text}"
+    sentence = "{0.text}"
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str) or not self.text.strip():

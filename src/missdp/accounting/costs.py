@@ -73,10 +73,11 @@ from missdp.accounting.events import (
     SelectionEvent,
     ZCDPEvent,
 )
-from missdp.accounting.exact import FloatArray, exact, float_up, integer_shift
+from missdp.accounting.exact import exact, float_up, integer_shift
 from missdp.errors import UnprovenError
+from missdp.types import Floats
 
-RDP_ORDERS: FloatArray = np.unique(
+RDP_ORDERS: Floats = np.unique(
     np.concatenate(
         [
             np.arange(1.05, 11.0, 0.1).round(2),
@@ -87,7 +88,7 @@ RDP_ORDERS: FloatArray = np.unique(
 )
 # Whole orders at which the Poisson-sampled Gaussian is evaluated; the best order for DP-SGD is
 # far below the last one, and each order costs time proportional to itself.
-_SAMPLED_ORDERS: FloatArray = np.unique(
+_SAMPLED_ORDERS: Floats = np.unique(
     np.concatenate([np.arange(2.0, 65.0), np.geomspace(64.0, 512.0, 25).round()])
 )
 MOST_GDP = 6.0
@@ -232,7 +233,7 @@ def gdp_selection(amount: float) -> float:
 # Rényi divergences
 
 
-def rdp_curve(event: Event, orders: FloatArray = RDP_ORDERS[:1]) -> FloatArray:
+def rdp_curve(event: Event, orders: Floats = RDP_ORDERS[:1]) -> Floats:
     """Return an upper bound on the Rényi divergence at each order (infinity where unknown)."""
     match event:
         case SelectionEvent():
@@ -254,7 +255,7 @@ def rdp_curve(event: Event, orders: FloatArray = RDP_ORDERS[:1]) -> FloatArray:
     raise _unproven("Rényi DP", event)
 
 
-def _chords(table: FloatArray, curve: FloatArray, orders: FloatArray) -> FloatArray:
+def _chords(table: Floats, curve: Floats, orders: Floats) -> Floats:
     """Read a table of upper bounds at other orders; infinity beyond its end.
 
     (a - 1) D_a is convex in a and 0 at a = 1, so its chords bound it from above.
@@ -264,7 +265,7 @@ def _chords(table: FloatArray, curve: FloatArray, orders: FloatArray) -> FloatAr
     return np.asarray(np.where(orders <= table[0], curve[0], chords / (orders - 1)))
 
 
-def _randomized_response(epsilon: float, orders: FloatArray) -> FloatArray:
+def _randomized_response(epsilon: float, orders: Floats) -> Floats:
     """Return the Rényi divergence of the worst pure pair: a bit flipped with odds exp(-epsilon)."""
     log_p, log_q = -np.log1p(np.exp(-epsilon)), -epsilon - np.log1p(np.exp(-epsilon))
     with np.errstate(over="ignore"):  # an epsilon of 1e308 is infinite at large orders
@@ -273,7 +274,7 @@ def _randomized_response(epsilon: float, orders: FloatArray) -> FloatArray:
         return _rounded_up(np.logaddexp(there, back), epsilon, orders)
 
 
-def _laplace(event: LaplaceEvent, orders: FloatArray) -> FloatArray:
+def _laplace(event: LaplaceEvent, orders: Floats) -> Floats:
     """Return the Rényi divergence of the Laplace law against itself shifted, exactly.
 
     One coordinate moved by the whole L1 sensitivity is the worst case: for log-concave noise the
@@ -302,7 +303,7 @@ def _laplace(event: LaplaceEvent, orders: FloatArray) -> FloatArray:
     return _rounded_up(moment, epsilon, orders)
 
 
-def _rounded_up(moment: FloatArray, epsilon: float, orders: FloatArray) -> FloatArray:
+def _rounded_up(moment: Floats, epsilon: float, orders: Floats) -> Floats:
     """Divide (a - 1) D_a, computed in floating point, by a - 1, and never fall below D_a.
 
     The terms are of size a (1 + epsilon), and what cancels between them leaves nothing correct of
@@ -314,7 +315,7 @@ def _rounded_up(moment: FloatArray, epsilon: float, orders: FloatArray) -> Float
 
 
 @lru_cache(maxsize=256)
-def _sampled_step(rate: float, multiplier: float) -> FloatArray:
+def _sampled_step(rate: float, multiplier: float) -> Floats:
     """Return the Rényi divergence of one step of the Poisson-sampled Gaussian, at whole orders.
 
     Q is the law without the row, P with it, M = (1 - q) Q + q P. At a whole order a, E_Q (M / Q)^a

@@ -19,12 +19,10 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.record import check_delta, check_nonnegative, check_positive, check_whole
-
-FloatArray = NDArray[np.float64]
+from missdp.types import Floats
 
 # Sums of many different fractions grow without bound; beyond this many bits they are rounded up.
 _MAX_BITS = 4096
@@ -200,25 +198,25 @@ def boundary(
 # Rényi divergences and zCDP
 
 
-def overhead(orders: FloatArray | float, delta: float) -> FloatArray:
+def overhead(orders: Floats | float, delta: float) -> Floats:
     """Return what the conversion adds to the Rényi divergence at each order."""
     a = np.asarray(orders, dtype=np.float64)
     return np.asarray(np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1))
 
 
-def _least_known(bounds: FloatArray) -> float:
+def _least_known(bounds: Floats) -> float:
     # Where a number is too large to be computed, nothing is known of that order.
     return float(np.min(np.where(np.isnan(bounds), math.inf, bounds)))
 
 
-def epsilon_from_rdp(orders: FloatArray, curve: FloatArray, delta: float) -> float:
+def epsilon_from_rdp(orders: Floats, curve: Floats, delta: float) -> float:
     """Return the smallest epsilon over the orders; infinity if ``delta`` is 0."""
     if delta <= 0:
         return 0.0 if np.all(curve == 0) else math.inf
     return max(0.0, _least_known(curve + overhead(orders, delta)))
 
 
-def delta_from_rdp(orders: FloatArray, curve: FloatArray, epsilon: float) -> float:
+def delta_from_rdp(orders: Floats, curve: Floats, epsilon: float) -> float:
     """Return the smallest delta over the orders."""
     with np.errstate(over="ignore"):
         logs = (orders - 1) * (curve - epsilon + np.log1p(-1 / orders)) - np.log(orders)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from missdp.accounting.conditions import NAMES, Condition
 from missdp.errors import ParameterError
@@ -44,8 +43,8 @@ class FixedGates(Condition):
     Which attributes each mechanism needs observed was fixed before the data was looked at.
     """
 
-    holds_for_every_mask: ClassVar[bool] = True
-    sentence: ClassVar[str] = (
+    holds_for_every_mask = True
+    sentence = (
         "Which attributes each mechanism needs observed was fixed before the data was looked at."
     )
 
@@ -82,7 +81,7 @@ class DataChosenGates(Condition):
     always: tuple[str, ...] = field(default=(), metadata=NAMES)
     distinct_targets: bool = False
 
-    holds_for_every_mask: ClassVar[bool] = True
+    holds_for_every_mask = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -162,9 +161,9 @@ class ChosenGates(Condition):
     among: tuple[tuple[str, ...], ...] = field(metadata={"check": _sets})
     largest_share: float = field(default=1.0, metadata=FRACTION)
 
-    holds_for_every_mask: ClassVar[bool] = True
-    chosen: ClassVar[str] = "marginals that were chosen"
-    selections: ClassVar[str] = "selections of marginals"
+    holds_for_every_mask = True
+    chosen = "marginals that were chosen"
+    selections = "selections of marginals"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Budget
 from missdp.baselines.networks import (
@@ -35,8 +34,7 @@ from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door, Total, Training
 from missdp.synth.all_pairs import PairsSynthesizer
 from missdp.synth.learn_pairs import Crude
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats
 
 LATENT = 16
 """Numbers of noise that a generator of rows is given."""

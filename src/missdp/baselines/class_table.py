@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.masks import RowModel
-from missdp.inference.model import Codes, Levels, draw, finite, split_rows
-
-Floats = NDArray[np.float64]
+from missdp.inference.model import Levels, draw, finite, split_rows
+from missdp.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,20 +63,20 @@ class ClassTable(RowModel):
         holes = self._holes(classes, rows, rng) & keep_holes
         return split_rows(self.levels, rows, holes, rng)
 
-    def with_holes(self, n: int, rng: np.random.Generator) -> Codes:
+    def with_holes(self, n: int, rng: np.random.Generator) -> Ints:
         """Draw rows on groups of levels; a hole has the code after the last group."""
         classes, rows = self._drawn(n, rng)
         holes = self._holes(classes, rows, rng)
         return np.where(holes, [head.shape[1] for head in self.heads], rows)
 
-    def _drawn(self, n: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
+    def _drawn(self, n: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """Return the class of each of ``n`` rows, and their values."""
         classes = draw(self.shares[np.newaxis], np.zeros(n, dtype=np.int64), rng)
         rows = [draw(head, classes, rng) for head in self.heads]
         return classes, np.stack(rows, axis=1)
 
     def _holes(
-        self, classes: NDArray[np.int64], rows: Codes, rng: np.random.Generator
+        self, classes: NDArray[np.int64], rows: Ints, rng: np.random.Generator
     ) -> NDArray[np.bool_]:
         holes = rng.random(rows.shape) >= self.observed[classes]
         for a, group in self.always.items():

@@ -20,19 +20,17 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.baselines.networks import LEAK
+from missdp.types import Floats, Ints
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
-Rows = Mapping[str, Codes]
+Rows = Mapping[str, Ints]
 
 _LEAST_VARIANCE = 1e-12
 
 
 def two_critics_gradient(
-    codes: Rows, starts: Codes, holed: Codes, *weights: Floats
+    codes: Rows, starts: Ints, holed: Ints, *weights: Floats
 ) -> tuple[Floats, ...]:
     """Return, for each row, the gradient of what it says to the critics of values and of masks.
 
@@ -55,7 +53,7 @@ def two_critics_gradient(
 
 
 def expected_gradient(
-    codes: Rows, starts: Codes, margins: Floats, *weights: Floats
+    codes: Rows, starts: Ints, margins: Floats, *weights: Floats
 ) -> tuple[Floats, ...]:
     """Return, for each row, the gradient of softplus(-score), its holes taken in expectation."""
     w1, b1, w2, b2, w3, b3 = weights
@@ -69,7 +67,7 @@ def expected_gradient(
 
 
 def conditional_gradient(
-    codes: Rows, starts: Codes, margins: Floats, *weights: Floats
+    codes: Rows, starts: Ints, margins: Floats, *weights: Floats
 ) -> tuple[Floats, ...]:
     """Return, for each row, the gradient of a critic of rows and conditions.
 
@@ -103,7 +101,7 @@ def conditional_gradient(
 
 
 def autoencoder_gradient(
-    codes: Rows, starts: Codes, margins: Floats, *weights: Floats
+    codes: Rows, starts: Ints, margins: Floats, *weights: Floats
 ) -> tuple[Floats, ...]:
     """Return, for each row, the gradient of the cross entropy of its observed cells.
 
@@ -155,7 +153,7 @@ def _slope(fed: Floats) -> Floats:
     return np.where(fed > 0, 1.0, LEAK)
 
 
-def _first(columns: list[Codes], starts: Codes, shape: tuple[int, ...], back: Floats) -> Floats:
+def _first(columns: list[Ints], starts: Ints, shape: tuple[int, ...], back: Floats) -> Floats:
     """Gradients of the first layer: at the levels that a row has."""
     found = np.zeros((len(back), *shape))
     for a, column in enumerate(columns):
@@ -180,7 +178,7 @@ def _upper(
     return (second, below, end[:, None] * hidden, end[:, None]), below @ w2.T
 
 
-def _laws(starts: Codes, margins: Floats, w1: Floats) -> tuple[Floats, Floats]:
+def _laws(starts: Ints, margins: Floats, w1: Floats) -> tuple[Floats, Floats]:
     """Mean and variance that each attribute has in the first layer, if it is missing."""
     mean = np.add.reduceat(margins[:, None] * w1, starts[:-1], axis=0)
     square = np.add.reduceat(margins[:, None] * w1**2, starts[:-1], axis=0)
@@ -188,7 +186,7 @@ def _laws(starts: Codes, margins: Floats, w1: Floats) -> tuple[Floats, Floats]:
 
 
 def _moments(
-    columns: list[Codes], starts: Codes, laws: tuple[Floats, Floats], w1: Floats, b1: Floats
+    columns: list[Ints], starts: Ints, laws: tuple[Floats, Floats], w1: Floats, b1: Floats
 ) -> tuple[Floats, Floats]:
     """Mean and variance of what the first layer is fed with, given what is observed."""
     mean = np.zeros((len(columns[0]), w1.shape[1])) + b1
@@ -215,8 +213,8 @@ def _expected(mean: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _first_expected(
-    columns: list[Codes],
-    starts: Codes,
+    columns: list[Ints],
+    starts: Ints,
     margins: Floats,
     laws: tuple[Floats, Floats],
     w1: Floats,

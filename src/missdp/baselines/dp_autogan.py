@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Budget
 from missdp.baselines.adversarial import (
@@ -23,8 +22,7 @@ from missdp.baselines.networks import Layers, random_critic, random_layers
 from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats
 
 _HIDDEN = 32
 _CODE = 12
@@ -43,11 +41,8 @@ class DPAutoGAN(NeuralSynthesizer):
 
     Parameters
     ----------
-    epsilon : float
-        Budget of the whole fit.
-    delta : float, optional
-        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
-        are declared.
+    epsilon, delta, n_rows, cuts, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row; the first layers of encoder and critic take the expectation
         over what is missing, by released margins, and nothing is asked of the decoder there.
@@ -65,19 +60,11 @@ class DPAutoGAN(NeuralSynthesizer):
         Of no use here.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and the share of the work done; shows nothing private.
 
     Attributes
     ----------
-    guarantee_ : Guarantee
-        Computed from what was released.
     model_ : NetworkModel
         The released generator.
-    n_rows_, n_rows_std_ : int, float
-        Released or declared number of rows, with the standard deviation of its noise.
 
     References
     ----------

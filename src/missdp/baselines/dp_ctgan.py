@@ -36,11 +36,8 @@ class DPCTGAN(NeuralSynthesizer):
 
     Parameters
     ----------
-    epsilon : float
-        Budget of the whole fit.
-    delta : float, optional
-        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
-        are declared.
+    epsilon, delta, n_rows, cuts, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row; the first layer of the critic takes the expectation over
         what is missing, by released margins, and only observed levels are conditions.
@@ -56,19 +53,11 @@ class DPCTGAN(NeuralSynthesizer):
         Of no use here.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and the share of the work done; shows nothing private.
 
     Attributes
     ----------
-    guarantee_ : Guarantee
-        Computed from what was released.
     model_ : NetworkModel
         The released generator.
-    n_rows_, n_rows_std_ : int, float
-        Released or declared number of rows, with the standard deviation of its noise.
 
     References
     ----------

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Budget
 from missdp.baselines.adversarial import (
@@ -36,8 +35,8 @@ from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.state import is_whole
+from missdp.types import Floats
 
-Floats = NDArray[np.float64]
 Critic: TypeAlias = Literal["kernel", "mlp"]
 Masks: TypeAlias = Literal["conditional", "independent"]
 
@@ -64,11 +63,8 @@ class DPMisGAN(NeuralSynthesizer):
 
     Parameters
     ----------
-    epsilon : float
-        Budget of the whole fit.
-    delta : float, optional
-        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
-        are declared.
+    epsilon, delta, n_rows, cuts, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row, its observed values and its mask; holes can be sampled.
         ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
@@ -94,19 +90,11 @@ class DPMisGAN(NeuralSynthesizer):
         0.15 for ``"mlp"``.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and the share of the work done; shows nothing private.
 
     Attributes
     ----------
-    guarantee_ : Guarantee
-        Computed from what was released.
     model_ : ClassTable or NetworkModel
         The released generator.
-    n_rows_, n_rows_std_ : int, float
-        Released or declared number of rows, with the standard deviation of its noise.
 
     References
     ----------

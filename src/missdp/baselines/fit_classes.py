@@ -27,14 +27,12 @@ from missdp.baselines.adversarial import as_array, import_torch, torch_device
 from missdp.baselines.class_table import ClassTable
 from missdp.baselines.networks import known_margins
 from missdp.inference.clipping import clipped_away
-from missdp.inference.model import Codes
 from missdp.synth.learn_pairs import Crude, PairRelease
+from missdp.types import Floats, Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-
-Floats = NDArray[np.float64]
 
 _SPREAD = 0.5  # of the logits of classes at the start
 _SETTLING = 100
@@ -123,7 +121,7 @@ class PairMoments:
         """Noise of each share of the crude margins."""
         return self.crude.std / self.crude.rows
 
-    def corrected(self, rows: Codes) -> tuple[Floats, Floats]:
+    def corrected(self, rows: Ints) -> tuple[Floats, Floats]:
         """Return the means with what clipping takes from a model's rows put back."""
         lost, both = clipped_away(rows, self.blocks, clip=self.clip, alone=self.alone)
         return self.single + np.concatenate(lost), self.products + _laid_out(both, self.blocks)

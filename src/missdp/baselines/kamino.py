@@ -17,18 +17,18 @@ from missdp.errors import ParameterError
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import finite
 from missdp.inference.pair_model import PairModel
-from missdp.mechanisms.door import Door, Noise, Reads, Total
+from missdp.mechanisms.door import Door, Reads, Total
 from missdp.schema import Schema
 from missdp.schema.denial import PairDenial
 from missdp.synth.all_pairs import PairsSynthesizer
-from missdp.synth.cuts import cuts_share
 from missdp.synth.learn_pairs import Crude, fit_pairs
-from missdp.synth.sampling import kinds_share
+from missdp.synth.split import Part
 
 HeadsFrom: TypeAlias = Literal["moments", "sequential"]
 
 _STEPS = 40  # of each head
 _NOMINAL_HEADS = 10
+_RATES = "rates of constraints"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -42,11 +42,8 @@ class Kamino(PairsSynthesizer):
 
     Parameters
     ----------
-    epsilon : float
-        Budget of the whole fit.
-    delta : float, optional
-        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
-        are declared.
+    epsilon, delta, n_rows, cuts, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` (KaminoI) learns a head from the rows in which its attribute is observed, and
         fills in what they lack of its context by the earlier heads, or counts it as 0.
@@ -69,22 +66,14 @@ class Kamino(PairsSynthesizer):
         0.15 if heads are trained, which leaves margins as they are.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and the share of the work done; shows nothing private.
 
     Attributes
     ----------
-    guarantee_ : Guarantee
-        Computed from what was released.
     model_ : PairModel
         The released model.
     pair_rates_ : dict of str to (float, float)
         For each constraint that holds mostly, the released share of the pairs of rows that violate
         it, and the standard deviation of its noise.
-    n_rows_, n_rows_std_ : int, float
-        Released or declared number of rows, with the standard deviation of its noise.
 
     References
     ----------
@@ -139,10 +128,6 @@ class Kamino(PairsSynthesizer):
                 "pair_share"
             )
         super()._check_schema(schema)
-        if soft:
-            first = cuts_share(self.schema_) + kinds_share(self._modelled, self._strategy)
-            share = (1 - first) * self.pair_share / 2
-            Noise.worth(replace(self._budget.left, amount=self._budget.left.amount * share))
 
     @property
     def _trained(self) -> bool:
@@ -160,14 +145,15 @@ class Kamino(PairsSynthesizer):
         soft = any(denial.holds == "mostly" for denial in schema.rulebook.pairs)
         return "rows" if soft else super()._reads(schema)
 
-    def _behind_gates(self, left: float) -> dict[str, float]:
+    def _split_rest(self, schema: Schema) -> list[Part]:
         """Heads that are trained alone share evenly what is left; the first attribute has none."""
-        if not self._trained:
-            return {}
-        order = _drawing_order(self.modelled_, self.schema_.rulebook.pairs)
-        left -= len(self._denials("mostly")) * self.pair_share * left
-        names = [self.modelled_.names[a] for a in order[1:]]
-        return {name: left / len(names) for name in names}
+        soft, rest = len(self._denials("mostly")), super()._split_rest(schema)
+        if self._trained:
+            order = _drawing_order(schema, self.schema_.rulebook.pairs)
+            heads = self._gates([(schema.names[a],) for a in order[1:]], schema)
+            rest = [Part("heads", 1.0, heads, kind="other")]
+        every_row = self._gates([()], schema) * soft
+        return [Part(_RATES, soft * self.pair_share, every_row, count=2), *rest] if soft else rest
 
     @property
     def _steps(self) -> int:
@@ -188,9 +174,9 @@ class Kamino(PairsSynthesizer):
 
     def _released_rates(self, door: Door) -> dict[str, tuple[float, float]]:
         """Release how often two rows violate each constraint that holds mostly."""
-        whole, found = door.left.amount, {}
-        for denial in self._denials("mostly"):
-            rate = door.pair_rate(denial, replace(door.left, amount=self.pair_share * whole))
+        costs, found = self._split.costs(_RATES), {}
+        for denial, cost in zip(self._denials("mostly"), costs, strict=True):
+            rate = door.pair_rate(denial, cost)
             found[denial.text] = (rate.rate, rate.std)
         return found
 

@@ -18,18 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.baselines.placing import Redraw, redrawn_from_others
 from missdp.schema import PairDenial
 from missdp.sources.partners import observed_on, violating_partners
 from missdp.synth.sampling import followed, put
 from missdp.table import Table
-
-Floats: TypeAlias = NDArray[np.float64]
+from missdp.types import Floats
 
 _NEAR = 0.1  # of a rate: what need not be mended, however little noise there was
 _SURE = 2.0  # standard deviations

@@ -19,26 +19,24 @@ from missdp.accounting.filters import selection_worth
 from missdp.baselines.network import DEPENDENCE, Family, candidates, reachable_cliques
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Clique, Door, Noise, Total
-from missdp.mechanisms.noise import check_scale
 from missdp.synth.noisy_counts import least_squares_total, make_consistent
 
 MAX_CELLS = 200_000
 MAX_CLIQUES = 500_000
 _AUTO_DEGREE = 2
 # What many parts cost together is rounded many times: this much is left unspent for it.
-_ROOM = 1 - 1e-9
-_CAP = 1 + 1e-10
+ROOM = 1 - 1e-9
 _LEAST_LEFT = 1e-7
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Plan:
     """What each part of a fit may cost; functions of public parameters only.
 
     Parameters
     ----------
     whole : Cost
-        What is left for all of it: Laplace noise if it is pure, Gaussian noise if not.
+        Of the whole fit: Laplace noise if it is pure, Gaussian noise if not.
     choice_cost : float
         Cost of all choices of parents together.
     table_cost : float
@@ -48,22 +46,6 @@ class Plan:
     whole: Cost
     choice_cost: float
     table_cost: float
-
-    @classmethod
-    def split(cls, left: Cost, share: float) -> Plan:
-        """Split what is left of a budget between choices, which get a share, and tables."""
-        if left.amount <= 0:
-            raise ParameterError(
-                "nothing is left of the budget for tables: row counts and imputation cost more "
-                "than it; use a smaller epsilon or imputer_share"
-            )
-        amount = left.amount * _ROOM
-        return cls(whole=left, choice_cost=share * amount, table_cost=(1 - share) * amount)
-
-    @property
-    def table_cap(self) -> float:
-        """What all tables together may cost, rounding included."""
-        return self.table_cost * _CAP
 
     @property
     def pure(self) -> bool:
@@ -86,26 +68,24 @@ class Plan:
         Minimising sum(cells * scale) at a fixed total cost gives each table a cost proportional to
         ``cells ** (1/2)`` (Laplace noise) or ``cells ** (2/3)`` (Gaussian noise).
         """
-        power = 0.5 if self.pure else 2.0 / 3.0
+        power = _power(self.pure)
         weight = {clique: size**power for clique, size in cells.items()}
         whole = sum(weight.values())
         all_of_it = self.table_cost if cost is None else cost
         return {clique: self.scale(all_of_it * w / whole) for clique, w in weight.items()}
 
-    def check(self, attributes: int, *, largest: int) -> None:
-        """Refuse, before anything is charged, what no noise can be drawn for.
 
-        Raises
-        ------
-        ParameterError
-        """
-        cells = max(MAX_CELLS, largest)
-        # A table of one cell, beside two for each attribute of the most cells there may be.
-        tables: dict[Clique, int] = {(str(i),): cells for i in range(2 * attributes)}
-        self.noise_scales({("",): 1, **tables})
-        if self.choice_cost > 0:
-            least = self.choice_epsilon(self.choice_cost / (attributes - 1))
-            check_scale("the noise scale of a choice of parents", 8 / least)
+def smallest_piece(attributes: int, largest: int, *, pure: bool) -> float:
+    """Return how many times the cost of a table of one cell goes into that of all tables, at most.
+
+    Beside it there are two tables for each attribute, of the most cells that there may be.
+    """
+    return 1 + 2 * attributes * math.pow(max(MAX_CELLS, largest), _power(pure))
+
+
+def _power(pure: bool) -> float:
+    """Return the power of cells that costs go with; see `Plan.noise_scales`."""
+    return 0.5 if pure else 2.0 / 3.0
 
 
 def check_degree(degree: int, sizes: Sequence[int]) -> None:
@@ -230,7 +210,7 @@ class Learner:
         self._report("measuring tables", 0.6)
         if self._tables is not self._door:  # what was set aside for tables, and what choices left
             self._release(cells, self._tables, self._plan.table_cost)
-        left = self._door.left.amount * _ROOM
+        left = self._door.left.amount * ROOM
         if left > _LEAST_LEFT * self._plan.table_cost:
             self._release(cells, self._door, left)
         totals = self._normalisers()

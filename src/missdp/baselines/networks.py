@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.masks import RowModel
-from missdp.inference.model import Codes, Levels, finite, split_rows
+from missdp.inference.model import Levels, finite, split_rows
 from missdp.record import Record
 from missdp.synth.learn_pairs import Crude
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats, Ints
 
 START = 0.1
 """Factor of the last weights of a generator, small enough for it to be near the margins."""
@@ -165,7 +164,7 @@ class NetworkModel(RowModel):
         )
 
     @cached_property
-    def starts(self) -> Codes:
+    def starts(self) -> Ints:
         """Where the levels of each attribute start among all."""
         return np.cumsum([0, *(level.n_groups for level in self.levels)])
 
@@ -184,7 +183,7 @@ class NetworkModel(RowModel):
                 holes[part, list(self.holed)] = rng.random(lost.shape) < lost
         return split_rows(self.levels, rows, holes, rng)
 
-    def laws(self, n: int, rng: np.random.Generator) -> tuple[list[Floats], Codes]:
+    def laws(self, n: int, rng: np.random.Generator) -> tuple[list[Floats], Ints]:
         """Return the laws of the levels of each attribute for rows, and their conditions.
 
         A condition is a level among all levels, or -1.
@@ -203,7 +202,7 @@ class NetworkModel(RowModel):
         scores = np.split(self.values(inputs), self.starts[1:-1], axis=1)
         return [softmax(part, axis=1) for part in scores], given
 
-    def picked(self, laws: Sequence[Floats], given: Codes, rng: np.random.Generator) -> Codes:
+    def picked(self, laws: Sequence[Floats], given: Ints, rng: np.random.Generator) -> Ints:
         """Draw a level of each attribute, but for what the condition says."""
         rows = np.zeros((len(given), len(laws)), dtype=np.int64)
         for a, law in enumerate(laws):
@@ -212,7 +211,7 @@ class NetworkModel(RowModel):
             rows[asked, a] = given[asked] - self.starts[a]
         return rows
 
-    def missing(self, rows: Codes, rng: np.random.Generator) -> Floats:
+    def missing(self, rows: Ints, rng: np.random.Generator) -> Floats:
         """Return the probability of each cell that may be missing to be so, in complete rows."""
         from scipy.special import expit
 
@@ -276,14 +275,14 @@ def _margins(model: NetworkModel, rng: np.random.Generator) -> tuple[list[Floats
     return found, lost.mean(axis=0)
 
 
-def _margin(law: Floats, weight: Floats, codes: Codes | None) -> Floats:
+def _margin(law: Floats, weight: Floats, codes: Ints | None) -> Floats:
     """Add up weights by level: of what was drawn, if weights depend on that."""
     if codes is None:
         return weight @ law
     return np.asarray(np.bincount(codes, weights=weight, minlength=law.shape[1]), dtype=np.float64)
 
 
-def _spread(laws: Floats, rng: np.random.Generator) -> Codes:
+def _spread(laws: Floats, rng: np.random.Generator) -> Ints:
     """Draw a level from each row's law, so that counts vary less than those of independent rows."""
     n = len(laws)
     upto = np.cumsum(laws, axis=1)

@@ -40,12 +40,11 @@ from missdp.sources.partners import (
 )
 from missdp.synth.sampling import followed, put
 from missdp.table import Table
+from missdp.types import Flags, Ints
 
 Rows: TypeAlias = Table
 """Synthetic rows."""
 
-Flags: TypeAlias = NDArray[np.bool_]
-Ints: TypeAlias = NDArray[np.int64]
 
 _TURNS = 2  # draws of the same attributes
 _MOST_TURNS = 60  # where no row can take another one's cells

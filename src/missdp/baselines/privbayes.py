@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, Cost, PureEvent, scale_for, share_of
-from missdp.accounting.exact import difference, float_up
+from missdp.accounting import Budget, PureEvent, scale_for, share_of
+from missdp.accounting.exact import float_up
 from missdp.accounting.filters import counting_cost, filter_cost
-from missdp.baselines.learn_network import Learner, Plan, check_degree
+from missdp.baselines.learn_network import ROOM, Learner, Plan, check_degree, smallest_piece
 from missdp.baselines.network import Network, fill_holes, fit_filling_model, observed_part
 from missdp.baselines.restrict import restricted
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.caps import Caps, chosen_caps, imputation_caps, one_gate_caps, target_caps
-from missdp.synth.cuts import each_cost, without_cuts
-from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
+from missdp.synth.caps import Gate
+from missdp.synth.impute_first import (
+    IMPUTATION,
+    Imputer,
+    check_imputer,
+    imputation_parts,
+    impute,
+)
 from missdp.synth.noisy_counts import least_squares_total
-from missdp.synth.sampling import kinds_share
+from missdp.synth.split import CHOICES, EVERY_ROW, ROWS, TABLES, Part, Split
 from missdp.synth.state import is_declared, is_number, is_whole
 
 _COMPLETE_COUNT_SHARE = 0.02
 _ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it was needed
 _LONE_ROW_COUNT_SHARE = 0.02  # where nothing else does
+_COMPLETE = "the number of complete rows"
 
 _MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts
 
@@ -127,8 +132,12 @@ class PrivBayes(Synthesizer):
         if self.degree != "auto" and not (is_whole(self.degree) and 0 <= self.degree <= 6):
             raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
         check_imputer(self.imputer)
-        currency = self._whole.currency
-        return Budget(budget.epsilon, budget.delta, schedule="adaptive", currency=currency)
+        return budget
+
+    @property
+    def _budget(self) -> Budget:
+        currency = counting_cost(float(self.epsilon), self._delta).currency
+        return Budget(self.epsilon, self._delta, schedule="adaptive", currency=currency)
 
     def _check_schema(self, schema: Schema) -> None:
         sizes = sorted(self._strategy.shape(schema.names, schema))
@@ -139,59 +148,48 @@ class PrivBayes(Synthesizer):
             )
         if self.degree != "auto":
             check_degree(int(self.degree), sizes)
-        left = self._whole.amount * (1 - kinds_share(self._modelled, self._strategy))
-        left -= self._counting_cost(schema)
-        if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
-            left -= self._imputation_cost.amount
-        plan = self._plan(replace(self._whole, amount=max(0.0, left)), len(schema))
-        plan.check(len(schema), largest=sizes[-1])
 
-    @property
-    def _whole(self) -> Cost:
-        """What may be spent once bins are found."""
-        return without_cuts(self._all, self.__dict__.get("schema_"))
+    def split(self, schema: Schema) -> list[Part]:
+        """Return the parts of the budget of a fit; see :meth:`Synthesizer.split`.
 
-    @property
-    def _all(self) -> Cost:
-        return counting_cost(float(self.epsilon), self._delta)
-
-    @property
-    def _imputation_cost(self) -> Cost:
-        return replace(self._whole, amount=self.imputer_share * self._whole.amount)
-
-    def _caps(self) -> Caps | None:
-        schema, whole, strategy = self.modelled_, self._all, self._strategy
-        trees = each_cost(self.schema_, whole)
-        share = 0.0 if is_declared(self.n_rows) else self._count_share(schema)
-        spent = share_of(float(self.epsilon), share)
-        counted = float_up(filter_cost(PureEvent(epsilon=spent), whole)) if spent else 0.0
+        Numbers of rows cost pure epsilons. Every table is behind one attribute at least, which the
+        data choose; in pure epsilon, tables are set aside before parents are chosen.
+        """
+        strategy, everything = self._strategy, self._gates([()], schema)
+        chosen = strategy.gates == "data"
+        parts = self._first_parts(schema)
+        first = len(parts)
+        parts += imputation_parts(
+            self._filled_gates(schema),
+            self.imputer,
+            self.imputer_share,
+            attributes=len(schema),
+            pure=self._delta == 0,
+        )
+        if not is_declared(self.n_rows) and (share := self._count_share(schema)):
+            parts.append(self._counted(ROWS, share, (EVERY_ROW,), parts))
         if strategy.complete_only:
-            gate = strategy.gate((), schema) - self._modelled.filled
-            return one_gate_caps(whole, ungated=counted, gate=gate)
-        if strategy.gates == "parameters":
-            filled = self._modelled.filled
-            holed = {name: strategy.gate((name,), schema) - filled for name in schema.nullable}
-            return imputation_caps(whole, self._imputation_cost, holed, imputer=self.imputer)
-        if strategy.gates != "data":
-            return None
-        left = difference(self._whole.amount, counted)
-        plan = self._plan(replace(whole, amount=left), len(schema))
-        gates = [strategy.gate((n,), schema) - self._modelled.filled for n in schema.names]
-        if self._delta > 0:  # every table is behind one attribute at least
-            choices = plan.choice_cost
-            behind = {n: gate for n, gate in zip(schema.names, gates, strict=True) if n in trees}
-            fixed = {gate: trees[n] for n, gate in behind.items() if gate}
-            counted += math.fsum(trees.values()) - math.fsum(fixed.values())
-            return chosen_caps(whole, ungated=counted, selections=choices, fixed=fixed, among=gates)
-        return target_caps(whole, plan.table_cap, schema.names) if all(gates) else None
+            parts.append(self._counted(_COMPLETE, _COMPLETE_COUNT_SHARE, everything, parts))
+        parts = parts[first:]
+        if len(schema) > 2 and self.degree != 0:  # elsewhere there is nothing to choose
+            share, count = float(self.structure_share) * ROOM, len(schema) - 1
+            parts.append(Part(CHOICES, share, everything, kind="selections", count=count))
+        singles = self._gates([(name,) for name in schema.names], schema)
+        largest = max(strategy.shape(schema.names, schema))
+        pieces = smallest_piece(len(schema), largest, pure=self._delta == 0)
+        tables = singles if chosen else everything
+        reserved = self._delta == 0
+        rest = Part(TABLES, ROOM, tables, count=pieces, chosen=chosen, reserved=reserved)
+        return [*parts, rest]
 
-    def _counting_cost(self, schema: Schema) -> float:
-        """Cost of the numbers of rows, each of which is pure; public."""
-        spent = [] if is_declared(self.n_rows) else [self._count_share(schema) * self.epsilon]
-        if self._strategy.complete_only:
-            spent.append(_COMPLETE_COUNT_SHARE * self.epsilon)
-        whole = self._whole
-        return sum(float(filter_cost(PureEvent(epsilon=e), whole)) for e in spent)
+    def _counted(
+        self, name: str, share: float, gates: tuple[Gate, ...], before: list[Part]
+    ) -> Part:
+        """Return the part of a number that is released for a share of epsilon, pure; public."""
+        whole = self._budget.left
+        cost = filter_cost(PureEvent(epsilon=share_of(float(self.epsilon), share)), whole)
+        left = Split(whole, tuple(before)).after(*(part.name for part in before)).amount
+        return Part(name, float_up(cost) / left, gates, kind="other")
 
     def _count_share(self, schema: Schema) -> float:
         """Share of epsilon for the number of rows; public."""
@@ -206,27 +204,20 @@ class PrivBayes(Synthesizer):
         told = strategy.fills or any(strategy.tells_total((n,), schema) for n in schema.names)
         return told and self.degree != "auto"
 
-    def _plan(self, left: Cost, attributes: int) -> Plan:
-        chosen = attributes > 2 and self.degree != 0  # elsewhere there is nothing to choose
-        return Plan.split(left, float(self.structure_share) if chosen else 0.0)
-
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
-        counted = self._released_count(door)
-        pure = self._delta == 0
-        behind = counted  # the tables
+        split, pure = self._split, self._delta == 0
+        counted = behind = self._released_count(door)
         if self._strategy.complete_only:
             if pure:  # set aside, so that it is known beforehand how much reads complete rows only
                 door = door.reserve(door.left, label="everything that reads complete rows only")
             noise = Noise("laplace", scale_for(1.0, _COMPLETE_COUNT_SHARE * self.epsilon))
             behind = Total(float(door.marginal((), noise)), noise.variance)
-        door = impute(door, self.imputer, cost=self._imputation_cost)
-        plan = self._plan(door.left, len(door.schema))
+        door = impute(door, self.imputer, cost=split.cost(IMPUTATION))
         tables = door
-        if (
-            pure and self._strategy.gates == "data"
-        ):  # amplified up to a cap that is known beforehand
-            tables = door.reserve(Cost(currency="pure", amount=plan.table_cap), label="tables")
+        if pure and self._strategy.gates == "data":  # amplified up to a cap that is known before
+            tables = door.reserve(split.cost(TABLES), label="tables")
+        plan = Plan(split.whole, split.cost(CHOICES).amount, split.cost(TABLES).amount * ROOM)
         ruled = self._modelled.impossible
         learner = Learner(door, plan, tables=tables, total=behind, report=self._report, ruled=ruled)
         degree = self.degree if isinstance(self.degree, str) else int(self.degree)

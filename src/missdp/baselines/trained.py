@@ -14,15 +14,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.inference.clipping import independent_rows
 from missdp.inference.heads import Heads, Pair
 from missdp.mechanisms.door import Door, Training
 from missdp.synth.learn_pairs import Crude
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from missdp.types import Floats, Ints
 
 _NOISE = 0.2  # that training adds to a weight
 _RARE = 1e-12
@@ -72,7 +69,7 @@ class _Layout:
     margins: tuple[Floats, ...]
 
     @cached_property
-    def starts(self) -> Codes:
+    def starts(self) -> Ints:
         return np.cumsum([0, *(len(margin) for margin in self.margins)])
 
     @property
@@ -80,14 +77,14 @@ class _Layout:
         return int(self.starts[-1])
 
     @property
-    def state(self) -> tuple[Floats, Floats, Codes, Codes]:
+    def state(self) -> tuple[Floats, Floats, Ints, Ints]:
         centres = np.concatenate(self.margins)
         return np.log(np.maximum(centres, _RARE)), centres, self.starts, np.array(self.order)
 
     def span(self, a: int) -> slice:
         return slice(int(self.starts[a]), int(self.starts[a + 1]))
 
-    def learned(self, a: int) -> tuple[Codes, Codes]:
+    def learned(self, a: int) -> tuple[Ints, Ints]:
         """Return the positions of an attribute's levels, each with those that tell of them."""
         place, levels = self.order.index(a), np.arange(self.width)
         told = [levels[self.span(c)] for c in self.order[:place]]
@@ -95,7 +92,7 @@ class _Layout:
         drawn = levels[self.span(a)]
         return np.repeat(drawn, len(earlier)), np.tile(earlier, len(drawn))
 
-    def curvature(self, left: Codes, right: Codes) -> Floats:
+    def curvature(self, left: Ints, right: Ints) -> Floats:
         """Return bounds for the second derivatives of the mean log-likelihood, without their sign.
 
         A weight has that of the mean of ``p (1 - p) x²`` over rows, with the law ``p`` of the level
@@ -155,14 +152,14 @@ def _positive(margin: Floats) -> Floats:
 
 
 def _gradient(
-    codes: Mapping[str, Codes],
+    codes: Mapping[str, Ints],
     weights: Floats,
     biases: Floats,
     centres: Floats,
-    starts: Codes,
-    order: Codes,
-    left: Codes,
-    right: Codes,
+    starts: Ints,
+    order: Ints,
+    left: Ints,
+    right: Ints,
 ) -> Floats:
     """Return the gradient of each row's log-likelihood: residuals times centred contexts."""
     columns = list(codes.values())

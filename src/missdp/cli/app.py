@@ -65,7 +65,7 @@ EXAMPLES = {
     "impute": (_IMPUTE, f"{_IMPUTE} --draws 5"),
     "evaluate": ("missdp evaluate patients.csv synthetic.csv --schema patients.toml",),
     "simulate": (
-        "missdp simulate complete.csv --schema patients.toml --rate 0.2 --seed 1 -o patients.csv",
+        "missdp simulate complete.csv --schema patients.toml --rate 0.2 --seed 1 -o holed.csv",
     ),
     "query": (
         f"{_QUERY} --mean age",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,7 @@ from missdp.cli.options import (
     HolesOption,
     JsonOption,
     OutputOption,
+    OverwriteOption,
     SchemaOption,
     SyntheticArgument,
     argument,
@@ -29,7 +30,7 @@ from missdp.cli.options import (
     option,
     reads_rows,
 )  # fmt: skip
-from missdp.cli.side_files import check_no_table, check_together
+from missdp.cli.side_files import check_free, check_together
 from missdp.errors import DataError, OutputError, ParameterError, replacing
 from missdp.files import reserved
 from missdp.progress import progress_bar
@@ -75,6 +76,8 @@ def draft(
             "Check each against what is publicly known, correct it, then delete its 'undeclared' "
             "mark.",
         ]
+    if empty := [a.name for a in drafted.attributes if not a.size]:
+        lines += [f"Without a value in any row, and so in synthetic rows: {', '.join(empty)}."]
     if drafted.stubs:
         lines += ["To be written by hand (comments at the end of the file):"]
         lines += [f"  {why}" for why in drafted.stubs.values()]
@@ -113,6 +116,8 @@ def check(
     if facts.rules:
         document["rules"] = [rule.text for rule in facts.rules]
     lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
+    if empty := [a.name for a in facts if not a.size]:
+        lines += [f"No row has a value, and no synthetic row will: {', '.join(empty)}."]
     lines += [*_kinds_in_words(facts)]
     pairs = {pair.text: pair.holds for pair in facts.rulebook.pairs}
     if rules := [rule.text for rule in facts.rules if rule.text not in pairs]:
@@ -143,6 +148,12 @@ def _lost_in_words(lost: LostCells) -> Iterator[str]:
     """Yield lines on columns of which cells are lost without a word."""
     if lost.without_values:
         yield f"But no cell of these is in its declared domain: {', '.join(lost.without_values)}."
+    if lost.blank:
+        yield (
+            f"But no cell of these has a value: {', '.join(lost.blank)}. Values of synthetic rows "
+            "would be made up; they have none if the column is categorical, with levels = [] and "
+            "not_applicable = []."
+        )
     if lost.other_styles:
         yield (
             "But cells of these look like numbers and cannot be read, as with thousands "
@@ -154,7 +165,8 @@ def _lost_in_words(lost: LostCells) -> Iterator[str]:
             f"{', '.join(lost.unreadable)}."
         )
     if lost:
-        yield "(For the curator only: this was read from the rows. Write these cells anew.)"
+        anew = " Write these cells anew." if replace(lost, blank=()) else ""
+        yield f"(For the curator only: this was read from the rows.{anew})"
 
 
 _HELD = 4  # tables: the rows, those with holes, and the chances of all cells
@@ -175,10 +187,11 @@ def simulate(
         typer.Option(help="Write the schema of the result here (nullable where holes may be)."),
     ] = None,
     holes: HolesOption = "nulls",
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
     check_apart([output, output_schema], data, schema)
-    check_no_table([output])
+    check_free([output], overwrite=overwrite)
     output_format(output)
     if mechanism not in _MECHANISMS:
         raise ParameterError(

@@ -19,6 +19,7 @@ from missdp.cli.options import (
     MostOption,
     ObservedOption,
     OutputOption,
+    OverwriteOption,
     RowsOption,
     SchemaOption,
     SeedOption,
@@ -28,7 +29,7 @@ from missdp.cli.options import (
     reads_rows,
     stated_assumption,
 )  # fmt: skip
-from missdp.cli.side_files import check_no_table, check_together
+from missdp.cli.side_files import check_free, check_together
 from missdp.cli.synthesize import check_rows, counted, write_rows
 from missdp.errors import DataError, ParameterError
 from missdp.estimate.formula import is_formula
@@ -56,6 +57,7 @@ def sample(
     ] = None,
     keep_holes: KeepHolesOption = False,
     holes: HolesOption = "nulls",
+    overwrite: OverwriteOption = False,
     memory: MemoryOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
@@ -69,7 +71,7 @@ def sample(
     outputs = [output] if multiple is None else numbered(output, multiple)
     check_outputs(outputs, inputs=[model])
     check_together(model)
-    check_no_table(outputs)
+    check_free(outputs, overwrite=overwrite)
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
         released = load(model)
@@ -123,6 +125,7 @@ def impute(
         ),
     ] = "random",
     holes: HolesOption = "nulls",
+    overwrite: OverwriteOption = False,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -137,7 +140,7 @@ def impute(
         raise ParameterError(f"--draws must be from 1 to {_MOST_TABLES:,}")
     outputs = [output] if draws == 1 else numbered(output, draws)
     check_apart(outputs, data, schema, model)
-    check_no_table(outputs)
+    check_free(outputs, overwrite=overwrite)
     check_together(model)
     facts = Schema.from_toml(schema)
     with reserved(outputs), progress_bar() as progress:
@@ -231,10 +234,12 @@ _UNSEALED = "The old file has no checksum: nothing shows whether it was edited."
 def convert(
     old: Annotated[Path, argument(help="A model or guarantee of an earlier version (JSON).")],
     output: Annotated[Path, option("--output", "-o", help="JSON file to write.")],
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a model or guarantee of an earlier version of missdp in today's format."""
     check_outputs([output], inputs=[old])
+    check_free([output], overwrite=overwrite)
     guarantee, sealed = convert_file(old, output)
     document = {"output": str(output), "sealed": sealed, "guarantee": guarantee.to_dict()}
     said = "" if sealed else f" {_UNSEALED}"

@@ -38,7 +38,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machine
 OverwriteOption = Annotated[
     bool,
     typer.Option(
-        "--overwrite", help="Replace the whole release that is there, once this is whole."
+        "--overwrite", help="Replace what is there, of a release all files, once this is whole."
     ),
 ]
 SeedOption = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -62,9 +62,13 @@ def query(
         bool, typer.Option("--error-bar/--no-error-bar", help="Pay a share for an error bar.")
     ] = True,
     uncertainty: Annotated[
-        Literal["total", "noise", "worst-case"],
-        typer.Option(help="worst-case: pay a tenth to also bound what missing cells could hide."),
-    ] = "total",
+        Literal["total", "noise", "worst-case"] | None,
+        option(
+            help="What the interval covers: total, the default for a count, proportion, mean or "
+            "sum without --by; else noise alone. worst-case: pay a tenth to also bound what "
+            "missing cells could hide."
+        ),
+    ] = None,
     tie_breaks: Annotated[
         int | None, option(help="How often ties among donors are broken; 20 or more by default.")
     ] = None,
@@ -92,13 +96,21 @@ def query(
         "histogram": histogram,
     }
     stated = [{"statistic": name, "of": of} for name, of in asked.items() if of is not None]
+    if questions is not None and (where or by):
+        raise ParameterError("--where and --by stand in the file of --questions, for each question")
     if questions is None and len(stated) == 1:
         stated[0] |= {"where": where, "by": by}
-    elif questions is not None and not (stated or where or by):
+    elif questions is not None and not stated:
         stated = _read_questions(questions)
     else:
         options = ", ".join("--" + name.replace("_", "-") for name in asked)
         raise ParameterError(f"ask exactly one question: one of {options}; or give --questions")
+    if uncertainty == "total" and (noise := [q for q in stated if _of_noise_alone(q)]):
+        raise ParameterError(
+            f"--uncertainty total is for counts, proportions, means and sums without --by; the "
+            f"interval of {noise[0]['statistic']}{' by groups' if noise[0].get('by') else ''} is "
+            "of noise alone"
+        )
     requests = [
         QueryRequest(
             impute=impute,
@@ -108,7 +120,7 @@ def query(
             k=k,
             group=group,
             bar_share=None if error_bar else 0.0,
-            uncertainty=uncertainty,
+            uncertainty=uncertainty or "total",
             tie_breaks=tie_breaks,
             **question,
         )
@@ -126,6 +138,12 @@ def query(
     emit(found[0] if questions is None else {"answers": found}, text, as_json=as_json)
 
 
+def _of_noise_alone(question: Mapping[str, str]) -> bool:
+    """Whether the interval of a question says nothing of sampling and imputation."""
+    return bool(question.get("by")) or question["statistic"] not in _TOTAL
+
+
+_TOTAL = ("count", "proportion", "mean", "sum")
 _FIELDS = {"statistic", "of", "where", "by"}
 
 
@@ -211,10 +229,11 @@ def _needed(facts: Schema, requests: Sequence[QueryRequest]) -> tuple[Schema, se
 def _text(answer: Estimate | Histogram, *, details: bool) -> str:
     if isinstance(answer, Estimate):
         best = answer.interval if answer.total_interval is None else answer.total_interval
-        lines, known = [f"{answer.name}: {answer.value:.6g}{_bar(best)}"], best is not None
+        of = " noise alone" if best and answer.total_interval is None else ""
+        lines, known = [f"{answer.name}: {answer.value:.6g}{_bar(best)}{of}"], best is not None
     else:
-        bars = answer.intervals or (None,) * len(answer.values)
-        lines, known = [answer.name], answer.intervals is not None
+        bars, known = answer.intervals or (None,) * len(answer.values), bool(answer.intervals)
+        lines = [answer.name + "  [noise alone]" * known]
         lines += [
             f"  {level}: {value:.6g}{_bar(bar)}"
             for level, value, bar in zip(answer.levels, answer.values, bars, strict=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from missdp.cli import RUN
 from missdp.cli.side_files import (
     SIDE,
+    TO_REPLACE,
     SideFile,
     digest_of,
     locked_soon,
@@ -157,12 +158,12 @@ class Release:
         """Refuse to replace what is there unasked, and say what it is."""
         if self._overwrite or path in self._claims or not os.path.lexists(path):
             return
-        note, ask = SideFile.read(path), "pass --overwrite to replace it, or name another output"
+        note = SideFile.read(path)
         if note is None:
-            raise OutputError(f"{shown(path)!r} exists; {ask}")
+            raise OutputError(f"{shown(path)!r} exists; {TO_REPLACE}")
         if note.begun:
-            raise OutputError(f"{note.of_claim()}; {ask}")
-        raise OutputError(f"{shown(path)!r}: release {note.id} is there; {ask}")
+            raise OutputError(f"{note.of_claim()}; {TO_REPLACE}")
+        raise OutputError(f"{shown(path)!r}: release {note.id} is there; {TO_REPLACE}")
 
     def keep(self, model: Synthesizer) -> None:
         """Write model and guarantee, on the disk before anything else is done with them."""

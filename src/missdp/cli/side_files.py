@@ -18,7 +18,7 @@ import shutil
 import stat
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,8 @@ SIDE = ".release.json"
 STAMP = b"missdp.release"
 """Where a Parquet file has the id of its release."""
 _ID = "[0-9a-f]{32}"
+#: What a refusal to replace a file ends with.
+TO_REPLACE = "pass --overwrite to replace it, or name another output"
 _ENDINGS = {"model": ".model.json", "guarantee": ".guarantee.json"}
 _WAIT = 10.0  # seconds, at the most, for another run that is putting files in place
 
@@ -245,24 +247,42 @@ def check_together(path: Path) -> None:
             )
 
 
-def check_no_table(outputs: Iterable[Path | None]) -> None:
-    """Refuse to write other rows in the place of a released table, or of one being made."""
+def check_free(outputs: Sequence[Path], *, overwrite: bool) -> None:
+    """Refuse to replace a file unasked, and a released table or one that is being made at all.
+
+    Several outputs are one set of tables: none of another set may stand among them.
+    """
     for output in outputs:
-        if output is None:
-            continue
         real = Path(os.path.realpath(output))
         settle(real.parent)
         note = SideFile.read(real.with_name(f"{real.stem}{SIDE}"))
-        if note is None or note.files.get("table") != real:
-            continue
-        if not note.begun:
+        released = note is not None and note.files.get("table") == real
+        if note is not None and released and not note.begun:
             raise OutputError(
                 f"cannot write {str(output)!r}: it is the table of release {note.id}, and would "
                 f"not be what {shown(note.path)!r} says; name another output"
             )
-        if _busy(note.path):
-            raise OutputError(note.of_claim())
-        _warn(note.of_claim())
+        if note is not None and released:
+            if _busy(note.path):
+                raise OutputError(note.of_claim())
+            _warn(note.of_claim())
+        if os.path.lexists(output) and not overwrite:
+            raise OutputError(f"{shown(output)!r} exists; {TO_REPLACE}")
+    for path in _others_of_set(outputs):
+        raise OutputError(
+            f"{shown(path)!r} would seem to be of the same set of tables; remove it, or name "
+            "another output"
+        )
+
+
+def _others_of_set(outputs: Sequence[Path]) -> list[Path]:
+    """Return files that are numbered as several outputs are, but are none of them."""
+    if len(outputs) < 2:
+        return []
+    first = outputs[0]
+    stem = re.escape(first.stem.removesuffix("-1"))
+    found = _named(first.parent, rf"{stem}-\d+{re.escape(first.suffix)}")
+    return [path for path in found if path not in outputs]
 
 
 def _whose(path: Path) -> str:

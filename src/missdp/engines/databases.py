@@ -12,7 +12,6 @@ import json
 import tempfile
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +21,7 @@ import numpy as np
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
 from missdp.table.cells import Cells
 from missdp.table.memory import memory_in_force
-from missdp.table.streams import Batch, RelationRows, RowStream, selected
+from missdp.table.streams import Batch, HeldBatch, RelationRows, RowStream, selected
 
 if TYPE_CHECKING:
     import duckdb
@@ -116,18 +115,6 @@ def _estimate(connection: duckdb.DuckDBPyConnection, table: str | None) -> int |
     return None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Cells:
-    """Columns of some rows, each an Arrow array where all cells are of one type. Private."""
-
-    columns: list[Cells]
-    num_rows: int
-
-    def column(self, place: int) -> Cells:
-        """Return a column."""
-        return self.columns[place]
-
-
 class SQLRows(RowStream):
     """The rows of a table or a query of a database that SQLAlchemy can read.
 
@@ -210,7 +197,7 @@ class SQLRows(RowStream):
                     cells = [_array(list(column)) for column in zip(*rows, strict=True)]
                 if not rows:
                     return
-                yield _Cells(cells, len(rows))
+                yield HeldBatch(cells, len(rows))
 
     def close(self) -> None:
         """Close the connection."""

@@ -20,11 +20,11 @@ from missdp.estimate.released import Released, Tables, released_by
 from missdp.record import Record
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
+from missdp.types import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
 Found = tuple[Floats, Floats]  # values, and the share of rows that each is about
 
 _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
@@ -229,7 +229,7 @@ class Column:
         else:
             levels = self.attribute.levels
             self.labels = tuple(map(str, levels))
-            if not isinstance(levels[0], str):
+            if levels and not isinstance(levels[0], str):
                 self.points = np.array(levels, dtype=np.float64)[:, None]
 
     @property

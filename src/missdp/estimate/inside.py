@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats
 
 _POINTS = 128  # values that stand for what lies inside a bin
 _NOTHING = 1e-5  # of the rows: a piece in which none were found

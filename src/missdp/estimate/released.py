@@ -24,15 +24,15 @@ from missdp.estimate.inside import Inside, Move
 from missdp.inference.completion import PairTables, complete
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
-from missdp.inference.model import Codes, Levels
+from missdp.inference.model import Levels
 from missdp.schema import Numeric
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.uncertain_pairs import noisier
 from missdp.synth.workload import candidates
+from missdp.types import Floats, Ints
 
-Floats = NDArray[np.float64]
 Cells = Mapping[Clique, Floats]
 """Shares of complete rows, by sorted positions of attributes; noise makes some negative."""
 
@@ -175,7 +175,7 @@ class _Source(abc.ABC):
         Rows of the model, which play the private ones, and what is missing in them.
     """
 
-    rows: Codes
+    rows: Ints
     holes: NDArray[np.bool_]
     levels: Sequence[Levels]
     n_rows: float
@@ -406,7 +406,7 @@ def _with_margins(table: Floats, clique: Clique, cells: Cells) -> Floats:
     return np.asarray(table)
 
 
-def _counted(rows: Codes, clique: Clique, shape: tuple[int, ...], weights: Floats) -> Floats:
+def _counted(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats) -> Floats:
     """Return sums of weights by the codes of some columns."""
     cells = np.ravel_multi_index(tuple(rows[:, v] for v in clique), shape)
     return np.asarray(np.bincount(cells, weights, int(np.prod(shape))).reshape(shape), float)

@@ -115,6 +115,7 @@ class SensitivityAnalysis(Record):
                 panel.axvline(turn, color="#b4441f", linestyle="--", linewidth=1)
             title = self.estimates[0].question if label == "all" else label
             panel.set_title(title.replace("$", r"\$"), fontsize=9)
+            panel.set_ylabel("estimate and interval", fontsize=9)
         name = self.attribute.replace("$", r"\$")
         panels[-1].set_xlabel(f"added to missing {name} (standard deviations)", fontsize=9)
         drawn = io.BytesIO()

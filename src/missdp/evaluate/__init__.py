@@ -6,62 +6,35 @@ private. Do not publish them, and do not choose what to publish by them, without
 missing values (`MCAR`, `MAR`, `MNAR`, ...) punch holes into complete tables, for experiments.
 """
 
-from missdp.evaluate.classifiers import LEARNERS, ClassifierF1, classifier_f1, holdout
-from missdp.evaluate.combine import Combined, combine_estimates
-from missdp.evaluate.distances import (
-    MarginalDistance,
-    MissingFidelity,
-    marginal_distance,
-    missing_fidelity,
-)
-from missdp.evaluate.fidelity import Fidelity, fidelity
-from missdp.evaluate.kinds import MissingnessByKind, missingness_by_kind
-from missdp.evaluate.masks import missing_mask, missing_patterns
-from missdp.evaluate.pictures import plot_columns
-from missdp.evaluate.simulators import (
-    MAR,
-    MCAR,
-    MNAR,
-    DeclaredMechanism,
-    MissingMechanism,
-    SelfMasking,
-)
-from missdp.evaluate.violations import (
-    PairViolations,
-    RuleViolations,
-    pair_violations,
-    rule_violations,
-)
-from missdp.progress import Progress, progress_bar
+from missdp.aliases import exported
+from missdp.evaluate.classifiers import LEARNERS as LEARNERS
+from missdp.evaluate.classifiers import ClassifierF1 as ClassifierF1
+from missdp.evaluate.classifiers import classifier_f1 as classifier_f1
+from missdp.evaluate.classifiers import holdout as holdout
+from missdp.evaluate.combine import Combined as Combined
+from missdp.evaluate.combine import combine_estimates as combine_estimates
+from missdp.evaluate.distances import MarginalDistance as MarginalDistance
+from missdp.evaluate.distances import MissingFidelity as MissingFidelity
+from missdp.evaluate.distances import marginal_distance as marginal_distance
+from missdp.evaluate.distances import missing_fidelity as missing_fidelity
+from missdp.evaluate.fidelity import Fidelity as Fidelity
+from missdp.evaluate.fidelity import fidelity as fidelity
+from missdp.evaluate.kinds import MissingnessByKind as MissingnessByKind
+from missdp.evaluate.kinds import missingness_by_kind as missingness_by_kind
+from missdp.evaluate.masks import missing_mask as missing_mask
+from missdp.evaluate.masks import missing_patterns as missing_patterns
+from missdp.evaluate.pictures import plot_columns as plot_columns
+from missdp.evaluate.simulators import MAR as MAR
+from missdp.evaluate.simulators import MCAR as MCAR
+from missdp.evaluate.simulators import MNAR as MNAR
+from missdp.evaluate.simulators import DeclaredMechanism as DeclaredMechanism
+from missdp.evaluate.simulators import MissingMechanism as MissingMechanism
+from missdp.evaluate.simulators import SelfMasking as SelfMasking
+from missdp.evaluate.violations import PairViolations as PairViolations
+from missdp.evaluate.violations import RuleViolations as RuleViolations
+from missdp.evaluate.violations import pair_violations as pair_violations
+from missdp.evaluate.violations import rule_violations as rule_violations
+from missdp.progress import Progress as Progress
+from missdp.progress import progress_bar as progress_bar
 
-__all__ = [
-    "LEARNERS",
-    "MAR",
-    "MCAR",
-    "MNAR",
-    "ClassifierF1",
-    "Combined",
-    "DeclaredMechanism",
-    "Fidelity",
-    "MarginalDistance",
-    "MissingFidelity",
-    "MissingMechanism",
-    "MissingnessByKind",
-    "PairViolations",
-    "Progress",
-    "RuleViolations",
-    "SelfMasking",
-    "classifier_f1",
-    "combine_estimates",
-    "fidelity",
-    "holdout",
-    "marginal_distance",
-    "missing_fidelity",
-    "missing_mask",
-    "missing_patterns",
-    "missingness_by_kind",
-    "pair_violations",
-    "plot_columns",
-    "progress_bar",
-    "rule_violations",
-]
+__all__ = exported(globals())

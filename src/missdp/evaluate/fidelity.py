@@ -18,10 +18,10 @@ from missdp.evaluate.printed import in_columns, rounded
 from missdp.record import Record
 from missdp.schema import Numeric, Schema
 from missdp.table import Table
+from missdp.types import Floats
 
 __all__ = ["Fidelity", "fidelity", "sampled", "values_of"]
 
-_Floats: TypeAlias = NDArray[np.float64]
 _Coded: TypeAlias = dict[str, tuple[NDArray[np.int64], int]]  # codes, -1 if missing; how many
 
 _POINTS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -69,6 +69,9 @@ class Fidelity(Record):
         replacement.
     rows : int
         Number of rows of the shorter table.
+    without_values : tuple of str
+        Columns of which the truth has no value: there is nothing to compare them with, and no
+        two-way table is of them.
     """
 
     scores: dict[str, float]
@@ -77,6 +80,7 @@ class Fidelity(Record):
     synthetic: dict[str, tuple[float, ...]]
     by_chance: float
     rows: int
+    without_values: tuple[str, ...] = ()
 
     derived: ClassVar[tuple[str, ...]] = ("verdict",)
 
@@ -88,11 +92,14 @@ class Fidelity(Record):
         so = "no further than by chance"
         if not ratio <= 1.05:
             so = f"{ratio:.1f} times as far" if math.isfinite(ratio) else "further than by chance"
+        left_out = f" Without a value in the real table: {', '.join(self.without_values)}."
         return (
             "Verdict: two-way tables of the synthetic and the real rows are "
             f"{rounded(far, self.rows)} apart (mean distance, numbers cut at deciles); those of "
             "two samples of the real table of this size would be "
             f"{rounded(self.by_chance, self.rows)} apart: {so}."
+            + left_out
+            * bool(self.without_values)
         )
 
     def __str__(self) -> str:
@@ -164,10 +171,12 @@ def fidelity(
         n: np.unique(np.quantile(k, tenths)) if len(k := _known(v)) else k for n, v in x.items()
     }
     coded = [_coded(t, v, deciles) for t, v in ((one, x), (two, y))]
-    distances, chances = _two_way(coded[0], coded[1], declared.names)
+    valued = [name for name, (codes, _) in coded[0].items() if (codes >= 0).any()]
+    names = valued or declared.names
+    distances, chances = _two_way(coded[0], coded[1], names)
     rough = [_coded(t, v, equal) for t, v in ((one, x), (two, y))]
     pairs = {pair for pair in distances if {*pair} & x.keys()}
-    equally = distances | _two_way(rough[0], rough[1], declared.names, only=pairs)[0]
+    equally = distances | _two_way(rough[0], rough[1], names, only=pairs)[0]
     scores = {
         "two_way_equal": float(np.mean([*equally.values()])),
         "two_way_deciles": float(np.mean([*distances.values()])),
@@ -180,7 +189,8 @@ def fidelity(
         x, y, {n: (coded[0][n], coded[1][n]) for n in declared.names if n not in x}
     )
     chance = float(np.mean(chances))
-    return Fidelity(scores, ks, true, made, chance, min(len(one), len(two)))
+    without = tuple(name for name in declared.names if name not in names)
+    return Fidelity(scores, ks, true, made, chance, min(len(one), len(two)), without)
 
 
 def sampled(blocks: Iterator[Table], most: int) -> Table:
@@ -197,17 +207,17 @@ def sampled(blocks: Iterator[Table], most: int) -> Table:
     return kept
 
 
-def values_of(table: Table) -> dict[str, _Floats]:
+def values_of(table: Table) -> dict[str, Floats]:
     """Return the values of each numeric column, NaN where there is none."""
     names = [a.name for a in table.schema if isinstance(a, Numeric)]
     return {name: np.where(table.mask(name), np.nan, table.values(name)) for name in names}
 
 
-def _known(values: _Floats) -> _Floats:
+def _known(values: Floats) -> Floats:
     return values[~np.isnan(values)]
 
 
-def _coded(table: Table, values: Mapping[str, _Floats], cuts: Mapping[str, _Floats]) -> _Coded:
+def _coded(table: Table, values: Mapping[str, Floats], cuts: Mapping[str, Floats]) -> _Coded:
     found: _Coded = {}
     for a in table.schema:
         size = len(cuts[a.name]) + 1 if a.name in cuts else a.size
@@ -250,7 +260,7 @@ def _cells(coded: _Coded, clique: tuple[str, ...]) -> NDArray[np.int64]:
     return cells[seen]
 
 
-def _ks(one: _Floats, two: _Floats) -> float:
+def _ks(one: Floats, two: Floats) -> float:
     if not len(two):
         return 1.0
     one, two, grid = np.sort(one), np.sort(two), np.unique(np.concatenate([one, two]))
@@ -258,7 +268,7 @@ def _ks(one: _Floats, two: _Floats) -> float:
     return float(np.abs(below[0] - below[1]).max())
 
 
-def _summary(values: _Floats) -> tuple[float, ...]:
+def _summary(values: Floats) -> tuple[float, ...]:
     if not len(values):
         return (math.nan,) * (2 + len(_POINTS))
     return tuple(map(float, (values.mean(), values.std(), *np.quantile(values, _POINTS))))
@@ -281,7 +291,7 @@ def _of_columns(
     return dict(zip(("ks", "ks_worst", "mean", "sd", "quantiles"), map(float, scores), strict=True))
 
 
-def _correlations(one: dict[str, _Floats], two: dict[str, _Floats]) -> dict[str, float]:
+def _correlations(one: dict[str, Floats], two: dict[str, Floats]) -> dict[str, float]:
     import pandas as pd
 
     found = dict[str, float]()
@@ -299,11 +309,11 @@ def _correlations(one: dict[str, _Floats], two: dict[str, _Floats]) -> dict[str,
 
 
 def _subgroups(
-    one: Mapping[str, _Floats],
-    two: Mapping[str, _Floats],
+    one: Mapping[str, Floats],
+    two: Mapping[str, Floats],
     groups: Mapping[str, tuple[tuple[NDArray[np.int64], int], tuple[NDArray[np.int64], int]]],
 ) -> dict[str, float]:
-    errors, weights = list[_Floats](), list[_Floats]()
+    errors, weights = list[Floats](), list[Floats]()
     for (name, x), (in_one, in_two) in itertools.product(one.items(), groups.values()):
         known = _known(x)
         spread = float(known.std(ddof=1)) if len(known) > 1 else 0.0
@@ -318,7 +328,7 @@ def _subgroups(
     return {"subgroup_means": float(np.average(np.concatenate(errors), weights=weight))}
 
 
-def _means(values: _Floats, codes: NDArray[np.int64], size: int) -> tuple[_Floats, _Floats]:
+def _means(values: Floats, codes: NDArray[np.int64], size: int) -> tuple[Floats, Floats]:
     """Return the rows of each group, and the mean of their values."""
     known = (codes >= 0) & ~np.isnan(values)
     sums = np.bincount(codes[known], values[known], size)

@@ -65,7 +65,7 @@ def plot_columns(
     for panel in panels[len(declared) :]:
         panel.set_axis_off()
     for attribute, panel in zip(declared, panels, strict=False):
-        panel.set_title(_plain(attribute.name), fontsize=9)
+        panel.set_xlabel(_plain(attribute.name), fontsize=9)
         panel.tick_params(labelsize=7)
         _draw(panel, attribute, {"real": real, "synthetic": made})
     panels[0].legend(fontsize=7, frameon=False)
@@ -83,6 +83,7 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
             if len(known := values[~np.isnan(values)]):
                 places = np.quantile(known, heights)
                 panel.plot(places, heights, color=_COLOURS[which], label=which, linewidth=1)
+        panel.set_ylabel("share of values up to this", fontsize=7)
         return
     shares = {
         which: _shares(table.codes(attribute.name), attribute.size)
@@ -92,6 +93,7 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
     for place, (which, share) in enumerate(shares.items()):
         at = np.arange(len(shown)) + 0.4 * place
         panel.bar(at, share[shown], 0.4, color=_COLOURS[which], label=which)
+    panel.set_ylabel("share of values", fontsize=7)
     levels = [_plain(str(attribute.levels[k])[:14]) for k in shown]
     panel.set_xticks(np.arange(len(shown)) + 0.2, levels, rotation=60, ha="right")
 

@@ -25,10 +25,10 @@ from missdp.evaluate.masks import with_holes
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
 from missdp.schema.applies import not_everywhere
 from missdp.table import Table
+from missdp.types import Floats
 
 __all__ = ["MAR", "MCAR", "MNAR", "DeclaredMechanism", "MissingMechanism", "SelfMasking"]
 
-Floats: TypeAlias = NDArray[np.float64]
 RandomState: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 Probabilities: TypeAlias = dict[str, Floats]
 RateKind: TypeAlias = Literal["expected", "exact"]

@@ -4,44 +4,26 @@
 `mask_mixture` works on plain numbers (gates, epsilons, observed probabilities).
 """
 
-from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates, Gate
-from missdp.aliases import moved_from
-from missdp.ground_truth.guarantees import (
-    AmplifiedEvent,
-    epsilon_for_ground_truth,
-    ground_truth_guarantee,
-    joint,
-    planned_ground_truth,
-)
-from missdp.ground_truth.mixture import (
-    MaskMixture,
-    amplified_epsilon,
-    distinct_targets_bound,
-    gate_probability,
-    largest_gate_probability,
-    mask_mixture,
-)
-from missdp.ground_truth.one_gate import gate_loss_distribution, gated_delta, gated_epsilon
+from missdp.accounting.gates import ChosenGates as ChosenGates
+from missdp.accounting.gates import DataChosenGates as DataChosenGates
+from missdp.accounting.gates import FixedGates as FixedGates
+from missdp.accounting.gates import Gate as Gate
+from missdp.aliases import exported, moved_from
+from missdp.ground_truth.guarantees import AmplifiedEvent as AmplifiedEvent
+from missdp.ground_truth.guarantees import epsilon_for_ground_truth as epsilon_for_ground_truth
+from missdp.ground_truth.guarantees import ground_truth_guarantee as ground_truth_guarantee
+from missdp.ground_truth.guarantees import joint as joint
+from missdp.ground_truth.guarantees import planned_ground_truth as planned_ground_truth
+from missdp.ground_truth.mixture import MaskMixture as MaskMixture
+from missdp.ground_truth.mixture import amplified_epsilon as amplified_epsilon
+from missdp.ground_truth.mixture import distinct_targets_bound as distinct_targets_bound
+from missdp.ground_truth.mixture import gate_probability as gate_probability
+from missdp.ground_truth.mixture import largest_gate_probability as largest_gate_probability
+from missdp.ground_truth.mixture import mask_mixture as mask_mixture
+from missdp.ground_truth.one_gate import gate_loss_distribution as gate_loss_distribution
+from missdp.ground_truth.one_gate import gated_delta as gated_delta
+from missdp.ground_truth.one_gate import gated_epsilon as gated_epsilon
 
-__all__ = [
-    "AmplifiedEvent",
-    "ChosenGates",
-    "DataChosenGates",
-    "FixedGates",
-    "Gate",
-    "MaskMixture",
-    "amplified_epsilon",
-    "distinct_targets_bound",
-    "epsilon_for_ground_truth",
-    "gate_loss_distribution",
-    "gate_probability",
-    "gated_delta",
-    "gated_epsilon",
-    "ground_truth_guarantee",
-    "joint",
-    "largest_gate_probability",
-    "mask_mixture",
-    "planned_ground_truth",
-]
+__all__ = exported(globals())
 
 __getattr__ = moved_from(__name__)

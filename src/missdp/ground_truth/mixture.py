@@ -18,7 +18,7 @@ from missdp.accounting.gates import Gate, as_gate
 from missdp.errors import ParameterError, number, whole
 from missdp.inference.beliefs import log_linear
 from missdp.inference.junction import Clique, JunctionTree
-from missdp.inference.masks import Floats
+from missdp.types import Floats
 
 _OUTWARD = 1e-12
 """Added to a computed epsilon, with a hundredth of it for each unit of cost: outward rounding."""

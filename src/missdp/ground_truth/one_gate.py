@@ -12,20 +12,19 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, reduce
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import costs
 from missdp.accounting.events import Event
 from missdp.accounting.exact import boundary
 from missdp.errors import UnprovenError, number
+from missdp.types import Floats
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-Floats: TypeAlias = NDArray[np.float64]
 
 _INTERVAL = 1e-4
 _TAIL = 1e-15  # mass of losses that are not told apart from infinite ones

@@ -26,8 +26,7 @@ from missdp.accounting.exact import epsilon_from_rdp, float_up
 from missdp.accounting.gates import ChosenGates
 from missdp.errors import ParameterError
 from missdp.ground_truth.mixture import check_observed, gate_probability
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats
 
 ORDERS = np.array([*range(2, 65), *range(68, 129, 4), *range(136, 257, 8), *range(272, 513, 16)])
 """Integer orders at which the bound for fixed gates is computed."""

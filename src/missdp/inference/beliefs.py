@@ -38,9 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique, JunctionTree
-
-Floats = NDArray[np.float64]
-
+from missdp.types import Floats
 
 _FEW = 1000  # cells: less than the time to ask for a sum
 _LONG = 16  # cells in a row, with which plain sums are the quickest

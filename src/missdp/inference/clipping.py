@@ -21,12 +21,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.inference.heads import Pair
-from missdp.inference.model import Codes
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats, Ints
 
 _NUMBERS_AT_ONCE = 1 << 22
 _POINTS = 4096
@@ -62,7 +59,7 @@ def clip_norm(
 
 
 def _row_norms(
-    rows: Codes,
+    rows: Ints,
     blocks: Sequence[Floats],
     *,
     alone: float,
@@ -81,7 +78,7 @@ def _row_norms(
 
 
 def clipped_away(
-    rows: Codes,
+    rows: Ints,
     blocks: Sequence[Floats],
     *,
     clip: float,
@@ -116,7 +113,7 @@ def clipped_away(
 
 
 def clipped_share(
-    rows: Codes,
+    rows: Ints,
     blocks: Sequence[Floats],
     *,
     clip: float,
@@ -141,7 +138,7 @@ def clipped_share(
     return np.divide(part, total, out=np.ones_like(part), where=total > 0), pairs
 
 
-def independent_rows(margins: Sequence[Floats], n: int) -> Codes:
+def independent_rows(margins: Sequence[Floats], n: int) -> Ints:
     """Return rows in which all attributes are independent, the same ones at every call."""
     rng = np.random.default_rng(0)  # public: no more than points for numerical integration
     places = (np.arange(n) + 0.5) / n

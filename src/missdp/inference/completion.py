@@ -20,18 +20,15 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.inference.estimate import PairCounts
 from missdp.inference.fit_heads import fit_tree
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel, Strip, fit_correlation
-from missdp.inference.model import Codes
 from missdp.inference.raking import centred, rake, resample, shrunk
 from missdp.inference.together import groups_of, pooled, tied
-
-Floats = NDArray[np.float64]
+from missdp.types import Flags, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +64,6 @@ class PairTables:
         """Share of the rows in which each attribute is missing."""
         return np.array([m[s:].sum() for m, s in zip(self.margins, self.sizes, strict=True)])
 
-
-Bools = NDArray[np.bool_]
 
 _LEAST_CHANCE = 0.02  # no share is divided by less
 _LEAST_SHARE = 1e-7
@@ -114,7 +109,7 @@ def complete(
     tables: PairTables,
     *,
     rng: np.random.Generator,
-    draw: Callable[[Completed], Codes] | None = None,
+    draw: Callable[[Completed], Ints] | None = None,
     always: Mapping[int, int] | None = None,
     told: Mapping[int, tuple[int, ...]] | None = None,
     rounds: int = 3,
@@ -170,7 +165,7 @@ def _tree_rows(
     rng: np.random.Generator,
     *,
     n: int = _ROWS,
-) -> Codes:
+) -> Ints:
     """Draw rows quickly: from a tree of pairs, weighted so that the tables of all pairs hold."""
     margins, pairs, noise = known.margins, known.pairs, known.variances
     rows = fit_tree(margins, pairs, noise).sample(n, rng)
@@ -182,11 +177,11 @@ def _tree_rows(
             moment + product, product, np.sqrt(noise[a, b] / max(degrees, _LEAST_DEGREES))
         )
     weights = rake(rows, wanted, sweeps=_RAKING, least_share=_LEAST_EFFECTIVE)
-    drawn: Codes = rows[resample(weights, n, rng)]
+    drawn: Ints = rows[resample(weights, n, rng)]
     return drawn
 
 
-def _strips(tables: PairTables, present: Bools) -> dict[tuple[int, ...], Strip]:
+def _strips(tables: PairTables, present: Flags) -> dict[tuple[int, ...], Strip]:
     """How often each attribute is missing at each observed level of each other."""
     found: dict[tuple[int, ...], Strip] = {}
     for (one, other), table in tables.tables.items():
@@ -220,7 +215,7 @@ def _coincidences(tables: PairTables) -> dict[tuple[int, int], tuple[float, floa
     return found
 
 
-def _corrected(tables: PairTables, rows: Codes, masks: MaskModel) -> Completed:
+def _corrected(tables: PairTables, rows: Ints, masks: MaskModel) -> Completed:
     """What the observed values say, over the chance to be observed."""
     missing = masks.missing(rows)
     seen = 1.0 - missing
@@ -292,7 +287,7 @@ def _more_than_noise(off: Floats, noise: Floats) -> Floats:
     return off * max(0.0, 1 - plain / square) if square > 0 else off
 
 
-def _alone(codes: Codes, seen: Floats, size: int, rate: float) -> Floats:
+def _alone(codes: Ints, seen: Floats, size: int, rate: float) -> Floats:
     """Chance to be observed at each level of one attribute."""
     number = np.bincount(codes, minlength=size) + _PRIOR_ROWS
     found = np.bincount(codes, weights=seen, minlength=size) + _PRIOR_ROWS * rate

@@ -15,16 +15,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, replacing
 from missdp.inference.fit_heads import fit_given_all
 from missdp.inference.heads import Pair
-from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
+from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
 from missdp.record import Record
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from missdp.types import Flags, Floats, Ints
 
 _LARGEST = 20.0  # logarithm of a factor, either way
 _NEVER = 1e-60  # factor of what is impossible
@@ -70,7 +67,7 @@ class Factors(Record):
             raise ValueError
         return Factors(levels, odds, factors)
 
-    def of(self, a: int, rows: Codes) -> Floats:
+    def of(self, a: int, rows: Ints) -> Floats:
         """Return the law of an attribute for each row, shape (rows, levels)."""
         start = np.broadcast_to(self.odds[a] / self.odds[a].max(), (len(rows), len(self.odds[a])))
         law = start.copy()
@@ -87,7 +84,7 @@ class Factors(Record):
         return law
 
 
-def _grouped(level: Levels, codes: Codes) -> Codes:
+def _grouped(level: Levels, codes: Ints) -> Ints:
     """Return the group of each code; the one after the last group if the value is not known."""
     return np.append(level.groups, level.n_groups)[codes]
 
@@ -153,11 +150,11 @@ def _scaled(law: Floats, otherwise: Floats) -> Floats:
 
 
 def fit_conditionals(
-    rows: Codes,
+    rows: Ints,
     sizes: Sequence[int],
     *,
     rng: np.random.Generator | None = None,
-    impossible: Mapping[Pair, Bools] | None = None,
+    impossible: Mapping[Pair, Flags] | None = None,
 ) -> Conditionals:
     """Fit the law of each attribute given others to rows of a released model.
 
@@ -191,7 +188,7 @@ def fit_conditionals(
 
 
 def _factors(
-    rows: Codes, levels: tuple[Levels, ...], told: Codes | None, never: Mapping[Pair, Bools]
+    rows: Ints, levels: tuple[Levels, ...], told: Ints | None, never: Mapping[Pair, Flags]
 ) -> Factors:
     """Return the laws that fit rows, given all other attributes or what is told of them."""
     sizes = [level.n_groups for level in levels]
@@ -210,7 +207,7 @@ def _factors(
     return Factors(levels, odds or tuple(np.ones(size) for size in sizes), known)
 
 
-def _told_best_first(rows: Codes, sizes: Sequence[int]) -> tuple[int, ...]:
+def _told_best_first(rows: Ints, sizes: Sequence[int]) -> tuple[int, ...]:
     """Order attributes by how much of their spread the others explain, one by one."""
     told = np.zeros(len(sizes))
     for a, c in combinations(range(len(sizes)) if len(rows) else (), 2):

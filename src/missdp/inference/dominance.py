@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
+from missdp.types import Ints
 
-Ints: TypeAlias = NDArray[np.int64]
 Column: TypeAlias = NDArray[Any]
 
 MOST_DIFFERENT = 10

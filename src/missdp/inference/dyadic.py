@@ -17,6 +17,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.types import Floats
+
 __all__ = [
     "Histogram",
     "beyond",
@@ -27,7 +29,6 @@ __all__ = [
     "occupied",
 ]
 
-Floats = NDArray[np.float64]
 _Number = TypeVar("_Number", bound=np.generic)
 
 _SPLIT = 3.0  # standard deviations that a count must reach to be divided

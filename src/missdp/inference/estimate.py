@@ -33,8 +33,7 @@ from missdp.inference.model import (
     sample_tree,
 )
 from missdp.inference.raking import shrunk
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats
 
 _CELLS_AT_ONCE = 4_000_000  # of indicators: 32 MB
 

@@ -27,10 +27,7 @@ from numpy.typing import NDArray
 from missdp.inference.heads import Features, Heads, Pair, barrier, reachable
 from missdp.inference.interactions import fit_interactions, last_of
 from missdp.inference.junction import Clique
-from missdp.inference.model import Codes
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from missdp.types import Flags, Floats, Ints
 
 _NEVER = 1e-300
 _RARE = 1e-12
@@ -49,7 +46,7 @@ def fit_heads(
     variances: Mapping[Pair, Floats | float],
     *,
     rng: np.random.Generator,
-    allowed: Mapping[Pair, Bools] | None = None,
+    allowed: Mapping[Pair, Flags] | None = None,
     order: Sequence[int] | None = None,
     together: Mapping[Clique, Floats] | None = None,
     most_parents: int = 32,
@@ -118,10 +115,10 @@ def fit_tree(
 
 
 def fit_given_all(
-    rows: Codes,
+    rows: Ints,
     sizes: Sequence[int],
     *,
-    told: Codes | None = None,
+    told: Ints | None = None,
     most_parents: int = 32,
     ridge: float = 1.0,
     iterations: int = 25,
@@ -149,13 +146,13 @@ def fit_given_all(
     return found
 
 
-def _shares(codes: Codes, size: int) -> Floats:
+def _shares(codes: Ints, size: int) -> Floats:
     """Share of each level, none of them 0."""
     counts = np.bincount(codes, minlength=size)
     return np.asarray((counts + 0.5 / size) / (len(codes) + 0.5), dtype=np.float64)
 
 
-def _told(one: Codes, other: Codes, own: Floats, margin: Floats) -> _Moments:
+def _told(one: Ints, other: Ints, own: Floats, margin: Floats) -> _Moments:
     """Dependence of two attributes in rows, and its sampling noise."""
     cells = np.bincount(one * len(margin) + other, minlength=len(own) * len(margin))
     product = np.outer(own, margin)
@@ -249,7 +246,7 @@ class _Head:
 
     def __init__(
         self,
-        rows: Codes,
+        rows: Ints,
         margins: Sequence[Floats],
         a: int,
         parents: tuple[int, ...],

@@ -14,7 +14,6 @@ from missdp.inference.beliefs import Calibrated, Parameters, log_linear
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel, masks_fit
 from missdp.inference.model import (
-    Codes,
     Draws,
     Levels,
     Zeros,
@@ -27,6 +26,7 @@ from missdp.inference.model import (
 )
 from missdp.inference.raking import sample_raked
 from missdp.record import Record
+from missdp.types import Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class GraphicalModel(Record):
             table = table.take(level.groups, axis=axis) * level.shares.reshape(along)
         return table
 
-    def rows(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
+    def rows(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Ints:
         """Draw ``n`` complete rows on merged levels, one column per attribute."""
         if not self.tables:
             return sample_tree(self.law, n, rng, draws=draws)

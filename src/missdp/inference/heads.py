@@ -25,12 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique
-from missdp.inference.model import Codes, cell_index, draw, draw_each, finite, shaped
+from missdp.inference.model import cell_index, draw, draw_each, finite, shaped
 from missdp.record import Record
+from missdp.types import Flags, Floats, Ints
 
-Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
-Bools = NDArray[np.bool_]
 Pair: TypeAlias = tuple[int, int]
 
 _DENSE = 48  # levels per earlier attribute up to which a full matrix of indicators is quicker
@@ -70,7 +69,7 @@ class Heads(Record):
     margins: tuple[Floats, ...]
     biases: tuple[Floats, ...]
     weights: dict[Pair, Floats]
-    allowed: dict[Pair, Bools] = field(default_factory=dict)
+    allowed: dict[Pair, Flags] = field(default_factory=dict)
     together: dict[Clique, Floats] = field(default_factory=dict)
 
     def _coheres(self) -> bool:
@@ -100,7 +99,7 @@ class Heads(Record):
             found[a].append(c)
         return tuple(tuple(sorted(earlier, key=lambda c: place[c])) for earlier in found)
 
-    def sample(self, n: int, rng: np.random.Generator) -> Codes:
+    def sample(self, n: int, rng: np.random.Generator) -> Ints:
         """Draw ``n`` rows, one column per attribute.
 
         Draws are spread systematically and keep the one-way margins, so that tables carry less
@@ -118,7 +117,7 @@ class Heads(Record):
             rows[k::pieces] = block
         return rows
 
-    def draw_next(self, rows: Codes, place: int, rng: np.random.Generator) -> None:
+    def draw_next(self, rows: Ints, place: int, rng: np.random.Generator) -> None:
         """Draw one more attribute, by its place in the order, into rows that hold the earlier ones.
 
         Rows to which no level is possible become copies of others.
@@ -138,7 +137,7 @@ class Heads(Record):
         law = _calibrated(law, margin)
         rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
 
-    def _short(self, rows: Codes, a: int) -> tuple[Floats, Codes]:
+    def _short(self, rows: Ints, a: int) -> tuple[Floats, Ints]:
         """Laws given one attribute or none, and which of them each row has."""
         if not self.parents[a]:
             return _softmax(self.biases[a][:, None].copy()).T, np.zeros(len(rows), dtype=np.int64)
@@ -150,7 +149,7 @@ class Heads(Record):
             scores = np.where(possible | ~possible.any(axis=0), scores, -np.inf)
         return _softmax(scores).T, rows[:, c]
 
-    def scores(self, rows: Codes, a: int) -> Singles:
+    def scores(self, rows: Ints, a: int) -> Singles:
         """Return the logarithm of the odds of each level (down) in each row (across)."""
         features = Features(rows, self.parents[a], [len(m) for m in self.margins])
         weights = [self.weights[a, c] for c in self.parents[a]]
@@ -163,7 +162,7 @@ class Heads(Record):
                 scores += table.reshape(len(table), -1).astype(np.float32)[:, cells]
         return scores
 
-    def _alike(self, rows: Codes, a: int, rng: np.random.Generator) -> Codes:
+    def _alike(self, rows: Ints, a: int, rng: np.random.Generator) -> Ints:
         """Order of the rows in which neighbours have much the same law, and are random else."""
         order = rng.permutation(len(rows))
         key, cells = np.zeros(len(rows), dtype=np.int64), 1
@@ -172,7 +171,7 @@ class Heads(Record):
             if cells * _ROWS_ALIKE > len(rows) or cells > 1 << 16:
                 break
             key = key * len(self.margins[c]) + rows[:, c]
-        found: Codes = order[np.argsort(key.astype(np.uint16)[order], kind="stable")]
+        found: Ints = order[np.argsort(key.astype(np.uint16)[order], kind="stable")]
         return found
 
     def _nearest(self, a: int) -> list[int]:
@@ -184,10 +183,10 @@ class Heads(Record):
         return sorted(said, key=lambda c: -said[c])
 
     @cached_property
-    def limits(self) -> tuple[dict[int, Bools], ...]:
+    def limits(self) -> tuple[dict[int, Flags], ...]:
         """For each attribute, what levels of earlier ones leave possible of it."""
         place = {a: k for k, a in enumerate(self.order)}
-        found: tuple[dict[int, Bools], ...] = tuple({} for _ in self.order)
+        found: tuple[dict[int, Flags], ...] = tuple({} for _ in self.order)
         for (a, c), table in self.allowed.items():
             later, earlier, possible = (a, c, table) if place[a] > place[c] else (c, a, table.T)
             if not possible.all():
@@ -207,7 +206,7 @@ class Features:
         Levels of every attribute.
     """
 
-    def __init__(self, rows: Codes, parents: Sequence[int], sizes: Sequence[int]) -> None:
+    def __init__(self, rows: Ints, parents: Sequence[int], sizes: Sequence[int]) -> None:
         from scipy.sparse import csr_array
 
         sizes = [sizes[c] for c in parents]
@@ -245,7 +244,7 @@ class Features:
 
 
 def barrier(
-    rows: Codes, limits: Mapping[int, Bools], rng: np.random.Generator, size: int
+    rows: Ints, limits: Mapping[int, Flags], rng: np.random.Generator, size: int
 ) -> Singles | None:
     """Return minus infinity where a level (down) is impossible in a row (across), 0 elsewhere.
 
@@ -267,7 +266,7 @@ def barrier(
     return np.where(possible, np.float32(0), np.float32(-np.inf))
 
 
-def reachable(margin: Floats, closed: Singles) -> tuple[Floats, Bools]:
+def reachable(margin: Floats, closed: Singles) -> tuple[Floats, Flags]:
     """Return a margin that rows can have, and which levels their limits decide in every row.
 
     How often such a level is drawn is known: a noisy margin cannot be met there, and what it is off
@@ -311,7 +310,7 @@ def _bias(law: Singles, mean: Floats, margin: Floats) -> Floats:
     return np.clip(np.linalg.solve(curved, margin - mean), -_STEP, _STEP)
 
 
-def _draw_evenly(law: NDArray[Any], order: Codes, rng: np.random.Generator) -> Codes:
+def _draw_evenly(law: NDArray[Any], order: Ints, rng: np.random.Generator) -> Ints:
     """Draw a level for each row by its own law, a column, evenly along an order of the rows.
 
     The levels are halved again and again. Rows are walked through in their order, those in the
@@ -346,7 +345,7 @@ def _draw_evenly(law: NDArray[Any], order: Codes, rng: np.random.Generator) -> C
     return drawn
 
 
-def _balanced(chance: Floats, part: Codes, expected: Floats) -> Floats:
+def _balanced(chance: Floats, part: Ints, expected: Floats) -> Floats:
     """Move the odds of the rows in each part so that about as many go up as are expected to.
 
     Which rows are in a part was drawn, so their chances do not quite add up to that.
@@ -362,7 +361,7 @@ _BARRED = -1e30
 _ROWS_AT_ONCE = 20_000
 
 
-def _full_conditional(law: Heads, rows: Codes, a: int) -> Floats:
+def _full_conditional(law: Heads, rows: Ints, a: int) -> Floats:
     """Return the probability of each level of an attribute given the rest of each row."""
     size = len(law.margins[a])
     known = np.array(rows)
@@ -386,7 +385,7 @@ def _full_conditional(law: Heads, rows: Codes, a: int) -> Floats:
     return np.asarray(found / found.sum(axis=0))
 
 
-def redraw(law: Heads, rows: Codes, wanted: tuple[int, ...], rng: np.random.Generator) -> Codes:
+def redraw(law: Heads, rows: Ints, wanted: tuple[int, ...], rng: np.random.Generator) -> Ints:
     """Return the rows with some attributes drawn anew, one after the other, given all the rest."""
     found = np.array(rows)
     for start in range(0, len(found), _ROWS_AT_ONCE):
@@ -396,7 +395,7 @@ def redraw(law: Heads, rows: Codes, wanted: tuple[int, ...], rng: np.random.Gene
     return found
 
 
-def _scores(law: Heads, rows: Codes, a: int) -> NDArray[Any]:
+def _scores(law: Heads, rows: Ints, a: int) -> NDArray[Any]:
     """Return the logarithm of the odds of each level given the earlier attributes."""
     parents = law.parents[a]
     biases = law.biases[a][:, None]

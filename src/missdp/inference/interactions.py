@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
-from missdp.inference.model import Codes, cell_index
+from missdp.inference.model import cell_index
 from missdp.inference.raking import shrunk
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats, Ints
 
 _PRIOR_ROWS = 5.0  # strength with which a cell's chance to be observed leans on that of all
 _LEAST_CHANCE = 0.02
@@ -37,7 +36,7 @@ def completed(
     counts: Mapping[Clique, Floats],
     stds: Mapping[Clique, float],
     masks: MaskModel,
-    rows: Codes,
+    rows: Ints,
     sizes: Sequence[int],
 ) -> dict[Clique, Floats]:
     """Return what noisy tables with missing values say of complete rows, leaned on a model's rows.
@@ -73,7 +72,7 @@ def last_of(clique: Clique, order: Sequence[int]) -> Clique:
 
 
 def fit_interactions(
-    scores: NDArray[Any], rows: Codes, tables: Mapping[Clique, Floats], order: Sequence[int]
+    scores: NDArray[Any], rows: Ints, tables: Mapping[Clique, Floats], order: Sequence[int]
 ) -> dict[Clique, Floats]:
     """Find what is to be added to the logarithms of one attribute's law, so that tables hold.
 

@@ -50,8 +50,7 @@ from numpy.typing import NDArray
 
 from missdp.inference.model import Levels, finite, shaped
 from missdp.record import Record
-
-Floats = NDArray[np.float64]
+from missdp.types import Flags, Floats, Ints
 
 _EVIDENCE = 3.0  # standard deviations of the statistic
 _COINCIDENCE = 3.0  # standard deviations
@@ -132,8 +131,6 @@ def positive(correlation: Floats) -> Floats:
     return np.asarray(mended / np.sqrt(np.outer(np.diag(mended), np.diag(mended))))
 
 
-Bools = NDArray[np.bool_]
-Codes = NDArray[np.int64]
 Both: TypeAlias = Mapping[tuple[int, int], tuple[float, float]]
 
 _LEAST_RATE = 1e-6
@@ -243,18 +240,18 @@ class MaskModel(Record):
         self.intercepts = logit(np.clip(self.rates, _LEAST_RATE, 1 - _LEAST_RATE))
 
     @property
-    def present(self) -> Bools:
+    def present(self) -> Flags:
         """Which attributes have holes at all."""
         return np.asarray(self.rates > 0)
 
-    def missing(self, rows: Codes) -> Floats:
+    def missing(self, rows: Ints) -> Floats:
         """Probability that each cell of complete rows is missing, shape ``(n, d)``.
 
         Where it depends on another mask, it is given one that is drawn: right on average.
         """
         return self._chances(rows, self._drivers(rows))
 
-    def observed(self, rows: Codes, clique: Iterable[int], missing: Floats) -> Floats:
+    def observed(self, rows: Ints, clique: Iterable[int], missing: Floats) -> Floats:
         """Probability that all cells of a clique are observed in complete rows, shape ``(n,)``."""
         clique = list(clique)
         tied = [a for a in clique if any(self._depends(a, b) for b in clique)]
@@ -270,15 +267,15 @@ class MaskModel(Record):
         clique = list(clique)
         return any(self._depends(a, b) for a in clique for b in clique)
 
-    def draw(self, rows: Codes, rng: np.random.Generator) -> Bools:
+    def draw(self, rows: Ints, rng: np.random.Generator) -> Flags:
         """Draw masks for complete rows; True is missing."""
         uniforms = _latent_uniforms(len(rows), self.correlation, rng)
         holes = self._drivers(rows, uniforms)
         return np.asarray(uniforms < self._chances(rows, holes))
 
     def _drivers(
-        self, rows: Codes, uniforms: Floats | None = None, seen: Iterable[int] = ()
-    ) -> dict[int, Bools]:
+        self, rows: Ints, uniforms: Floats | None = None, seen: Iterable[int] = ()
+    ) -> dict[int, Flags]:
         """Draw the masks that others depend on, each after those that it depends on itself.
 
         By default with the same random numbers whenever it is asked for so many rows.
@@ -289,7 +286,7 @@ class MaskModel(Record):
         waiting = sorted(drawn)
         if uniforms is None and waiting:
             uniforms = np.random.default_rng(0).random((len(rows), len(self.rates)))
-        holes: dict[int, Bools] = {b: np.zeros(len(rows), dtype=bool) for b in seen}
+        holes: dict[int, Flags] = {b: np.zeros(len(rows), dtype=bool) for b in seen}
         waiting = [b for b in waiting if b not in holes]
         while waiting:
             ready = [b for b in waiting if not any(self._depends(b, c) for c in waiting)]
@@ -298,7 +295,7 @@ class MaskModel(Record):
             waiting = [b for b in waiting if b not in ready]
         return holes
 
-    def _chances(self, rows: Codes, holes: Mapping[int, Bools]) -> Floats:
+    def _chances(self, rows: Ints, holes: Mapping[int, Flags]) -> Floats:
         from scipy.special import expit
 
         out = np.empty(rows.shape, order="F")
@@ -311,7 +308,7 @@ class MaskModel(Record):
             self._settle(a, out[:, a], rows, lambda b: holes[b] if b in holes else out[:, b])
         return out
 
-    def _chance(self, a: int, rows: Codes, holes: Mapping[int, Bools]) -> Floats:
+    def _chance(self, a: int, rows: Ints, holes: Mapping[int, Flags]) -> Floats:
         from scipy.special import expit
 
         chance: Floats = expit(self._logits(a, rows, holes)) * bool(self.present[a])
@@ -321,7 +318,7 @@ class MaskModel(Record):
         return chance
 
     def _settle(
-        self, a: int, chance: Floats, rows: Codes, gone: Callable[[int], Floats | Bools]
+        self, a: int, chance: Floats, rows: Ints, gone: Callable[[int], Floats | Flags]
     ) -> None:
         """Set the chance of a level that is missing only where what tells it is."""
         if a in self.always:
@@ -347,7 +344,7 @@ class MaskModel(Record):
         """Pairs whose holes coincide for a reason that is modelled."""
         return {*self.unseen, *self._told_pairs}
 
-    def _logits(self, a: int, rows: Codes, holes: Mapping[int, Bools]) -> Floats:
+    def _logits(self, a: int, rows: Ints, holes: Mapping[int, Flags]) -> Floats:
         logits = np.full(len(rows), self.intercepts[a])
         for effect, slope in self.slopes.items():
             if effect[0] == a and slope.any():
@@ -363,7 +360,7 @@ class MaskModel(Record):
 
     def learn(
         self,
-        rows: Codes,
+        rows: Ints,
         n_rows: float,
         strips: Mapping[tuple[int, ...], Strip],
         *,
@@ -397,7 +394,7 @@ class MaskModel(Record):
             self._match_unseen(both or {}, rows, holes, missing, n_rows)
 
     def _find_unseen(
-        self, strips: Mapping[tuple[int, ...], Strip], both: Both, rows: Codes, n_rows: float
+        self, strips: Mapping[tuple[int, ...], Strip], both: Both, rows: Ints, n_rows: float
     ) -> None:
         """Find attributes that count for the mask of another only where they are observed."""
         from scipy.special import expit, logit
@@ -436,8 +433,8 @@ class MaskModel(Record):
     def _match_unseen(
         self,
         both: Both,
-        rows: Codes,
-        holes: Mapping[int, Bools],
+        rows: Ints,
+        holes: Mapping[int, Flags],
         missing: Floats,
         n_rows: float,
     ) -> None:
@@ -465,8 +462,8 @@ class MaskModel(Record):
         self,
         a: int,
         strips: Mapping[tuple[int, ...], Strip],
-        rows: Codes,
-        holes: Mapping[int, Bools],
+        rows: Ints,
+        holes: Mapping[int, Flags],
         missing: Floats,
         per_row: float,
         ridge: float,
@@ -504,8 +501,8 @@ class MaskModel(Record):
         self,
         a: int,
         others: tuple[int, ...],
-        rows: Codes,
-        holes: Mapping[int, Bools],
+        rows: Ints,
+        holes: Mapping[int, Flags],
         missing: Floats,
     ) -> Floats:
         """Probability that others are observed where ``a`` is missing, on which they may depend."""
@@ -519,7 +516,7 @@ class MaskModel(Record):
         return chance
 
 
-def _explains(back: Strip, codes: Codes, missing: Floats, other: Floats, rate: float) -> bool:
+def _explains(back: Strip, codes: Ints, missing: Floats, other: Floats, rate: float) -> bool:
     """Whether rates of the other mask by levels of this attribute are but what hiding does.
 
     Where the other is observed, who is seen depends on it; where it is missing, not: so that among
@@ -546,7 +543,7 @@ def _unless(seen: Iterable[int], missing: Floats) -> Callable[[int], Floats]:
 
 def _step(
     chance: Floats,
-    codes: Codes,
+    codes: Ints,
     seen: tuple[Floats, Floats],
     strip: Strip,
     ridge: float,

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from missdp.inference.beliefs import Calibrated
 from missdp.inference.junction import Clique
 from missdp.record import Record
+from missdp.types import Floats, Ints
 
-Floats = NDArray[np.float64]
-Codes: TypeAlias = NDArray[np.int64]
 Draws: TypeAlias = Literal["even", "independent"]
 Name = TypeVar("Name", bound=Hashable)
 
@@ -104,7 +103,7 @@ def shaped(tables: Mapping[Any, NDArray[Any]], sizes: Sequence[int]) -> bool:
 
 
 def split_rows(
-    levels: Sequence[Levels], rows: Codes, holes: NDArray[np.bool_], rng: np.random.Generator
+    levels: Sequence[Levels], rows: Ints, holes: NDArray[np.bool_], rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """Draw a level for each group, attribute by attribute; a hole has the code ``size``."""
     return [
@@ -142,7 +141,7 @@ def merge_zeros(zeros: Zeros, levels: Sequence[Levels]) -> Zeros:
 
 def sample_tree(
     law: Calibrated, n: int, rng: np.random.Generator, *, draws: Draws = "even"
-) -> Codes:
+) -> Ints:
     """Draw ``n`` rows of a calibrated junction tree, one column per attribute."""
     codes = sample_rows(tree_steps(law), n, rng, draws=draws)
     return np.stack([codes[v] for v in range(len(law.tree.sizes))]).T  # columns in one piece
@@ -165,9 +164,9 @@ def sample_rows(
     rng: np.random.Generator,
     *,
     draws: Draws = "even",
-) -> dict[Name, Codes]:
+) -> dict[Name, Ints]:
     """Draw ``n`` rows ancestrally: attributes one after the other, given earlier ones."""
-    codes: dict[Name, Codes] = {}
+    codes: dict[Name, Ints] = {}
     for given, new, table in steps:
         before, sizes = table.shape[: len(given)], table.shape[len(given) :]
         laws = np.ascontiguousarray(table).reshape(prod(before), -1)
@@ -178,7 +177,7 @@ def sample_rows(
     return codes
 
 
-def cell_index(codes: Any, names: Sequence[Any], shape: Sequence[int], n: int) -> Codes:
+def cell_index(codes: Any, names: Sequence[Any], shape: Sequence[int], n: int) -> Ints:
     """Return the index of each of n rows' cell in a flat table over some attributes."""
     index = np.zeros(n, dtype=np.int64)
     for name, size in zip(names, shape, strict=True):
@@ -191,7 +190,7 @@ def _narrow(groups: NDArray[np.int64], number: int) -> NDArray[np.integer]:
     return groups.astype(np.uint16) if number <= 2**16 else groups
 
 
-def draw(laws: Floats, given: Codes, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
+def draw(laws: Floats, given: Ints, rng: np.random.Generator, *, draws: Draws = "even") -> Ints:
     """Draw a level for each row by the law, up to a factor, of the cell that it is in.
 
     Even draws: each single one has exactly the right law; rows of one cell are negatively
@@ -209,11 +208,11 @@ def draw(laws: Floats, given: Codes, rng: np.random.Generator, *, draws: Draws =
     flat = np.searchsorted(grid, u + given, side="right")
     # Rounding may push a draw past the end of its cell: never onto a level of probability zero.
     last = width - 1 - np.argmax((safe > 0)[:, ::-1], axis=1)
-    drawn: Codes = np.clip(flat - given * width, 0, last[given])
+    drawn: Ints = np.clip(flat - given * width, 0, last[given])
     return drawn
 
 
-def _drawn_evenly(cumulative: Floats, given: Codes, rng: np.random.Generator) -> Codes:
+def _drawn_evenly(cumulative: Floats, given: Ints, rng: np.random.Generator) -> Ints:
     """Deal the levels of each cell out to its rows, in random order.
 
     The rows of a cell are at even distances between 0 and 1, all shifted by one random number; a
@@ -232,7 +231,7 @@ def _drawn_evenly(cumulative: Floats, given: Codes, rng: np.random.Generator) ->
     return drawn
 
 
-def draw_each(laws: Floats, rng: np.random.Generator) -> Codes:
+def draw_each(laws: Floats, rng: np.random.Generator) -> Ints:
     """Draw a level from each of many laws, which are given up to factors."""
     cumulative = np.cumsum(laws, axis=1)
     cumulative /= cumulative[:, -1:]

@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 
 from missdp.inference.heads import Pair
 from missdp.inference.masks import MaskModel
-from missdp.inference.model import Codes
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats, Ints
 
 _LEAST_CHANCE = 0.02
 _LEAST_SPREAD = 1e-6  # variance, below which a number is a constant
@@ -91,7 +89,7 @@ def complete_numbers(
     levels: Mapping[int, Floats],
     inside: Mapping[int, Floats],
     margins: Sequence[Floats],
-    rows: Codes,
+    rows: Ints,
     holes: NDArray[np.bool_],
     masks: MaskModel,
 ) -> Numbers:

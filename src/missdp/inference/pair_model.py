@@ -15,20 +15,12 @@ from missdp.inference.completion import Completed
 from missdp.inference.heads import Heads
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel, RowModel, masks_fit
-from missdp.inference.model import (
-    Codes,
-    Draws,
-    Levels,
-    cell_index,
-    finite,
-    shaped,
-    split_rows,
-)
+from missdp.inference.model import Draws, Levels, cell_index, finite, shaped, split_rows
 from missdp.inference.raking import draw_weighted, rake, scaled_to, shrunk
+from missdp.types import Floats, Ints
 
 __all__ = ["PairModel", "targets"]
 
-Floats = NDArray[np.float64]
 
 _SWEEPS = 4
 _POOL = 100_000  # rows that are weighted together, at most
@@ -82,7 +74,7 @@ class PairModel(RowModel):
             and masks_fit(self.masks, sizes)
         )
 
-    def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
+    def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Ints:
         """Draw ``n`` complete rows on groups of levels."""
         parts = [np.zeros((0, len(self.levels)), dtype=np.int64)]
         starts = range(0, n, _POOL)
@@ -105,7 +97,7 @@ class PairModel(RowModel):
         return split_rows(self.levels, rows, holes, rng)
 
 
-def targets(known: Completed, rows: Codes) -> dict[Clique, Floats]:
+def targets(known: Completed, rows: Ints) -> dict[Clique, Floats]:
     """Return the tables that rows are to be raked to: noisy ones, leaned on those of a model.
 
     Parameters

@@ -24,12 +24,10 @@ from math import prod
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique
-from missdp.inference.model import Codes, Draws, cell_index, draw
-
-Floats = NDArray[np.float64]
+from missdp.inference.model import Draws, cell_index, draw
+from missdp.types import Floats, Ints
 
 _BATCH, _LEAST_BATCH = 250, 50  # rows that are compared at once
 _SWAPS = 1000
@@ -43,14 +41,14 @@ _GROW, _SHRINK = 1.1, 0.5
 
 
 def _swap(
-    chosen: Codes,
-    codes: Codes,
+    chosen: Ints,
+    codes: Ints,
     tables: Mapping[Clique, Floats],
     *,
     weights: Floats,
     rng: np.random.Generator,
     rounds: int = _SWAPS,
-) -> Codes:
+) -> Ints:
     """Replace some of the chosen rows by other rows of the pool, so that tables hold better.
 
     A swap must lessen the sum, over all cells, of squared differences between counts and what the
@@ -100,7 +98,7 @@ def _plan(n: int, tables: int, rounds: int = _SWAPS) -> tuple[int, int]:
     return batch, rounds if rounds >= _FEWEST else 0
 
 
-def _finder(tables: Mapping[Clique, Floats]) -> Callable[[Codes], Codes]:
+def _finder(tables: Mapping[Clique, Floats]) -> Callable[[Ints], Ints]:
     """Return what tells the cells of rows, a column per table, all tables put into one array."""
     most = max(map(len, tables))  # smaller tables get places that do not count
     places = np.array([(*c, *[0] * (most - len(c))) for c in tables]).T
@@ -109,8 +107,8 @@ def _finder(tables: Mapping[Clique, Floats]) -> Callable[[Codes], Codes]:
         strides[: table.ndim, at] = np.cumprod((1, *table.shape[:0:-1]))[::-1]
     starts = np.cumsum([0, *(table.size for table in tables.values())])[:-1]
 
-    def cells(rows: Codes) -> Codes:
-        found: Codes = rows[:, places[0]] * strides[0] + starts
+    def cells(rows: Ints) -> Ints:
+        found: Ints = rows[:, places[0]] * strides[0] + starts
         for place, stride in zip(places[1:], strides[1:], strict=True):
             found += rows[:, place] * stride
         return found
@@ -118,7 +116,7 @@ def _finder(tables: Mapping[Clique, Floats]) -> Callable[[Codes], Codes]:
     return cells
 
 
-def _misfit(rows: Codes, tables: Mapping[Clique, Floats]) -> tuple[Floats, Floats]:
+def _misfit(rows: Ints, tables: Mapping[Clique, Floats]) -> tuple[Floats, Floats]:
     """Return, of all cells, what the tables want minus counts, and what a square is divided by."""
     columns, n = np.ascontiguousarray(rows.T), len(rows)
     wanted, counts = [], []
@@ -130,7 +128,7 @@ def _misfit(rows: Codes, tables: Mapping[Clique, Floats]) -> tuple[Floats, Float
     return want - np.concatenate(counts), 1 / np.sqrt(np.maximum(want, 1.0))
 
 
-def _change(old: Codes, new: Codes, size: int) -> tuple[Codes, Floats]:
+def _change(old: Ints, new: Ints, size: int) -> tuple[Ints, Floats]:
     """Return the cells that swaps touch, and what they add to the misfit of each."""
     if size < _DENSE * old.size:
         change = np.bincount(old.ravel(), minlength=size) - np.bincount(new.ravel(), minlength=size)
@@ -163,7 +161,7 @@ def _effective_share(weights: Floats) -> float:
 
 
 def rake(
-    codes: Codes,
+    codes: Ints,
     tables: Mapping[Clique, Floats],
     *,
     weights: Floats | None = None,
@@ -187,14 +185,14 @@ def rake(
     return current
 
 
-def _cells(columns: Codes, clique: Clique, table: Floats) -> Codes:
+def _cells(columns: Ints, clique: Clique, table: Floats) -> Ints:
     if len(clique) == 1:
-        alone: Codes = columns[clique[0]]
+        alone: Ints = columns[clique[0]]
         return alone
     return cell_index(columns, clique, table.shape, columns.shape[1])
 
 
-def _allowed(columns: Codes, tables: Mapping[Clique, Floats], weights: Floats | None) -> Floats:
+def _allowed(columns: Ints, tables: Mapping[Clique, Floats], weights: Floats | None) -> Floats:
     """Return the weights to begin with, without the rows of forbidden cells if others are left."""
     start = np.ones(columns.shape[1]) if weights is None else np.array(weights, dtype=np.float64)
     for clique, table in tables.items():
@@ -206,7 +204,7 @@ def _allowed(columns: Codes, tables: Mapping[Clique, Floats], weights: Floats | 
 
 
 def _swept(
-    columns: Codes,
+    columns: Ints,
     tables: Mapping[Clique, Floats],
     order: list[Clique],
     weights: Floats,
@@ -241,8 +239,8 @@ def _part_of_the_way(before: Floats, after: Floats, floor: float) -> Floats:
 
 
 def resample(
-    weights: Floats, n: int, rng: np.random.Generator, *, codes: Codes | None = None
-) -> Codes:
+    weights: Floats, n: int, rng: np.random.Generator, *, codes: Ints | None = None
+) -> Ints:
     """Draw ``n`` of the weighted rows systematically (Madow 1949), in random order."""
     order = rng.permutation(len(weights)) if codes is None else _alike(codes, rng)
     ends = np.cumsum(weights[order])
@@ -253,7 +251,7 @@ def resample(
     return rng.permutation(order[np.minimum(found, last)])
 
 
-def _alike(codes: Codes, rng: np.random.Generator) -> Codes:
+def _alike(codes: Ints, rng: np.random.Generator) -> Ints:
     shuffled = rng.permutation(len(codes))
     keys = codes[shuffled].T[::-1]
     small = keys.astype(np.uint16) if keys.size and keys.max() < 2**16 else keys
@@ -261,7 +259,7 @@ def _alike(codes: Codes, rng: np.random.Generator) -> Codes:
 
 
 def draw_weighted(
-    codes: Codes,
+    codes: Ints,
     tables: Mapping[Clique, Floats],
     weights: Floats,
     n: int,
@@ -269,7 +267,7 @@ def draw_weighted(
     *,
     draws: Draws = "even",
     rounds: int = _ROUNDS,
-) -> Codes:
+) -> Ints:
     """Draw ``n`` of the weighted rows such that tables hold.
 
     Even draws round the weights systematically, and ``_swap`` undoes what that did to the tables.
@@ -292,7 +290,7 @@ def sample_raked(
     *,
     sweeps: int = 3,
     draws: Draws = "even",
-) -> dict[Name, Codes]:
+) -> dict[Name, Ints]:
     """Draw ``n`` rows ancestrally, such that tables hold which the steps alone do not give.
 
     Rows are raked to each table as soon as its attributes are drawn, and drawn anew by their
@@ -314,7 +312,7 @@ def _part(
     *,
     sweeps: int,
     draws: Draws,
-) -> dict[Name, Codes]:
+) -> dict[Name, Ints]:
     rows = max(n, min(_POOL, max(_LEAST_POOL, _TIMES * n)))
     order = [name for _, new, _ in steps for name in new]
     place = {name: i for i, name in enumerate(order)}

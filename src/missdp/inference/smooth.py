@@ -22,14 +22,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.inference.heads import Pair
 from missdp.inference.numbers import Numbers
 from missdp.inference.sparse import SparseTable, shared_margins, sparse_tables
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from missdp.types import Flags, Floats
 
 _DEGREES = 4  # polynomials; functions beyond are taken as they come
 _DECAYS = np.array([0.15, 0.3, 0.5, 0.7])
@@ -217,7 +214,7 @@ class Smoothing:
         }
         return {**self.pairs, **smooth, **sparse}
 
-    def allowed(self, known: Mapping[Pair, Bools]) -> dict[Pair, Bools]:
+    def allowed(self, known: Mapping[Pair, Flags]) -> dict[Pair, Flags]:
         """Return the cells of pairs that are possible, by what is known and what was found."""
         found = {c: t.possible for c, t in self.sparse.items() if not t.possible.all()}
         return {**known, **{c: t & known.get(c, True) for c, t in found.items()}}

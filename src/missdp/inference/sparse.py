@@ -21,13 +21,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.inference.heads import Pair
 from missdp.inference.raking import scaled_to
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from missdp.types import Flags, Floats
 
 _PARTS = np.array([0.0, 0.05, 0.2, 0.5, 1.0])  # of independence
 _SCALES = np.array([0.1, 0.3, 1.0])  # of the most that margins leave room for
@@ -59,7 +56,7 @@ class SparseTable:
 
     table: Floats
     variance: Floats
-    possible: Bools
+    possible: Flags
 
 
 def sparse_tables(
@@ -165,17 +162,17 @@ def _weights(likelihood: Floats) -> Floats:
     return weights
 
 
-def _possible(table: Floats, noise: Floats, one: Floats, other: Floats) -> Bools:
+def _possible(table: Floats, noise: Floats, one: Floats, other: Floats) -> Flags:
     """Return the cells that are possible if one attribute is a function of the other."""
     of_rows = _of_rows(table, noise, one, other)
     of_columns = _of_rows(table.T, noise.T, other, one).T
-    both: Bools = of_rows & of_columns
+    both: Flags = of_rows & of_columns
     if both.any(axis=0).all() and both.any(axis=1).all():
         return both
     return min(of_rows, of_columns, key=np.count_nonzero)  # they contradict each other
 
 
-def _of_rows(table: Floats, noise: Floats, one: Floats, other: Floats) -> Bools:
+def _of_rows(table: Floats, noise: Floats, one: Floats, other: Floats) -> Flags:
     """Return the cells that are possible if the level of a row tells that of the column."""
     rows, best = np.arange(len(table)), table.argmax(axis=1)
     found, std = table[rows, best], np.sqrt(noise[rows, best])
@@ -185,7 +182,7 @@ def _of_rows(table: Floats, noise: Floats, one: Floats, other: Floats) -> Bools:
     doubt = max(math.sqrt(float(np.square(std)[plain].sum())), _NEVER)
     if lacking > _FUNCTION * doubt or beyond < _MOST_FUNCTIONAL * doubt:
         return np.ones(table.shape, dtype=bool)
-    possible: Bools = ~plain[:, None] | (np.arange(table.shape[1]) == best[:, None])
+    possible: Flags = ~plain[:, None] | (np.arange(table.shape[1]) == best[:, None])
     return possible
 
 

@@ -17,11 +17,10 @@ from dataclasses import replace
 from itertools import chain, product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.inference.masks import Both, Strip, positive
+from missdp.types import Floats
 
-Floats = NDArray[np.float64]
 Groups = tuple[tuple[int, ...], ...]
 
 _EVIDENCE = 3.0  # in logarithms of likelihood, beyond that of the number of such groups

@@ -3,55 +3,48 @@
 Everything here charges its budget before it computes, and draws discrete noise from a
 `NoiseSource`: `SecureNoise` for releases, `SeededNoise` for tests.
 
-* `exact_noise`, `noise`: exact draws from words of bits, and where those come from.
-* `laws`: how exact numbers become answers, and what is common to all doors.
-* `door`: for synthesizers: marginals, selections, and private training, whose plan and steps are
-  in `training` and whose clipped gradients of single rows are in `row_gradients`.
-* `row_door`: for statistics: `questions` say what is asked of rows and how rows are prepared,
-  `asks` which noise that gets and what is charged.
-* `smooth`, `smooth_laws`: noise that follows a private bound: its proof and parameters, its draws.
+* `session`: charge, compute, draw: the one function by which numbers leave, for all sessions.
+* `exact_noise`, `noise`: exact draws from words of bits, where those come from, and the noise of
+  counts and of scores. `smooth`: noise that follows a private bound.
+* `door`: the session of synthesizers. `queries`, `products` and `pair_rates` say what it can be
+  asked; the plan and the steps of private training are in `training`, and its clipped gradients of
+  single rows in `row_gradients`.
+* `row_door`: the session of statistics; `questions` say what is asked of rows, and `private_rows`
+  how rows are prepared and seen.
 """
 
-from missdp.accounting.conditions import Undeclared, domain_conditions
-from missdp.mechanisms.asks import Ask
-from missdp.mechanisms.choices import SelectionMethod
-from missdp.mechanisms.door import Door, Score
-from missdp.mechanisms.laws import Noise, Total, Witness
-from missdp.mechanisms.noise import (
-    CountNoise,
-    NoiseSource,
-    SecureNoise,
-    SeededNoise,
-    SelectionNoise,
-    noise_source,
-)
-from missdp.mechanisms.questions import Counts, Filled, Preparation, Prepared, Query, Sums
-from missdp.mechanisms.row_door import RowDoor
-from missdp.mechanisms.training import PrivateTraining, Training
+from missdp.accounting.conditions import Undeclared as Undeclared
+from missdp.accounting.conditions import domain_conditions as domain_conditions
+from missdp.aliases import exported
+from missdp.mechanisms.door import Door as Door
+from missdp.mechanisms.noise import CountNoise as CountNoise
+from missdp.mechanisms.noise import Noise as Noise
+from missdp.mechanisms.noise import NoiseSource as NoiseSource
+from missdp.mechanisms.noise import SecureNoise as SecureNoise
+from missdp.mechanisms.noise import SeededNoise as SeededNoise
+from missdp.mechanisms.noise import Selection as Selection
+from missdp.mechanisms.noise import SelectionMethod as SelectionMethod
+from missdp.mechanisms.noise import SelectionNoise as SelectionNoise
+from missdp.mechanisms.noise import noise_source as noise_source
+from missdp.mechanisms.private_rows import Filled as Filled
+from missdp.mechanisms.private_rows import Preparation as Preparation
+from missdp.mechanisms.private_rows import Prepared as Prepared
+from missdp.mechanisms.queries import Kinds as Kinds
+from missdp.mechanisms.queries import Marginal as Marginal
+from missdp.mechanisms.queries import RowCount as RowCount
+from missdp.mechanisms.queries import Score as Score
+from missdp.mechanisms.queries import Scores as Scores
+from missdp.mechanisms.queries import Tree as Tree
+from missdp.mechanisms.questions import Ask as Ask
+from missdp.mechanisms.questions import Counts as Counts
+from missdp.mechanisms.questions import Query as Query
+from missdp.mechanisms.questions import Sums as Sums
+from missdp.mechanisms.row_door import RowDoor as RowDoor
+from missdp.mechanisms.session import Measurement as Measurement
+from missdp.mechanisms.session import Session as Session
+from missdp.mechanisms.session import Total as Total
+from missdp.mechanisms.session import Witness as Witness
+from missdp.mechanisms.training import PrivateTraining as PrivateTraining
+from missdp.mechanisms.training import Training as Training
 
-__all__ = [
-    "Ask",
-    "CountNoise",
-    "Counts",
-    "Door",
-    "Filled",
-    "Noise",
-    "NoiseSource",
-    "Preparation",
-    "Prepared",
-    "PrivateTraining",
-    "Query",
-    "RowDoor",
-    "Score",
-    "SecureNoise",
-    "SeededNoise",
-    "SelectionMethod",
-    "SelectionNoise",
-    "Sums",
-    "Total",
-    "Training",
-    "Undeclared",
-    "Witness",
-    "domain_conditions",
-    "noise_source",
-]
+__all__ = exported(globals())

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
-from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from missdp.accounting import Budget, Cost, Event, GaussianEvent
-from missdp.errors import DataError, ParameterError, replacing
+from missdp.accounting import Budget, Cost, Event
+from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals
-from missdp.inference.dyadic import depth_of, folded
-from missdp.mechanisms.choices import Facts, Score, SelectionMethod, Values, choice
-from missdp.mechanisms.laws import Handle, Noise, Total, no_warnings, unquoted
-from missdp.mechanisms.noise import NoiseSource
-from missdp.mechanisms.pair_rates import PairRate, RateSteps
+from missdp.mechanisms.noise import Noise, NoiseSource, Selection, SelectionMethod
+from missdp.mechanisms.pair_rates import PairRate, ViolatingPairs
 from missdp.mechanisms.products import Products, RowProducts
+from missdp.mechanisms.queries import (
+    CountedRows,
+    Facts,
+    Given,
+    Kinds,
+    Marginal,
+    RowCount,
+    Score,
+    Scores,
+    Tree,
+)
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
+from missdp.mechanisms.session import Charged, Session, Total, exactly
 from missdp.mechanisms.training import PrivateTraining, Training
 from missdp.schema import PairDenial, Schema
 from missdp.schema.possible import ImpossibleCells
@@ -28,35 +36,39 @@ from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
 from missdp.sources.modelled import Modelled
-from missdp.sources.partners import check_comparable, check_countable
-from missdp.sources.strategies import ExactCounts, MergedCounts, PrivateCounts, complete_rows
+from missdp.sources.strategies import ExactCounts, MergedCounts, complete_rows
+from missdp.types import Floats, Ints
 
 __all__ = [
     "Clique",
     "Door",
     "Facts",
     "Given",
+    "Kinds",
+    "Marginal",
     "Noise",
     "PairRate",
     "PrivateTraining",
     "Products",
     "Reads",
+    "RowCount",
     "RowProducts",
     "Score",
+    "Scores",
+    "Selection",
     "Total",
     "Training",
+    "Tree",
+    "ViolatingPairs",
 ]
 
 
-_FIXED = object()  # the mark of values that stay the same for good
-Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
+class Door(Session):
+    """A session for synthesizers: public facts, noisy answers, and what is left to spend.
 
-
-class Door(Handle):
-    """One handle on private rows: public facts, noisy answers, and what is left to spend.
-
-    Every answer is charged before anything is computed. Sensitivities of counts, the attributes
-    that a row must have observed to be read, and labels are filled in here.
+    Every answer is charged before anything is computed. `measure` takes any of the queries
+    (`RowCount`, `Marginal`, `Tree`, `Kinds`, `Scores`, ...); the methods named after them fill in
+    what is usual. The attributes that a row must have observed to be read are filled in here.
 
     Parameters
     ----------
@@ -86,6 +98,9 @@ class Door(Handle):
     (True, 0.75)
     """
 
+    _queries: ClassVar = (RowCount, Kinds, Marginal, Tree, Scores, ViolatingPairs)
+    _rows: CountedRows
+
     def __init__(
         self,
         source: MarginalSource,
@@ -97,18 +112,15 @@ class Door(Handle):
     ) -> None:
         strategy.check(source)
         super().__init__(budget=budget, noise=noise)
-        self._admit: Callable[[Event], None] | None = None
-        self._modelled, self._rows = Modelled(source.schema), source
-        self._holes: dict[Clique, NDArray[np.int64]] = {}
-        source = self._modelled.source(source)
-        self._source, self._strategy = source, strategy
+        modelled = Modelled(source.schema)
+        came, source = source, modelled.source(source)
+        self._modelled, self._strategy, self._schema = modelled, strategy, source.schema
         self._declared_rows = declared_rows
-        self._schema = source.schema
         self._sizes = strategy.shape(source.schema.names, source.schema)
         opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
-        self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
+        counts = ExactCounts(opened, source.schema, strategy)
+        self._rows = CountedRows(came, source, modelled, strategy, source.schema, counts)
         self._totals: list[Total] = []  # of the marginals released so far, shared by all handles
-        self._scores: dict[Score, dict[Clique, tuple[object, float]]] = {}
         self._finer: Door | None = None
 
     # Public facts
@@ -196,19 +208,16 @@ class Door(Handle):
         """Return the number of all rows: the declared one, free, or a noisy one."""
         if self._declared_rows is not None:
             return Total(float(self._declared_rows), 0.0)
-        source = self._source
-        event = noise.event(1, gate=None, label="number of rows")
-        found = self._release(event, noise, lambda: source.counts([()], rows="extended")[()])
-        return Total(float(found), noise.variance)
+        return Total(float(self.measure(RowCount(), noise).value), noise.variance)
 
     def expect(self, cliques: Iterable[Clique]) -> None:
         """Say which cliques may be asked for, so that one pass over the rows counts them all.
 
         Costs nothing, and promises nothing. All are held in memory once one of them is needed.
         """
-        self._counts.expect(cliques)
+        self._rows.counts.expect(cliques)
 
-    def marginal(self, clique: Clique, noise: Noise) -> NDArray[np.int64]:
+    def marginal(self, clique: Clique, noise: Noise) -> Ints:
         """Return noisy counts of a clique, its axes in the order of its names.
 
         Parameters
@@ -222,12 +231,7 @@ class Door(Handle):
         ndarray of int64, shape ``shape(clique)``
             Entries may be negative.
         """
-        clique = tuple(clique)  # read once: what is counted is what the gate was taken from
-        gate = self._gate(clique)
-        name = "marginal " + " x ".join(clique) if clique else "number of counted rows"
-        event, counts = noise.event(1, gate=gate or None, label=name), self._counts
-        found = self._release(event, noise, lambda: next(iter(counts.each([clique])))[1])
-        released: NDArray[np.int64] = found
+        released: Ints = self.measure(Marginal(clique), noise).value
         self._totals.append(Total(float(released.sum()), released.size * noise.variance))
         return released
 
@@ -238,12 +242,8 @@ class Door(Handle):
         *,
         levels: Sequence[int],
         within: tuple[int, int] | None = None,
-    ) -> tuple[list[NDArray[np.int64]], Noise]:
-        """Return noisy counts of the nodes of a dyadic tree over an attribute's levels, as ordered.
-
-        Cells without a value are in no node. Else a row is in one node of each level of the tree:
-        of L such levels, it moves the vector of all counts by 1 in L places, which is sqrt(L) in L2
-        norm, and L in L1 norm.
+    ) -> tuple[list[Ints], Noise]:
+        """Return noisy counts of the nodes of a dyadic tree over an attribute's levels: see `Tree`.
 
         Parameters
         ----------
@@ -252,10 +252,10 @@ class Door(Handle):
         cost : Cost
             Of all counts together.
         levels : sequence of int
-            Of the tree, which are counted: 1 is the halves; see ``missdp.inference.dyadic``.
+            Of the tree, which are counted.
         within : (int, int), optional
-            First cell that the tree is over, and the first after it. What lies outside is counted
-            as the nearest cell inside. Public, or released before.
+            First cell that the tree is over, and the first after it; all levels by default. Public,
+            or released before.
 
         Returns
         -------
@@ -264,29 +264,18 @@ class Door(Handle):
         noise : Noise
             Of each count.
         """
-        start, stop = within or (0, self._modelled.whole[name].size)
-        deep, pure = len(levels), cost.currency == "pure"
-        moved = float(deep) if pure else math.nextafter(math.sqrt(deep), math.inf)
-        noise, rows = Noise.worth(cost, sensitivity=moved), self._counts
-        gate = self._gate((name,)) or None
-        event = noise.event(moved, gate=gate, label=f"tree {name}")
-        if not 0 <= start < stop - 1 or not {*levels} <= {*range(1, depth_of(stop - start) + 1)}:
-            raise ParameterError("levels must be those of a tree over at least two cells")
-
-        def exact() -> NDArray[np.int64]:
-            cells = next(iter(rows.each([(name,)])))[1][: self._modelled.whole[name].size]
-            place = np.clip(np.arange(len(cells)), start, stop - 1) - start
-            inside = np.zeros(stop - start, dtype=np.int64)
-            np.add.at(inside, place, cells)
-            return np.concatenate(folded(inside, levels))
-
-        flat = np.asarray(self._release(event, noise, exact))
-        return np.split(flat, np.cumsum([1 << level for level in levels])[:-1]), noise
+        size = self._modelled.whole[name].size
+        tree = Tree(name=name, size=size, levels=levels, within=within or (0, size))
+        found = self.measure(tree, cost)
+        noise = found.mechanism
+        assert isinstance(noise, Noise)
+        ends = np.cumsum([1 << level for level in levels])[:-1]
+        return np.split(np.asarray(found.value), ends), noise
 
     def recut(
         self,
         source: MarginalSource,
-        cells: Mapping[str, NDArray[np.int64]],
+        cells: Mapping[str, Ints],
         *,
         finer: MarginalSource | None = None,
     ) -> Door:
@@ -310,21 +299,13 @@ class Door(Handle):
 
         found = opened(source)
         found._finer = None if finer is None else opened(finer)
-        if isinstance(found._counts, ExactCounts):
-            found._counts.take_over(self._counts, cells)
+        if isinstance(counts := found._rows.counts, ExactCounts):
+            counts.take_over(self._rows.counts, cells)
         return found
 
-    def kinds(self, name: str, noise: Noise) -> NDArray[np.int64]:
+    def kinds(self, name: str, noise: Noise) -> Ints:
         """Return noisy counts of an attribute's holes by their kind; the first is plain missing."""
-
-        def exact() -> NDArray[np.int64]:
-            wanted = dict.fromkeys([(name,), *((other,) for other in self._modelled.kinds)])
-            if (name,) not in self._holes:  # all in one pass
-                self._holes.update(self._rows.counts(wanted, rows="extended"))
-            return self._holes[name,][self._modelled.whole[name].missing_code :]
-
-        event = noise.event(1, gate=None, label=f"kinds of missing of {name}")
-        released: NDArray[np.int64] = self._release(event, noise, exact)
+        released: Ints = self.measure(Kinds(name), noise).value
         return released
 
     def select(
@@ -352,11 +333,11 @@ class Door(Handle):
         method : {"exponential", "permute-and-flip"}
             Permute-and-flip errs less, but is pure DP and no more: for budgets that count that.
         """
-        gate, label = self._gate(()) or None, "selection of a marginal"
-        event, law = choice(epsilon, score.sensitivity, method, gate=gate, label=label)
+        scores = Scores(cliques, score, given)
+        selection = Selection(epsilon, score.sensitivity, method)
         if len(cliques) == 1:
             return 0
-        return int(self._release(event, law, lambda: self._score_all(cliques, score, given)))
+        return int(self.measure(scores, selection).value)
 
     def products(self, plan: RowProducts, cost: Cost) -> Products:
         """Return noisy sums over rows of all products of two attributes' blocks of numbers.
@@ -377,20 +358,10 @@ class Door(Handle):
         ParameterError
             If blocks do not fit, or the source counts no rows by weight. Nothing is charged.
         """
-        weighing(self._rows)
+        exactly(RowProducts, plan)
+        weighing(self._rows.came)
         sums = plan.on_grid(self._codes_of_rows(), cost)
-        noise, names, bound = sums.noise, self._schema.names, float(sums.bound)
-        gate, label = self._gate(()) or None, "products of all pairs of attributes"
-        event = GaussianEvent(sensitivity=bound, sigma=noise.scale, gate=gate, label=label)
-        wanted: list[Clique] = [*((n,) for n in names), *combinations(names, 2)]
-        failed = DataError("the rows could not be counted by weight")
-
-        def exact() -> NDArray[np.int64]:
-            refused = lambda e: e if isinstance(e, DataError) else failed  # noqa: E731
-            with replacing(Exception, by=refused), no_warnings():
-                return sums.exact(self._counts.weighted(wanted, sums.weight))
-
-        return sums.read(np.asarray(self._release(event, noise, exact)))
+        return sums.read(np.asarray(self._measured(sums, sums.noise).value))
 
     @property
     def denials(self) -> tuple[PairDenial, ...]:
@@ -418,26 +389,10 @@ class Door(Handle):
         DataError
             If the rows hold only bins of a numeric attribute that is compared; nothing is charged.
         """
-        if not any(denial is known for known in self.denials):
-            raise ParameterError("a rate is released of the schema's own denial constraints only")
-        check_countable(denial)
-        rows, plain = self._rows, self._modelled
-        if not isinstance(rows, MemorySource):
-            raise ParameterError(
-                "pairs of rows are counted in memory, and these rows are streamed; read them with "
-                "Table.read"
-            )
-        check_comparable(denial, rows.schema, rows.valued)
-        steps, whole = RateSteps(cost), self._strategy.complete_only
-        gate, label = self._gate(denial.names), f"pairs of rows that violate {denial.text}"
-        event = steps.noise.event(steps.bound, gate=gate or None, label=label)
-
-        def exact() -> NDArray[np.int64]:
-            holed = plain.table(rows.table).incomplete_rows() & whole
-            return steps.exact(denial, rows.table, complete=~holed)
-
-        counted = unquoted(exact, "the pairs of rows could not be counted")
-        return steps.read(np.asarray(self._release(event, steps.noise, counted)))
+        found = self.measure(ViolatingPairs(denial), cost)
+        noise = found.mechanism
+        assert isinstance(noise, Noise)
+        return ViolatingPairs.read(np.asarray(found.value), noise)
 
     def train(
         self,
@@ -509,24 +464,23 @@ class Door(Handle):
         >>> bool((np.abs(theta - 0.5) < 0.1).all()), training.steps_left
         (True, 0)
         """
-        if not isinstance(self._source, MemorySource):
+        if not isinstance(self._rows.source, MemorySource):
             raise ParameterError(
                 "training needs the rows in memory, and these are streamed; read them with "
                 "Table.read"
             )
+        exactly(Training, plan)
         held, observed = tuple(map(fixed_copy, state)), tuple(observed)
         if unknown := {*observed} - {*self._schema.names}:
             raise ParameterError(f"observed names what is not there: {', '.join(sorted(unknown))}")
-        function = RowFunction(gradient, self._codes_of_rows(), held, rows_at_once)
-        training = PrivateTraining(
-            plan,
-            function,
-            answer=self._answer,
-            check=self._budget.check_process,
-            codes=cache(partial(self._rows_observed, observed)),
-        )
+        sizes = self._codes_of_rows()
+        function = RowFunction(gradient, sizes, held, rows_at_once)
+        event = plan.event(gate=self._gate(observed) or None, label=label)
+        charged = Charged((event,), answers=plan.steps)
+        codes = cache(partial(self._rows.observed, observed, sizes))
+        training = PrivateTraining(plan, function, session=self, charged=charged, codes=codes)
         function.check(held, plan.clip)
-        self._charge(plan.event(gate=self._gate(observed) or None, label=label))
+        self._charge(charged)
         return training
 
     # The same rows, changed row by row
@@ -549,7 +503,7 @@ class Door(Handle):
         """
         if not self._strategy.fills:
             raise ParameterError(f"missing={self._strategy.name!r} fills no holes")
-        modelled, source, rng = self._modelled, self._source, self.generator()
+        modelled, source, rng = self._modelled, self._rows.source, self.generator()
         schema = complete_schema(self._schema)
         fill: Callable[[], MarginalSource]
         if isinstance(laws, Conditionals):
@@ -561,11 +515,11 @@ class Door(Handle):
                 for name in self._schema.nullable
             }
             fill = lambda: filled_rows(source, alone, rng, modelled)  # noqa: E731
-        filled = unquoted(fill, "the rows could not be filled")
-        counts = ExactCounts(filled, schema, self._strategy)
-        return self._with(_schema=schema, _counts=counts, _scores={}, _finer=None)
+        counts = ExactCounts(fill, schema, self._strategy)
+        rows = replace(self._rows, schema=schema, counts=counts, scores={})
+        return self._with(_schema=schema, _rows=rows, _finer=None)
 
-    def merged(self, groups: Mapping[str, NDArray[np.int64]]) -> Door:
+    def merged(self, groups: Mapping[str, Ints]) -> Door:
         """Return a door to the rows with levels merged into groups, on released grounds.
 
         Parameters
@@ -582,17 +536,13 @@ class Door(Handle):
             if not known or sorted(set(group.tolist())) != list(range(int(group.max()) + 1)):
                 raise ParameterError("groups must number the groups of the declared levels from 0")
             sizes.append(int(group.max()) + 1 + size - attribute.size)
-        merged = MergedCounts(self._counts, groups)
-        return self._with(_sizes=tuple(sizes), _counts=merged, _scores={}, _finer=None)
+        rows = replace(self._rows, counts=MergedCounts(self._rows.counts, groups), scores={})
+        return self._with(_sizes=tuple(sizes), _rows=rows, _finer=None)
 
-    def _charge(self, *events: Event) -> None:
-        if self._admit is not None:
-            for event in events:
-                self._admit(event)
-        super()._charge(*events)
-
-    def _gate(self, clique: Clique) -> frozenset[str]:
+    def _gate(self, clique: Clique | None) -> frozenset[str]:
         """Return what a counted row must have had observed, before rules filled any cell."""
+        if clique is None:
+            return frozenset()
         return self._strategy.gate(clique, self._schema) - self._modelled.filled
 
     def _codes_of_rows(self) -> dict[str, int]:
@@ -604,43 +554,11 @@ class Door(Handle):
             for a, size in zip(self._schema, self._sizes, strict=True)
         }
 
-    def _rows_observed(self, names: Clique) -> dict[str, NDArray[Any]]:
-        """Return the codes of the rows in which all of these are observed."""
-        codes, sizes = self._counts.codes(), self._codes_of_rows()
-        holed = [n for n in names if self._schema[n].nullable and not self._strategy.complete_only]
-        if not holed:
-            return codes
-        seen = np.logical_and.reduce([codes[n] < sizes[n] - 1 for n in holed])
-        return {n: c[seen] for n, c in codes.items()}
-
-    def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+    def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> Floats:
         law = np.asarray(laws[name], dtype=np.float64)
         if law.shape != (self._schema[name].size,) or not (law >= 0).all() or not law.sum() > 0:
             raise ParameterError(f"the law of {name} must have a probability for each level")
         return np.asarray(law / law.sum())
-
-    def _score_all(
-        self,
-        cliques: Sequence[Clique],
-        score: Score,
-        given: Given,
-    ) -> NDArray[np.float64]:
-        # Private: scores that were worked out, each with the mark of the values that it is of.
-        known = self._scores.setdefault(score, {})
-        failed = DataError("the score of a candidate failed")
-        fixed = None if callable(given) else _FIXED
-        lacking = [
-            c for c in dict.fromkeys(cliques) if not fixed or known.get(c, (0,))[0] is not fixed
-        ]
-        for clique, counts in self._counts.each(lacking):
-            values = given(clique) if callable(given) else given[clique] if given else ()
-            mark = fixed or getattr(values, "mark", object())
-            if clique in known and known[clique][0] is mark:
-                continue
-            # An error or a warning could tell of counts.
-            with replacing(Exception, by=failed), no_warnings():
-                known[clique] = mark, score.of(counts, values)
-        return np.array([known[c][1] for c in cliques], dtype=np.float64)
 
     def __repr__(self) -> str:
         return f"Door({', '.join(self._schema.names)}; missing={self._strategy.name!r})"

@@ -47,9 +47,9 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.types import Flags, Floats, Ints
+
 DiscreteLaw = Literal["laplace", "gaussian"]
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 WordArray = NDArray[np.uint64]
 Words: TypeAlias = Callable[[int], WordArray]
 """Returns so many words of independent fair bits."""
@@ -83,7 +83,7 @@ class _Format(NamedTuple):
     slack: float = 2.0**-36  # how far floating-point figures are believed
 
 
-def _exp_enclosure(x: FloatArray, slack: float) -> tuple[FloatArray, FloatArray]:
+def _exp_enclosure(x: Floats, slack: float) -> tuple[Floats, Floats]:
     """Return floats below and above exp(-x), for x at least 0.
 
     exp(-x) is the 2^9-th power of exp(-y) with y = x / 2^9 at most 1/16. Its Taylor sum up to y^10
@@ -170,7 +170,7 @@ class _LatticeSampler:
             self._enclosure(nearest)[1], self._enclosure(np.maximum(-starts, ends))[0]
         )
 
-    def _share_slots(self, most: FloatArray, least: FloatArray) -> None:
+    def _share_slots(self, most: Floats, least: Floats) -> None:
         """Share out slots by the largest w of blocks and tail; tabulate what stage (1) can tell."""
         most[self._tail] *= 2.0**self._tail_spread
         count = 1 << self.form.slots
@@ -185,7 +185,7 @@ class _LatticeSampler:
         gain[self._tail] *= 2.0**self._tail_spread
         self._gain = gain
 
-    def _enclosure(self, values: IntArray) -> tuple[FloatArray, FloatArray]:
+    def _enclosure(self, values: Ints) -> tuple[Floats, Floats]:
         """Floats below and above w of integers below 2**53 (x is a relative 2**-51 off)."""
         with np.errstate(over="ignore"):
             x = np.abs(values) / self.scale
@@ -197,7 +197,7 @@ class _LatticeSampler:
         ratio = abs(value) / Fraction(self.scale)
         return ratio if self.law == "laplace" else ratio * ratio / 2
 
-    def draw(self, count: int, words: Words) -> IntArray:
+    def draw(self, count: int, words: Words) -> Ints:
         """Return independent draws."""
         out = np.empty(count, dtype=np.int64)
         filled = 0
@@ -209,7 +209,7 @@ class _LatticeSampler:
             filled += found.size
         return out
 
-    def accepted(self, proposals: WordArray, words: Words) -> IntArray:
+    def accepted(self, proposals: WordArray, words: Words) -> Ints:
         """Return the integers that come of the proposals, in order, rejected ones left out."""
         form = self.form
         block = self._block.take((proposals >> np.uint64(form.width - form.slots)).view(np.int64))
@@ -227,8 +227,8 @@ class _LatticeSampler:
         return values[keep]
 
     def _second(
-        self, block: NDArray[np.uint16], values: IntArray, digits: IntArray, words: Words
-    ) -> tuple[NDArray[np.bool_], IntArray]:
+        self, block: NDArray[np.uint16], values: Ints, digits: Ints, words: Words
+    ) -> tuple[Flags, Ints]:
         """Settle proposals with one more word each; return who is accepted, and the values."""
         more = words(block.size)
         width, tail = self.form.width, block == self._tail
@@ -269,13 +269,13 @@ def _lattice_sampler(law: DiscreteLaw, scale: float) -> _LatticeSampler:
     return _LatticeSampler(law, scale)
 
 
-def draw(law: DiscreteLaw, scale: float, size: int | tuple[int, ...], words: Words) -> IntArray:
+def draw(law: DiscreteLaw, scale: float, size: int | tuple[int, ...], words: Words) -> Ints:
     """Return independent draws of a law in the shape asked for."""
     shape = tuple(size) if isinstance(size, tuple | list) else (int(size),)
     return _lattice_sampler(law, scale).draw(math.prod(shape), words).reshape(shape)
 
 
-def exponential_choice(scores: FloatArray, scale: float, words: Words) -> int:
+def exponential_choice(scores: Floats, scale: float, words: Words) -> int:
     """Return an index drawn with probability proportional to exp(score / scale)."""
     spare = 64 - max(1, (scores.size - 1).bit_length())
     while True:
@@ -286,7 +286,7 @@ def exponential_choice(scores: FloatArray, scale: float, words: Words) -> int:
             return int(winners[0])
 
 
-def permute_and_flip(scores: FloatArray, scale: float, words: Words) -> int:
+def permute_and_flip(scores: Floats, scale: float, words: Words) -> int:
     """Return the first candidate, in random order, to pass a coin of exp((score - top) / scale)."""
     keys = words(scores.size)
     order = np.argsort(keys)
@@ -296,7 +296,7 @@ def permute_and_flip(scores: FloatArray, scale: float, words: Words) -> int:
     return int(order[_coins(scores, order, scale, words).argmax()])
 
 
-def _coins(scores: FloatArray, picks: IntArray, scale: float, words: Words) -> NDArray[np.bool_]:
+def _coins(scores: Floats, picks: Ints, scale: float, words: Words) -> Flags:
     """Flip a coin of exp((score - top) / scale) for each pick."""
     top = scores.max()
     with np.errstate(over="ignore"):

@@ -1,33 +1,38 @@
-"""Where noise comes from: secure (the operating system's CSPRNG) or seeded (tests only).
+"""Where noise comes from, and the two mechanisms of counts and scores: `Noise` and `Selection`.
 
-Both sources draw by the same exact samplers (`missdp.mechanisms.exact_noise`): they differ only in
-where the bits come from.
+Sources are secure (the operating system's CSPRNG) or seeded (tests only). Both draw by the same
+exact samplers (`missdp.mechanisms.exact_noise`): they differ only in where the bits come from.
 
-Whole counts plus noise are released by `add_noise`, for which an event was charged before. Whether
-that event pays for how far a neighbour moves the counts is what the laws' ``exceeds`` ask of the
-checks at the end: each returns what is wrong, in words, or None.
+Whether an event pays for how far a neighbour moves what is exact is what the mechanisms'
+``exceeds`` ask of the checks in the middle: each returns what is wrong, in words, or None.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from missdp.accounting import (
     ApproximateEvent,
     Condition,
+    Cost,
     Event,
     ExplicitSeed,
     GaussianEvent,
     LaplaceEvent,
     PureEvent,
+    SelectionEvent,
     ZCDPEvent,
+    scale_for,
 )
-from missdp.errors import DataError, ParameterError, replacing
+from missdp.accounting.costs import gdp_noise
+from missdp.errors import DataError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.exact_noise import (
     Words,
     draw,
@@ -36,14 +41,22 @@ from missdp.mechanisms.exact_noise import (
     permute_and_flip,
     seeded_words,
 )
+from missdp.types import Flags, Floats, Ints
 
-__all__ = ["NoiseSource", "SecureNoise", "SeededNoise", "check_scale", "noise_source"]
+__all__ = [
+    "Noise",
+    "NoiseSource",
+    "SecureNoise",
+    "SeededNoise",
+    "Selection",
+    "check_scale",
+    "noise_source",
+]
 
 
 Size = int | tuple[int, ...]
 SelectionNoise = Literal["gumbel", "exponential"]
 """The noise of scores, of which the largest is selected."""
-IntArray = NDArray[np.int64]
 # Far above any useful noise, far below what could overflow 64-bit integers.
 _MAX_SCALE = 2.0**40
 
@@ -70,7 +83,7 @@ class NoiseSource:
         """Return a generator for post-processing (sampling synthetic rows, say)."""
         raise NotImplementedError
 
-    def discrete_laplace(self, scale: float, size: Size) -> IntArray:
+    def discrete_laplace(self, scale: float, size: Size) -> Ints:
         """Draw integers with mass proportional to exp(-abs(x) / scale), exactly.
 
         Parameters
@@ -82,7 +95,7 @@ class NoiseSource:
         """
         return draw("laplace", check_scale("scale", scale), size, self._words)
 
-    def discrete_gaussian(self, sigma: float, size: Size) -> IntArray:
+    def discrete_gaussian(self, sigma: float, size: Size) -> Ints:
         """Draw integers with mass proportional to exp(-x^2 / (2 sigma^2)), exactly.
 
         Parameters
@@ -94,9 +107,7 @@ class NoiseSource:
         """
         return draw("gaussian", check_scale("sigma", sigma), size, self._words)
 
-    def noisy_max(
-        self, scores: NDArray[np.float64], scale: float, *, noise: SelectionNoise = "gumbel"
-    ) -> int:
+    def noisy_max(self, scores: Floats, scale: float, *, noise: SelectionNoise = "gumbel") -> int:
         """Return the index of the largest score after adding independent noise to each.
 
         Parameters
@@ -116,7 +127,7 @@ class NoiseSource:
         choose = exponential_choice if noise == "gumbel" else permute_and_flip
         return choose(values, scale, self._words)
 
-    def coins(self, rate: float, count: int) -> NDArray[np.bool_]:
+    def coins(self, rate: float, count: int) -> Flags:
         """Flip independent coins that fall on True with probability ``rate``, never more.
 
         Parameters
@@ -242,7 +253,7 @@ def check_scale(name: str, value: float) -> float:
     return float(value)
 
 
-def _check_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _check_scores(scores: Floats) -> Floats:
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
         raise ParameterError("scores must be a non-empty one-dimensional array")
@@ -255,21 +266,12 @@ CountNoise = Literal["laplace", "gaussian"]
 """The noise of released counts."""
 
 
-def add_noise(
-    counts: ArrayLike, noise: CountNoise, scale: float, source: NoiseSource
-) -> NDArray[np.int64]:
-    """Return integer counts plus discrete noise; whoever calls this has charged for it."""
-    exact = _as_counts(counts)
-    draw = source.discrete_laplace if noise == "laplace" else source.discrete_gaussian
-    return np.asarray(exact + draw(float(scale), exact.shape), dtype=np.int64)
-
-
 # Counts beyond this are clipped, which moves no two neighbours further apart, so that adding
 # noise cannot wrap around.
 _MAX_COUNT = 2**61
 
 
-def _as_counts(values: ArrayLike) -> NDArray[np.int64]:
+def _as_counts(values: ArrayLike) -> Ints:
     """Return int64 counts; refuse, without naming a value, what is not finite and whole."""
     refusal = DataError("counts must form one array of whole numbers")
     with replacing(TypeError, ValueError, by=refusal):
@@ -293,7 +295,7 @@ def above(found: float, most: float) -> bool:
     return not found <= most * (1 + _ROUNDING)
 
 
-def distance(exact: Any, other: Any, norm: int) -> float:
+def distance(exact: Any, other: Any, norm: float) -> float:
     """Return how far two arrays of numbers are apart, in L1 or L2 norm."""
     gap = (np.asarray(exact) - np.asarray(other)).astype(np.float64).ravel()
     return float(np.linalg.norm(gap, norm))
@@ -304,28 +306,14 @@ def too_far(found: float, most: float, what: str = "what is behind it") -> str:
     return f"one row moves {what} by {found:g}, and {most:g} was charged for"
 
 
-def laplace_exceeds(event: Event, moved: float, scale: float) -> str | None:
-    """Return why an event does not pay for Laplace noise of a scale on numbers that moved in L1."""
-    if isinstance(event, LaplaceEvent):
-        return _noise_exceeds(moved, scale, event.sensitivity, event.scale)
-    epsilon = epsilon_paid(event)
-    return other_kind(event, "Laplace noise") if epsilon is None else _lost(moved / scale, epsilon)
-
-
-def gaussian_exceeds(event: Event, moved: float, sigma: float) -> str | None:
-    """Return why an event does not pay for Gaussian noise on numbers that moved in L2."""
-    if isinstance(event, GaussianEvent):
-        return _noise_exceeds(moved, sigma, event.sensitivity, event.sigma)
-    if isinstance(event, ZCDPEvent):
-        most = math.sqrt(2 * event.rho) * sigma
-        return too_far(moved, most) if above(moved, most) else None
-    return other_kind(event, "Gaussian noise")
-
-
 def pure_exceeds(event: Event, epsilon: float) -> str | None:
     """Return why an event does not pay for an epsilon-DP answer."""
     paid = epsilon_paid(event)
-    return other_kind(event, "a pure epsilon") if paid is None else _lost(epsilon, paid)
+    if paid is None:
+        return other_kind(event, "a pure epsilon")
+    if above(epsilon, paid):
+        return f"the answer reveals epsilon {epsilon:g}, and {paid:g} was charged for"
+    return None
 
 
 def epsilon_paid(event: Event) -> float | None:
@@ -337,21 +325,229 @@ def epsilon_paid(event: Event) -> float | None:
     return math.sqrt(2 * event.rho) if isinstance(event, ZCDPEvent) else None
 
 
-def _noise_exceeds(moved: float, scale: float, sensitivity: float, charged: float) -> str | None:
-    if above(moved, sensitivity):
-        return too_far(moved, sensitivity)
-    least = charged * moved / sensitivity
-    if above(least, scale):
-        return f"noise is drawn with scale {scale:g}, and at least {least:g} was charged for"
-    return None
-
-
-def _lost(found: float, paid: float) -> str | None:
-    if above(found, paid):
-        return f"the answer reveals epsilon {found:g}, and {paid:g} was charged for"
-    return None
-
-
 def other_kind(event: Event, what: str) -> str:
     """Say that an event is none that pays for something."""
     return f"{type(event).__name__} does not say what {what} costs: charge an event that does"
+
+
+# More noise than exact arithmetic asks for, so that shares of a budget that sum to 1 fit into it.
+_ROOM = 1 + 1e-12
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How much noise each released count gets.
+
+    Parameters
+    ----------
+    kind : {"laplace", "gaussian"}
+        Laplace noise is pure DP; Gaussian noise is zCDP.
+    scale : float
+        The Laplace scale, or the Gaussian sigma; above 0.
+
+    Examples
+    --------
+    >>> Noise("laplace", 2.0).variance
+    8.0
+    """
+
+    kind: CountNoise
+    scale: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("laplace", "gaussian"):
+            raise ParameterError(f"noise must be 'laplace' or 'gaussian', got {self.kind!r}")
+        object.__setattr__(self, "scale", check_scale("scale", self.scale))
+
+    @classmethod
+    def worth(cls, cost: Cost, *, sensitivity: float = 1.0) -> Noise:
+        """Return the noise with which whole numbers cost at most this.
+
+        Parameters
+        ----------
+        cost : Cost
+        sensitivity : float, default 1.0
+            How far one row moves them: in L1 norm for a cost in pure epsilon, else in L2 norm.
+
+        Examples
+        --------
+        >>> from missdp.accounting import Cost
+        >>> Noise.worth(Cost(currency="zcdp", amount=0.125)).scale > 2
+        True
+        """
+        if cost.currency == "pure":
+            scale = scale_for(sensitivity, cost.amount) if cost.amount else math.inf
+            return cls("laplace", scale * _ROOM)
+        if cost.currency == "gdp":
+            return cls("gaussian", gdp_noise(cost.amount, sensitivity=sensitivity) * _ROOM)
+        # A Gaussian is rho = 1 / (2 sigma^2), and (order * rho) at a Rényi order.
+        rho = cost.amount / (cost.order or 1.0)
+        sigma = sensitivity * math.sqrt(1 / (2 * rho)) if rho else math.inf
+        return cls("gaussian", sigma * _ROOM)
+
+    @property
+    def norm(self) -> float:
+        """The norm in which it matters how far a row moves the counts: 1 or 2."""
+        return 1 if self.kind == "laplace" else 2
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise of one count."""
+        return 2 * self.scale**2 if self.kind == "laplace" else self.scale**2
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise of one count."""
+        return math.sqrt(self.variance)
+
+    @property
+    def error(self) -> float:
+        """Mean absolute noise of one count."""
+        return self.scale if self.kind == "laplace" else math.sqrt(2 / math.pi) * self.scale
+
+    def radius(self, level: float) -> float:
+        """Return the half-width that holds the noise of one count with this probability."""
+        from scipy.special import ndtri
+
+        if self.kind == "laplace":
+            return 1 - self.scale * math.log1p(-level)
+        return 1 - self.scale * float(ndtri((1 - level) / 2))
+
+    def draw(self, exact: Ints, source: NoiseSource) -> Ints:
+        """Return counts plus noise."""
+        counts = _as_counts(exact)
+        draw = source.discrete_laplace if self.kind == "laplace" else source.discrete_gaussian
+        return np.asarray(counts + draw(self.scale, counts.shape), dtype=np.int64)
+
+    def event(self, sensitivity: float, *, gate: Iterable[str] | None, label: str) -> Event:
+        """Return the fact that numbers which a row moves so far are released with this noise."""
+        facts: dict[str, Any] = {"sensitivity": sensitivity, "gate": gate, "label": label}
+        if self.kind == "laplace":
+            return LaplaceEvent(scale=self.scale, **facts)
+        return GaussianEvent(sigma=self.scale, **facts)
+
+    def exceeds(self, event: Event, exact: Ints, other: Ints) -> str | None:
+        """Return why an event does not pay: counts move too far, or the noise is too small.
+
+        Examples
+        --------
+        >>> from missdp.accounting import LaplaceEvent
+        >>> charged = LaplaceEvent(sensitivity=1, scale=2.0)
+        >>> Noise("laplace", 2.0).exceeds(charged, np.array([5, 0]), np.array([4, 1]))
+        'one row moves what is behind it by 2, and 1 was charged for'
+        """
+        moved = distance(exact, other, self.norm)
+        if self.kind == "laplace" and not isinstance(event, LaplaceEvent):
+            return pure_exceeds(event, moved / self.scale)
+        if isinstance(event, ZCDPEvent):
+            most = math.sqrt(2 * event.rho) * self.scale
+            return too_far(moved, most) if above(moved, most) else None
+        if not isinstance(event, LaplaceEvent if self.kind == "laplace" else GaussianEvent):
+            return other_kind(event, "Gaussian noise")
+        if above(moved, event.sensitivity):
+            return too_far(moved, event.sensitivity)
+        charged = event.scale if isinstance(event, LaplaceEvent) else event.sigma
+        if above(least := charged * moved / event.sensitivity, self.scale):
+            return f"noise is of scale {self.scale:g}, and at least {least:g} was charged for"
+        return None
+
+    def log_ratio(self, answer: Ints, exact: Ints, other: Ints) -> float:
+        """Return the log of how much likelier the answer is given ``exact`` than given ``other``.
+
+        Examples
+        --------
+        >>> Noise("laplace", 2.0).log_ratio(np.array([7]), np.array([5]), np.array([4]))
+        0.5
+        """
+        here, there = (np.asarray(answer, dtype=np.float64) - counts for counts in (exact, other))
+        if self.kind == "laplace":
+            return float((np.abs(there) - np.abs(here)).sum() / self.scale)
+        return float(((there - here) * (there + here)).sum() / (2 * self.scale**2))
+
+
+SelectionMethod = Literal["exponential", "permute-and-flip"]
+"""How one of several candidates is selected privately."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The candidate with the largest score after adding noise to each.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0.
+    sensitivity : float
+        How far one row can move a score.
+    method : {"exponential", "permute-and-flip"}
+        Gumbel noise, whose range is bounded; or exponential noise, which errs less, but is pure DP
+        and no more.
+
+    Examples
+    --------
+    >>> Selection(0.5, sensitivity=1.0).scale
+    4.0
+    """
+
+    epsilon: float
+    sensitivity: float
+    method: SelectionMethod = "exponential"
+
+    norm: ClassVar[float] = math.inf  # in which it matters how far a row moves the scores
+
+    def __post_init__(self) -> None:
+        known = get_args(SelectionMethod)
+        if self.method not in known:
+            raise ParameterError(f"method must be one of {known}, got {self.method!r}")
+        for name in ("epsilon", "sensitivity"):  # of 64 bits, whatever was passed
+            object.__setattr__(self, name, float(getattr(self, name)))
+        check_scale("2 * sensitivity / epsilon", self.scale)
+
+    @property
+    def scale(self) -> float:
+        """Of the noise, rounded up: it keeps the promise."""
+        return scale_for(self.sensitivity, self.epsilon, count=2)
+
+    def event(
+        self, sensitivity: float, *, gate: Iterable[str] | None = None, label: str = ""
+    ) -> Event:
+        """Return the fact that one of several candidates is selected, whose scores move so far."""
+        if sensitivity > self.sensitivity:
+            raise UnprovenError("a score is more sensitive than its selection")
+        kind = SelectionEvent if self.method == "exponential" else PureEvent
+        return kind(epsilon=self.epsilon, gate=gate, label=label)  # type: ignore[arg-type]
+
+    def draw(self, exact: Floats, source: NoiseSource) -> int:
+        """Return the position of the candidate that is selected."""
+        noise: SelectionNoise = "gumbel" if self.method == "exponential" else "exponential"
+        return source.noisy_max(exact, self.scale, noise=noise)
+
+    def exceeds(self, event: Event, exact: Floats, other: Floats) -> str | None:
+        """Return why an event does not pay: some score moves too far for its epsilon.
+
+        A `SelectionEvent` does not pay for permute-and-flip, whose range is not bounded.
+        """
+        paid = epsilon_paid(event)
+        ranged = self.method == "exponential" or not isinstance(event, SelectionEvent)
+        if paid is None or not ranged:
+            return other_kind(event, "a selection")
+        moved = float(np.abs(np.subtract(exact, other, dtype=np.float64)).max(initial=0.0))
+        most = paid * self.scale / 2
+        return too_far(moved, most, "a score") if above(moved, most) else None
+
+    def log_ratio(self, answer: int, exact: Floats, other: Floats) -> float:
+        """Return the log of how much likelier an answer is given ``exact`` than given ``other``."""
+        here, there = (self._log_chance(int(answer), scores) for scores in (exact, other))
+        return here - there
+
+    def _log_chance(self, answer: int, scores: Floats) -> float:
+        z = np.asarray(scores, dtype=np.float64) / self.scale
+        if self.method == "exponential":
+            return float(z[answer] - np.logaddexp.reduce(z))
+        # A candidate flips at a uniform time t, if no other has passed its coin before. The chance
+        # of that is a polynomial of t, of lower degree than these nodes integrate exactly.
+        coins = np.exp(z - z.max())
+        nodes, weights = np.polynomial.legendre.leggauss(len(z) // 2 + 1)
+        passed = np.delete(coins, answer)[:, np.newaxis] * (nodes + 1) / 2
+        first = float((weights * np.prod(1 - passed, axis=0)).sum() / 2)
+        return float(z[answer] - z.max()) + math.log(first)

@@ -23,13 +23,20 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from missdp.accounting import Cost
-from missdp.mechanisms.laws import Noise
+from missdp.errors import ParameterError
+from missdp.mechanisms.noise import Noise
+from missdp.mechanisms.queries import CountedRows, DoorQuery
 from missdp.schema import PairDenial
-from missdp.sources.partners import observed_on, violating_pairs
+from missdp.sources import MemorySource
+from missdp.sources.partners import (
+    check_comparable,
+    check_countable,
+    observed_on,
+    violating_pairs,
+)
 from missdp.table import Table
+from missdp.types import Ints
 
 _STEPS = 1024  # of the grid, by which half the mean number of partners is counted
 _ROW = 256  # steps of a row: the noise of their number has four times the scale
@@ -71,35 +78,64 @@ class PairRate:
 
 
 @dataclass(frozen=True)
-class RateSteps:
-    """What is released of a denial constraint, in whole numbers, and its noise."""
+class ViolatingPairs(DoorQuery):
+    """What is released of a denial constraint: two whole numbers."""
 
-    cost: Cost
+    denial: PairDenial
+
+    def check(self, rows: CountedRows) -> None:
+        """Refuse what is no constraint of the schema, or cannot be counted.
+
+        Raises
+        ------
+        ParameterError
+            If it is none of the schema's, cannot be counted, or rows are streamed.
+        DataError
+            If the rows hold only bins of a numeric attribute that is compared.
+        """
+        if not any(self.denial is known for known in rows.modelled.whole.rulebook.pairs):
+            raise ParameterError("a rate is released of the schema's own denial constraints only")
+        check_countable(self.denial)
+        if not isinstance(rows.came, MemorySource):
+            raise ParameterError(
+                "pairs of rows are counted in memory, and these rows are streamed; read them with "
+                "Table.read"
+            )
+        check_comparable(self.denial, rows.came.schema, rows.came.valued)
 
     @property
-    def bound(self) -> int:
-        """How far a row moves the two numbers: in L1 norm for pure epsilon, else in L2 norm."""
-        if self.cost.currency == "pure":
+    def reads(self) -> tuple[str, ...]:
+        """The attributes of the constraint."""
+        return self.denial.names
+
+    @property
+    def label(self) -> str:
+        """Public name."""
+        return f"pairs of rows that violate {self.denial.text}"
+
+    def moves(self, norm: float) -> float:
+        """How far a row moves the two numbers."""
+        if norm == 1:
             return _STEPS + _ROW
         return math.isqrt(_STEPS**2 + _ROW**2) + 1  # it is no square
 
-    @property
-    def noise(self) -> Noise:
-        """Noise of both numbers."""
-        return Noise.worth(self.cost, sensitivity=float(self.bound))
-
-    @staticmethod
-    def exact(
-        denial: PairDenial, table: Table, *, complete: NDArray[np.bool_]
-    ) -> NDArray[np.int64]:
+    def exact(self, rows: CountedRows) -> Ints:
         """Return the two numbers; private."""
-        rows = table.take(complete & observed_on(denial.names, table))
+        assert isinstance(rows.came, MemorySource)  # checked before anything was charged
+        table = rows.came.table
+        if rows.strategy.complete_only:
+            table = table.take(~rows.modelled.table(table).incomplete_rows())
+        return self.numbers(table)
+
+    def numbers(self, table: Table) -> Ints:
+        """Return the two numbers of a table; private."""
+        rows = table.take(observed_on(self.denial.names, table))
         many = len(rows)
-        pairs = violating_pairs(denial, rows) if many > 1 else 0
+        pairs = violating_pairs(self.denial, rows) if many > 1 else 0
         # Python's whole numbers have no largest one, and are rounded down exactly.
         return np.array([_STEPS * pairs // max(1, many - 1), _ROW * many], dtype=np.int64)
 
-    def read(self, cells: NDArray[np.int64]) -> PairRate:
+    @staticmethod
+    def read(cells: Ints, noise: Noise) -> PairRate:
         """Return what was released."""
-        std = math.sqrt(self.noise.variance) / _STEPS
-        return PairRate(float(cells[0]) / _STEPS, float(cells[1]) / _ROW, std)
+        return PairRate(float(cells[0]) / _STEPS, float(cells[1]) / _ROW, noise.std / _STEPS)

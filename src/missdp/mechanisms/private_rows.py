@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.laws import no_warnings, plain_function, read_only, unquoted
 from missdp.mechanisms.noise import NoiseSource
+from missdp.mechanisms.session import no_warnings, plain_function, read_only
 from missdp.schema import Numeric, Schema
 from missdp.schema.applies import applies
 from missdp.schema.conditions import Known, Verdict
@@ -27,6 +27,7 @@ from missdp.schema.schema import plainly_missing
 from missdp.shelf import blocks, in_portions, room, runs
 from missdp.table import Table
 from missdp.table.encode import Column as TableColumn
+from missdp.types import Flags, Floats, Ints
 
 PART_ROWS = 2**20
 """Most rows that a function of each row by itself is shown at once."""
@@ -51,7 +52,7 @@ class Filled:
 
     rows: NDArray[np.integer]
     codes: NDArray[np.integer]
-    values: NDArray[np.float64] | None = None
+    values: Floats | None = None
 
     def fits(self, size: int, levels: int) -> bool:
         """Whether it tells cells of so many rows, each once, and codes of so many levels."""
@@ -69,7 +70,7 @@ class Filled:
         known = (rows >= 0) & (rows < size), (codes >= 0) & (codes < levels)
         return all(bool(np.all(part)) for part in (rising, *known))
 
-    def where(self, keep: NDArray[np.bool_ | np.integer] | slice) -> Filled:
+    def where(self, keep: Flags | Ints | slice) -> Filled:
         """Return some of the cells."""
         values = None if self.values is None else self.values[keep]
         return Filled(self.rows[keep], self.codes[keep], values)
@@ -126,7 +127,7 @@ class Prepared:
     """
 
     columns: Mapping[str, Filled] = field(default_factory=dict)
-    keep: NDArray[np.bool_] | None = None
+    keep: Flags | None = None
     profile: Any = None
     ways: Ways | None = None
 
@@ -193,17 +194,17 @@ class Rows:
         """Public facts."""
         return self._cells.schema
 
-    def codes(self, name: str) -> NDArray[np.int64]:
+    def codes(self, name: str) -> Ints:
         """Codes of an attribute; missing cells have the attribute's missing code."""
         codes = self._cells.codes(self._readable(name))
-        found: NDArray[np.int64] = read_only(codes.astype(np.int64, copy=False))
+        found: Ints = read_only(codes.astype(np.int64, copy=False))
         return found
 
-    def mask(self, name: str) -> NDArray[np.bool_]:
+    def mask(self, name: str) -> Flags:
         """Return True where the cell has no value: a hole, or not applicable."""
         return np.asarray(self.codes(name) >= self.schema[name].size)
 
-    def holes(self, name: str) -> NDArray[np.bool_]:
+    def holes(self, name: str) -> Flags:
         """Return True where the cell is a hole; what is not applicable is none."""
         return np.asarray(self.codes(name) >= self.schema[name].missing_code)
 
@@ -218,9 +219,9 @@ class Rows:
         surely, maybe = self._cells.applies(name)
         return read_only(surely), read_only(maybe)
 
-    def values(self, name: str) -> NDArray[np.float64]:
+    def values(self, name: str) -> Floats:
         """Values of a numeric attribute; its lower bound where missing."""
-        found: NDArray[np.float64] = read_only(self._cells.values(self._readable(name)))
+        found: Floats = read_only(self._cells.values(self._readable(name)))
         return found
 
     def _readable(self, name: str) -> str:
@@ -263,12 +264,7 @@ class PrivateRows:
 
     def bound(self, *, own: float, donee: float, beta: float) -> float:
         """Return a smooth bound of how far one row moves a question."""
-
-        def found() -> float:
-            return float(self.cells.profile.smooth_bound(own=own, donee=donee, beta=beta))
-
-        bound: float = unquoted(found, "the bound of a question failed")()
-        return bound
+        return float(self.cells.profile.smooth_bound(own=own, donee=donee, beta=beta))
 
     @cached_property
     def cells(self) -> FilledRows:
@@ -375,7 +371,7 @@ class FilledRows:
             codes[self._columns[name].rows] = self._columns[name].codes
         return codes
 
-    def values(self, name: str) -> NDArray[np.float64]:
+    def values(self, name: str) -> Floats:
         """Values of a numeric attribute; its lower bound where still missing."""
         values = self._table.values(name)
         if values is None or name not in self._columns:
@@ -387,7 +383,7 @@ class FilledRows:
         values[self._columns[name].rows] = self._within_bounds(name, filled)
         return values
 
-    def _within_bounds(self, name: str, filled: NDArray[Any]) -> NDArray[np.float64]:
+    def _within_bounds(self, name: str, filled: NDArray[Any]) -> Floats:
         """Keep to what is declared: a question's sensitivity is of values within the bounds."""
         attribute = self.schema[name]
         assert isinstance(attribute, Numeric)  # no other table has values
@@ -419,7 +415,7 @@ class FilledRows:
         return filled if keep.all() else filled.where(keep)
 
 
-def _kept(filled: Filled, keep: NDArray[np.bool_]) -> Filled:
+def _kept(filled: Filled, keep: Flags) -> Filled:
     """Return the filled cells of rows that stay, by their new numbers."""
     stays = filled.where(keep[filled.rows])
     return replace(stays, rows=(np.cumsum(keep) - 1)[stays.rows])

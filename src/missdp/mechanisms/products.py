@@ -32,14 +32,16 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
-from missdp.mechanisms.laws import Noise, read_only
+from missdp.mechanisms.noise import Noise
+from missdp.mechanisms.queries import CountedRows
+from missdp.mechanisms.session import read_only
 from missdp.record import Record
 from missdp.sources import Clique
 from missdp.sources.counts import RowWeight
+from missdp.types import Floats, Ints
 
 _FINEST, _COARSEST = 10, 4  # bits of blocks, and of factors
 _LARGEST = 2.0**38  # noise, in steps of the grid
@@ -75,10 +77,10 @@ class RowProducts(Record):
     noisiest: ClassVar[float] = _LARGEST / 2.0 ** (3 * _COARSEST)
     """Largest noise, in units of rows, that is drawn."""
 
-    blocks: Mapping[str, NDArray[np.float64]]
+    blocks: Mapping[str, Floats]
     clip: float
     alone: float = 1.0
-    further: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    further: Mapping[str, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 2.0**-10 <= self.clip <= 2.0**20:
@@ -98,7 +100,7 @@ class RowProducts(Record):
     def __reduce__(self) -> tuple[type[RowProducts], tuple[Any, ...]]:
         return RowProducts, (dict(self.blocks), self.clip, self.alone, dict(self.further))
 
-    def on_grid(self, codes: Mapping[str, int], cost: Cost) -> _ProductSums:
+    def on_grid(self, codes: Mapping[str, int], cost: Cost) -> ProductSums:
         """Return what is summed up, in whole numbers, and its noise.
 
         Parameters
@@ -124,7 +126,7 @@ class RowProducts(Record):
                 "synthesizer 'mst'"
             )
         for bits in range(_FINEST, _COARSEST - 1, -1):
-            sums = _ProductSums(self, tuple(codes), bits, cost)
+            sums = ProductSums(self, tuple(codes), bits, cost)
             if sums.fits:
                 return sums
         raise ParameterError(
@@ -133,7 +135,7 @@ class RowProducts(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class _ProductSums:
+class ProductSums:
     """Sums of products in whole numbers: how rows enter them, how large they are, and their noise.
 
     A door makes it from a plan.
@@ -155,15 +157,28 @@ class _ProductSums:
         unit = Noise.worth(self.cost).scale * self.plan.clip
         return longest <= _LONGEST and unit * 2.0 ** (3 * self.bits) <= _LARGEST
 
+    reads = ()
+    label = "products of all pairs of attributes"
+
     @property
     def bound(self) -> int:
         """L2 norm of the longest vector of whole numbers that a row can have."""
         return int(Fraction(self.plan.clip) * (1 << 3 * self.bits))
 
+    def moves(self, norm: float) -> float:
+        """How far one row moves the sums, in L2 norm: the noise is Gaussian."""
+        assert norm == 2
+        return float(self.bound)
+
     @property
     def noise(self) -> Noise:
         """Noise of every number."""
         return Noise.worth(self.cost, sensitivity=float(self.bound))
+
+    def exact(self, rows: CountedRows) -> Ints:
+        """Return the sums; private."""
+        cliques: list[Clique] = [*((name,) for name in self.names), *combinations(self.names, 2)]
+        return self.summed(rows.counts.weighted(cliques, self.weight))
 
     @cached_property
     def weight(self) -> RowWeight:
@@ -176,12 +191,12 @@ class _ProductSums:
             further=_squares(self._further),
         )
 
-    def exact(self, counts: Mapping[Clique, NDArray[np.int64]]) -> NDArray[np.int64]:
+    def summed(self, counts: Mapping[Clique, Ints]) -> Ints:
         """Return the sums, given the sums of the weights of the rows in every cell; private."""
         blocks = self._blocks
         known = {name: len(block) for name, block in blocks.items()}  # of complete rows, no hole
 
-        def table(*clique: str) -> NDArray[np.int64]:
+        def table(*clique: str) -> Ints:
             inner = tuple(slice(known[v]) for v in clique)
             return np.asarray(counts[clique][inner])
 
@@ -195,7 +210,7 @@ class _ProductSums:
             parts.append(_sums(blocks[a], table(a, b), blocks[b]))
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
-    def read(self, cells: NDArray[np.int64]) -> Products:
+    def read(self, cells: Ints) -> Products:
         """Return noisy sums in units of rows."""
         unit = 2.0 ** (3 * self.bits)
         whole, factor = np.asarray(cells, dtype=np.float64) / unit, self._alone / 2.0**self.bits
@@ -221,26 +236,24 @@ class _ProductSums:
         return max(1, round(self.plan.alone * (1 << self.bits)))
 
     @cached_property
-    def _blocks(self) -> dict[str, NDArray[np.int64]]:
+    def _blocks(self) -> dict[str, Ints]:
         """For each attribute the block of each code, in steps of the grid."""
         return {name: self._on_grid(self.plan.blocks[name]) for name in self.names}
 
     @cached_property
-    def _further(self) -> dict[str, NDArray[np.int64]]:
+    def _further(self) -> dict[str, Ints]:
         """The same of the numbers that enter no product."""
         return {name: self._on_grid(table) for name, table in self.plan.further.items()}
 
-    def _on_grid(self, table: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _on_grid(self, table: Floats) -> Ints:
         return np.rint(np.asarray(table, dtype=np.float64) * (1 << self.bits)).astype(np.int64)
 
 
-def _squares(blocks: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
+def _squares(blocks: Mapping[str, Ints]) -> dict[str, Ints]:
     return {name: (block * block).sum(axis=1) for name, block in blocks.items()}
 
 
-def _sums(
-    left: NDArray[np.int64], table: NDArray[np.int64], right: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _sums(left: Ints, table: Ints, right: Ints) -> Ints:
     """Return ``left.T @ table @ right``, no number beyond 2**61 either way.
 
     Numbers that do not fit into 64 bits are worked out in two parts. Cutting them off there, and
@@ -278,10 +291,10 @@ class Products(Record):
         The further numbers of the plan, rounded to the grid, and their sums.
     """
 
-    blocks: Mapping[str, NDArray[np.float64]]
-    single: Mapping[str, NDArray[np.float64]]
-    pairs: Mapping[tuple[str, str], NDArray[np.float64]]
+    blocks: Mapping[str, Floats]
+    single: Mapping[str, Floats]
+    pairs: Mapping[tuple[str, str], Floats]
     std: float
     single_std: float
-    further_blocks: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    further: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    further_blocks: Mapping[str, Floats] = field(default_factory=dict)
+    further: Mapping[str, Floats] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.accounting import Cost, scale_for
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.laws import no_warnings, plain_function, read_only
+from missdp.mechanisms.noise import Noise
 from missdp.mechanisms.private_rows import (
     PART_ROWS,
     Filled,
@@ -37,9 +38,12 @@ from missdp.mechanisms.private_rows import (
     Rows,
     Ways,
 )
+from missdp.mechanisms.session import no_warnings, plain_function, read_only
+from missdp.types import Floats, Ints
 
 __all__ = [
     "QUANTA",
+    "Ask",
     "Counts",
     "Filled",
     "Preparation",
@@ -57,6 +61,75 @@ QUANTA = 1 << 20
 _LARGEST = np.uint64(2**62)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A release to come, as far as it is public before anything is computed.
+
+    Parameters
+    ----------
+    label : str
+        For reports.
+    cost : Cost or Noise
+        What it may spend, in pure epsilon or rho; or the noise itself, for a question that reads no
+        cell filled from other rows.
+    reads : frozenset of str
+        Attributes that the question may read.
+    own : float, default 1
+        How far one row of its own moves the result.
+    moves : int, default 1
+        How far one other row moves it, in units of ``own``, at most.
+    dimension : int, default 1
+        How many numbers the result has.
+    observed : bool, default False
+        Whether it is asked of the rows as they came, with their holes.
+    gate : frozenset of str, default empty
+        Rows are read only if all these attributes are observed in them; for ``observed`` ones.
+    delta : float, default 0
+        Probability that what is deduced from the answer is wrong, if that costs.
+    """
+
+    label: str
+    cost: Cost | Noise
+    reads: frozenset[str] = frozenset()
+    own: float = 1
+    moves: int = 1
+    dimension: int = 1
+    observed: bool = False
+    gate: frozenset[str] = frozenset()
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reads", frozenset(self.reads))
+        object.__setattr__(self, "gate", frozenset(self.gate))
+        if type(self.cost) not in (Cost, Noise):
+            raise ParameterError("a question is answered with Noise, or for a Cost")
+        if isinstance(self.cost, Cost) and self.cost.currency == "renyi":
+            raise ParameterError("a question is paid for in pure epsilon or rho")
+        if self.gate and not self.observed:
+            raise ParameterError("a gate is for questions of the rows as they came")
+
+    @property
+    def epsilon(self) -> float:
+        """Pure epsilon that fits into the cost: rho-zCDP follows from sqrt(2 rho)-DP."""
+        assert isinstance(self.cost, Cost)
+        return self.cost.amount if self.cost.currency == "pure" else math.sqrt(2 * self.cost.amount)
+
+    @property
+    def rho(self) -> float | None:
+        """The cost if it is a rho."""
+        zcdp = isinstance(self.cost, Cost) and self.cost.currency == "zcdp"
+        return self.cost.amount if zcdp else None  # type: ignore[union-attr]
+
+    @property
+    def noise(self) -> Noise:
+        """The noise of whole numbers that a row moves by ``own``, and by nothing else."""
+        if isinstance(self.cost, Noise):
+            return self.cost
+        if self.rho is None:
+            return Noise("laplace", scale_for(self.own, self.epsilon))
+        return Noise("gaussian", math.nextafter(self.own / math.sqrt(2 * self.rho), math.inf))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Question:
     """A pure function of rows with whole-number results. Use `Counts`, `Sums` or `Query`.
@@ -72,6 +145,16 @@ class Question:
         Public or released values: arrays, numbers, text, and frozen objects made of those.
     applies : frozenset of str
         Attributes of which it reads no more than to which rows they apply (``Rows.applies``).
+
+    Attributes
+    ----------
+    own : float
+        How far one row that comes or goes moves the result, in units of ``unit``; the same in L1
+        and L2.
+    donee, donee_l2 : float
+        How far a row whose filled cells change moves it, in L1 and in L2.
+    dimension : int
+        How many numbers the result has.
     """
 
     function: Callable[..., Any]
@@ -79,37 +162,22 @@ class Question:
     given: tuple[Any, ...] = ()
     applies: frozenset[str] = frozenset()
 
+    unit = Fraction(1)
+    own: float = field(init=False)
+    donee: float = field(init=False)
+    donee_l2: float = field(init=False)
+    dimension: int = field(init=False)
+
     def __post_init__(self) -> None:
         plain_function(self.function, "a question")
-        object.__setattr__(self, "reads", frozenset(self.reads))
-        object.__setattr__(self, "applies", frozenset(self.applies))
-        object.__setattr__(self, "given", tuple(map(read_only, self.given)))
+        given = tuple(map(read_only, self.given))
+        self._state(reads=frozenset(self.reads), applies=frozenset(self.applies), given=given)
 
-    # How far things move the result, in its units (`unit`): one row of its own (`own`), and another
-    # row whose filled cells it changes (`donee`; `donee_l2` in the L2 norm).
-    unit = Fraction(1)
+    def _state(self, **facts: Any) -> None:
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
 
-    @property
-    def own(self) -> float:
-        """How far one row that comes or goes moves the result; the same in L1 and L2."""
-        raise NotImplementedError
-
-    @property
-    def donee(self) -> float:
-        """How far a row whose filled cells change moves the result, in L1."""
-        raise NotImplementedError
-
-    @property
-    def donee_l2(self) -> float:
-        """How far a row whose filled cells change moves the result, in L2."""
-        return self.donee
-
-    @property
-    def dimension(self) -> int:
-        """How many numbers the result has."""
-        raise NotImplementedError
-
-    def exact(self, cells: FilledRows) -> NDArray[np.int64]:
+    def exact(self, cells: FilledRows) -> Ints:
         """Return the result, shape ``(dimension,)``; private.
 
         Raises
@@ -124,13 +192,41 @@ class Question:
             parts = rows.parts() if self._adds_up and len(rows) > PART_ROWS else [(None, rows)]
             return sum(map(self._of, (part for _, part in parts)), np.zeros(1, dtype=np.int64))
 
-    def _of(self, rows: Rows) -> NDArray[np.int64]:
+    @property
+    def fine(self) -> int:
+        """How many units an average has for each one: a row moves it by about `QUANTA`."""
+        return max(1, int(QUANTA // self.own))
+
+    def average(self, cells: FilledRows) -> Ints:
+        """Return the result on average over all ways to fill rows, in `fine` units; private.
+
+        The sums of floating-point numbers are rounded once, each weight is off by less than 2**-52
+        of itself: that is less than half a unit for 2**30 rows that are filled. Rounding to units
+        is half a unit more. So neighbours differ by two units more than averages do.
+        """
+        failed = DataError("the function of a question failed")
+        # Neither an error nor a warning may quote rows.
+        with replacing(Exception, by=failed), no_warnings():
+            fixed = np.ones(len(cells), dtype=bool)
+            if cells.ways is not None:
+                fixed[cells.ways.rows] = False
+            parts = [[0.0] * self.dimension]
+            for where, rows in Rows(cells, self.reads, self.applies).parts():
+                found = np.asarray(self.function(rows, *self.given))
+                parts.append(self.weighted(found, len(rows), fixed[where].astype(np.float64)))
+            for some, weights in cells.in_all_ways(self.reads | self.applies):
+                found = np.asarray(self.function(Rows(some, self.reads, self.applies), *self.given))
+                parts.append(self.weighted(found, len(some), weights))
+            totals = np.array([math.fsum(column) for column in zip(*parts, strict=True)])
+            return np.asarray(np.rint(totals * self.fine), dtype=np.int64)
+
+    def _of(self, rows: Rows) -> Ints:
         found = np.asarray(self.function(rows, *self.given))
         return np.asarray(self._totals(found, len(rows)), dtype=np.int64)
 
     _adds_up = False  # whether the result of all rows is the sum of the results of some and others
 
-    def weighted(self, found: NDArray[Any], size: int, weights: NDArray[np.float64]) -> list[float]:
+    def weighted(self, found: NDArray[Any], size: int, weights: Floats) -> list[float]:
         """Return the result if each row stands for so many; each number is rounded once."""
         raise NotImplementedError
 
@@ -168,27 +264,13 @@ class Counts(Question):
     stays: bool = False
     _adds_up = True
 
-    @property
-    def own(self) -> float:
-        """A row is in one cell, or in none."""
-        return 1
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # A row is in one cell, or in none; changed, it can come, go, or change its cell.
+        donee = 1 if self.stays or self.cells == 1 else 2
+        self._state(own=1, donee=donee, donee_l2=math.sqrt(donee), dimension=self.cells)
 
-    @property
-    def donee(self) -> float:
-        """A row can come, go, or change its cell."""
-        return 1 if self.stays or self.cells == 1 else 2
-
-    @property
-    def donee_l2(self) -> float:
-        """A row can come, go, or change its cell."""
-        return math.sqrt(self.donee)
-
-    @property
-    def dimension(self) -> int:
-        """The number of cells."""
-        return self.cells
-
-    def weighted(self, found: NDArray[Any], size: int, weights: NDArray[np.float64]) -> list[float]:
+    def weighted(self, found: NDArray[Any], size: int, weights: Floats) -> list[float]:
         """Return the weight of the rows in each cell."""
         cell = self._cell(found, size)
         order = np.argsort(cell, kind="stable")
@@ -199,7 +281,7 @@ class Counts(Question):
         cell = self._cell(found, size)
         return np.bincount(cell[(cell >= 0) & (cell < self.cells)], minlength=self.cells)
 
-    def _cell(self, found: NDArray[Any], size: int) -> NDArray[np.integer]:
+    def _cell(self, found: NDArray[Any], size: int) -> Ints:
         kinds = "biu" if self.cells == 1 else "iu"
         if found.shape != (size,) or found.dtype.kind not in kinds:
             raise DataError("not a cell for each row")
@@ -243,16 +325,14 @@ class Sums(Question):
         super().__post_init__()
         if not 0 < self.bound < math.inf:
             raise ParameterError("the bound must be finite and above 0")
-        object.__setattr__(self, "unit", Fraction(self.bound) / QUANTA)
+        donee = self._moved()
+        self._state(
+            unit=Fraction(self.bound) / QUANTA, own=QUANTA, donee=donee, donee_l2=donee,
+            dimension=self.numbers,
+        )  # fmt: skip
 
-    @property
-    def own(self) -> float:
-        """The bound in units."""
-        return QUANTA
-
-    @property
-    def donee(self) -> float:
-        """The change in units; both ends of each number are rounded, by one unit together.
+    def _moved(self) -> float:
+        """Return the change in units; both ends of each number are rounded, by one unit together.
 
         Of several numbers, where one that grows leaves later ones less of the bound, twice that.
         """
@@ -263,12 +343,7 @@ class Sums(Question):
         moved = math.ceil(self.change / self.bound * QUANTA) + self.numbers
         return min(moved if self.numbers == 1 else 2 * moved, 2 * QUANTA)
 
-    @property
-    def dimension(self) -> int:
-        """How many numbers a row has."""
-        return self.numbers
-
-    def weighted(self, found: NDArray[Any], size: int, weights: NDArray[np.float64]) -> list[float]:
+    def weighted(self, found: NDArray[Any], size: int, weights: Floats) -> list[float]:
         """Return the sums of the rows' numbers times their weights."""
         steps = self._steps(found, size)
         return [math.fsum((steps[:, i] * weights).tolist()) for i in range(self.numbers)]
@@ -276,7 +351,7 @@ class Sums(Question):
     def _totals(self, found: NDArray[Any], size: int) -> Any:
         return self._steps(found, size).sum(axis=0)
 
-    def _steps(self, found: NDArray[Any], size: int) -> NDArray[np.int64]:
+    def _steps(self, found: NDArray[Any], size: int) -> Ints:
         """Return each row's numbers in units, within the bound together."""
         if found.shape != ((size,) if self.numbers == 1 else (size, self.numbers)):
             raise DataError("not the right numbers for each row")
@@ -324,20 +399,9 @@ class Query(Question):
             if isinstance(number, bool) or not 1 <= number < math.inf:
                 raise ParameterError("how far a row moves a query is at least 1 and finite")
 
-    @property
-    def own(self) -> float:
-        """The declared sensitivity."""
-        return self.sensitivity
-
-    @property
-    def donee(self) -> float:
-        """What was declared; infinite if nothing was."""
-        return math.inf if self.change is None else self.change
-
-    @property
-    def dimension(self) -> int:
-        """How many numbers the shape holds."""
-        return math.prod(self.shape)
+        donee = math.inf if self.change is None else self.change
+        shape = math.prod(self.shape)
+        self._state(own=self.sensitivity, donee=donee, donee_l2=donee, dimension=shape)
 
     def _totals(self, found: NDArray[Any], size: int) -> Any:
         del size
@@ -346,62 +410,3 @@ class Query(Question):
         if found.dtype.kind == "u":  # clipped: wrapped around, neighbours could be far apart
             found = np.minimum(found.astype(np.uint64), _LARGEST)
         return found.ravel()
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Averaged(Question):
-    """A question's result, on average over all ways in which rows are filled.
-
-    In units of which a row of its own moves it by about `QUANTA`. The sums of floating-point
-    numbers are rounded once, each weight is off by less than 2**-52 of itself: that is less than
-    half a unit for 2**30 rows that are filled. Rounding to units is half a unit more, on each of
-    two neighbouring tables: two for each number, which ``own`` has on top.
-    """
-
-    of: Question
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "unit", self.of.unit / self._fine)
-
-    @property
-    def _fine(self) -> int:
-        return max(1, int(QUANTA // self.of.own))
-
-    @property
-    def own(self) -> float:
-        """That of the question, and rounding."""
-        return self._fine * self.of.own + 2 * self.of.dimension
-
-    @property
-    def donee(self) -> float:
-        """That of the question."""
-        return self._fine * self.of.donee
-
-    @property
-    def donee_l2(self) -> float:
-        """That of the question."""
-        return self._fine * self.of.donee_l2
-
-    @property
-    def dimension(self) -> int:
-        """That of the question."""
-        return self.of.dimension
-
-    def exact(self, cells: FilledRows) -> NDArray[np.int64]:
-        """Return the average result, shape ``(dimension,)``; private."""
-        of, failed = self.of, DataError("the function of a question failed")
-        # Neither an error nor a warning may quote rows.
-        with replacing(Exception, by=failed), no_warnings():
-            fixed = np.ones(len(cells), dtype=bool)
-            if cells.ways is not None:
-                fixed[cells.ways.rows] = False
-            parts = [[0.0] * of.dimension]
-            for where, rows in Rows(cells, of.reads, of.applies).parts():
-                found = np.asarray(of.function(rows, *of.given))
-                keep = fixed[where].astype(np.float64)
-                parts.append(of.weighted(found, len(rows), keep))
-            for some, weights in cells.in_all_ways(of.reads | of.applies):
-                found = np.asarray(of.function(Rows(some, of.reads, of.applies), *of.given))
-                parts.append(of.weighted(found, len(some), weights))
-            totals = np.array([math.fsum(column) for column in zip(*parts, strict=True)])
-            return np.asarray(np.rint(totals * self._fine), dtype=np.int64)

@@ -10,58 +10,70 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from fractions import Fraction
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import (
+    ApproximateEvent,
     Budget,
     Cost,
     Event,
     Guarantee,
     LaplaceEvent,
     PureEvent,
+    ZCDPEvent,
 )
 from missdp.accounting.conditions import domain_conditions
-from missdp.errors import DataError, ParameterError, UnprovenError, replacing
-from missdp.mechanisms.asks import Ask, Choice, Released, plain_law
-from missdp.mechanisms.laws import Handle, Law, Noise
-from missdp.mechanisms.noise import NoiseSource, noise_source
+from missdp.errors import DataError, ParameterError, UnprovenError
+from missdp.mechanisms.noise import Noise, NoiseSource, noise_source
 from missdp.mechanisms.private_rows import PrivateRows, with_one_kind_of_hole
 from missdp.mechanisms.questions import (
-    Averaged,
+    QUANTA,
+    Ask,
+    Counts,
     Preparation,
     Prepared,
     Query,
     Question,
     Rows,
+    Sums,
 )
-from missdp.mechanisms.smooth import ReleasedScale, ScaleRelease, log_moves, log_steps
-from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
+from missdp.mechanisms.session import (
+    Charged,
+    Measurement,
+    Noisy,
+    Radius,
+    Session,
+    exactly,
+    half_width,
+)
+from missdp.mechanisms.smooth import (
+    Bounded,
+    ReleasedScale,
+    ScaleRelease,
+    SmoothNoise,
+    log_moves,
+    log_steps,
+    plan_smooth,
+    reference_bound,
+)
 from missdp.schema import Schema
 from missdp.table import Table
+from missdp.types import Floats, Ints
 
-__all__ = ["Charged", "RandomState", "RowDoor"]
+__all__ = ["Charged", "Measurement", "Noisy", "RandomState", "RowDoor", "half_width"]
 
 
 RandomState: TypeAlias = "int | np.random.Generator | NoiseSource | None"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Charged:
-    """A release that was charged for: it can be answered once."""
+class RowDoor(Session):
+    """A session for statistics: public facts, and answers to questions about rows.
 
-    ask: Ask
-    events: tuple[Event, ...]
-
-    def __repr__(self) -> str:
-        return f"Charged({self.ask.label!r})"
-
-
-class RowDoor(Handle):
-    """One handle on the rows of a table: public facts, and answers to questions about rows.
+    A question that reads cells filled from other rows gets noise in proportion to a private smooth
+    bound; or Gaussian noise at a released scale, if that is cheaper. All others get plain noise.
 
     Parameters
     ----------
@@ -83,10 +95,13 @@ class RowDoor(Handle):
     ...     return rows.codes("gender") == code
     >>> door = RowDoor(yrbss().table(), budget=Budget(1.0))
     >>> count = Counts(function=female, reads={"gender"}, given=(0,))
-    >>> answer = door.ask(count, Cost(currency="pure", amount=0.5), label="female")
+    >>> answer = door.measure(count, Cost(currency="pure", amount=0.5), label="female")
     >>> bool(abs(answer.values[0] - 6600) < 200), door.budget.remaining_epsilon
     (True, 0.5)
     """
+
+    _queries: ClassVar = (Counts, Sums, Query)
+    _rows: PrivateRows
 
     def __init__(
         self,
@@ -104,12 +119,11 @@ class RowDoor(Handle):
         super().__init__(budget=budget, noise=noise_source(random_state), conditions=conditions)
         self._table = table = with_one_kind_of_hole(table)
         self._schema, self._valued = table.schema, _valued(table)
-        self._choice = Choice()
         self._shared: frozenset[str] = frozenset()
         self._averaged = False
+        self._scale: ReleasedScale | None = None
         self._rows = self._came = PrivateRows(table, None, self._noise)
         self._resting: tuple[Event, ...] = ()
-        self._open: set[Charged] = set()  # charged and not answered
 
     def __repr__(self) -> str:
         return f"RowDoor({', '.join(self._schema.names)})"
@@ -139,7 +153,7 @@ class RowDoor(Handle):
     @property
     def scale(self) -> ReleasedScale | None:
         """The released bound on the rows that one row can move."""
-        return self._choice.scale
+        return self._scale
 
     def guarantee(self, *asks: Ask) -> Guarantee:
         """Return what answers alone promise, with the releases that the rows' preparation used."""
@@ -163,13 +177,14 @@ class RowDoor(Handle):
         using : sequence of Charged
             Releases whose answers are given to the function: part of every later guarantee.
         """
+        exactly(Preparation, preparation)
         return self._with(
             _rows=PrivateRows(self._table, preparation, self._noise),
             _shared=preparation.shared,
             _averaged=preparation.averaged,
-            _choice=Choice(),
+            _scale=None,
             _resting=self._resting + tuple(e for charged in using for e in charged.events),
-            _open=set(),
+            _left={},
         )
 
     def scaled(self, release: ScaleRelease, *, confidence: float) -> RowDoor:
@@ -180,36 +195,33 @@ class RowDoor(Handle):
         if not self.needs_scale:
             raise ParameterError("how many rows one row can move is public here")
         beta, rows = release.beta(confidence), self._rows
-        (charged,) = self.begin(
-            Ask(
-                label="upper bound of the noise scale", cost=release.cost,
-                own=log_moves(beta), delta=release.delta or 0.0,
-            )
+        ask = Ask(
+            label="upper bound of the noise scale", cost=release.cost,
+            own=log_moves(beta), delta=release.delta or 0.0,
         )  # fmt: skip
+        (charged,) = self.begin(ask)
 
-        def exact() -> NDArray[np.int64]:
+        def exact() -> Ints:
             return np.array([log_steps(rows.bound(own=0.0, donee=1.0, beta=beta))])
 
-        self._take(charged)
-        event = charged.events[0]
-        steps = self._answer(event, plain_law(event), exact)
-        scale = release.released(float(steps[0]), confidence)
+        steps = self._release(charged.events[0], ask.noise, exact, paid=charged)
         return self._with(
-            _choice=replace(self._choice, scale=scale),
+            _scale=release.released(float(steps[0]), confidence),
             _resting=(*self._resting, *charged.events),
-            _open=set(),
+            _left={},
         )
 
     # Answers
 
     def begin(self, *asks: Ask) -> tuple[Charged, ...]:
         """Charge for releases, all or none, before anything is read; each can be answered once."""
-        charges = tuple(Charged(ask, self._events(ask)) for ask in asks)
-        self._charge(*(event for charged in charges for event in charged.events))
-        self._open.update(charges)
+        for ask in asks:
+            exactly(Ask, ask)
+        charges = tuple(Charged(self._events(ask), ask=ask) for ask in asks)
+        self._charge(*charges)
         return charges
 
-    def answer(self, charged: Charged, question: Question) -> Released:
+    def answer(self, charged: Charged, question: Question) -> Measurement:
         """Answer a question that was charged for.
 
         Parameters
@@ -227,37 +239,45 @@ class RowDoor(Handle):
         DataError
             If its function fails. The charge stays.
         """
+        self._check(question)
         ask, event = charged.ask, charged.events[0]
-        if self._depends(ask) and self._averaged:
-            if isinstance(question, Query):
-                raise UnprovenError(
-                    "rows that are filled in several ways answer Counts and Sums: averages over "
-                    "the ways of what each row adds"
-                )
-            question = Averaged(function=question.function, reads=question.reads, of=question)
         if not question.reads <= ask.reads or question.dimension != ask.dimension:
             raise ParameterError("the question is not the one that was charged for")
-        law = self._choice.law(ask, event, question, depends=self._depends(ask))
-        self._take(charged)
+        averaged = self._averaged and self._depends(ask)
+        if averaged and isinstance(question, Query):
+            raise UnprovenError(
+                "rows that are filled in several ways answer Counts and Sums: averages over the "
+                "ways of what each row adds"
+            )
+        mechanism = self._mechanism(ask, question, averaged=averaged)
         rows = self._observed(ask.gate) if ask.observed else self._rows
-        found = self._answer(event, law, lambda: _exact(rows, question, law))
-        known = (self._choice.radius(law, question, likely=likely) for likely in (False, True))
-        return Released(_values(found, question), *known)
 
-    def ask(
+        def exact() -> Ints | Bounded:
+            totals = (question.average if averaged else question.exact)(rows.cells)
+            if not isinstance(mechanism, SmoothNoise):
+                return totals
+            weights = {"own": mechanism.own, "donee": mechanism.donee, "beta": mechanism.beta}
+            return Bounded(tuple(totals.tolist()), rows.bound(**weights))
+
+        found = self._release(event, mechanism, exact, paid=charged)
+        unit = question.unit / (question.fine if averaged else 1)
+        radius, likely = (self._radius(mechanism, float(unit), likely=x) for x in (False, True))
+        return Measurement(_values(found, unit), mechanism, event, radius, likely)
+
+    def measure(
         self,
-        question: Question,
-        cost: Cost | Noise,
+        query: Question,
+        how: Cost | Noise,
         *,
-        label: str,
+        label: str = "question",
         gate: frozenset[str] = frozenset(),
-    ) -> Released:
+    ) -> Measurement:
         """Charge for a question and answer it.
 
         Parameters
         ----------
-        question : Counts, Sums or Query
-        cost : Cost or Noise
+        query : Counts, Sums or Query
+        how : Cost or Noise
             What to spend, or how much noise, which questions of rows that depend on others cannot
             choose.
         label : str
@@ -267,28 +287,100 @@ class RowDoor(Handle):
             Attributes whose missing cells a rule of the schema may have filled are left out of
             what is charged: a row is read although they were missing.
         """
-        moves = max(1, math.ceil(min(question.donee / question.own, 2.0**20)))
+        self._check(query)
+        moves = max(1, math.ceil(min(query.donee / query.own, 2.0**20)))
         (charged,) = self.begin(
             Ask(
-                label=label, cost=cost, reads=question.reads, own=question.own, moves=moves,
-                dimension=question.dimension, gate=gate, observed=bool(gate),
+                label=label, cost=how, reads=query.reads, own=query.own, moves=moves,
+                dimension=query.dimension, gate=gate, observed=bool(gate),
             )
         )  # fmt: skip
-        return self.answer(charged, question)
+        return self.answer(charged, query)
+
+    ask = measure
+
+    # How asks are charged and answered: by public facts alone
 
     def _events(self, ask: Ask) -> tuple[Event, ...]:
-        """Return what is charged; its gate claims nothing of cells that rules may have filled."""
-        claimed = ask.gate - self._schema.rulebook.filled
-        return self._choice.events(replace(ask, gate=claimed), depends=self._depends(ask))
+        """Return what an ask is charged as."""
+        event = self._event(ask)
+        if not ask.delta:
+            return (event,)
+        return event, ApproximateEvent(epsilon=0.0, delta=ask.delta, label=f"{ask.label} fails")
+
+    def _event(self, ask: Ask) -> Event:
+        if not self._depends(ask):
+            # The gate claims nothing of cells that rules may have filled.
+            gate = ask.gate - self._schema.rulebook.filled
+            return ask.noise.event(ask.own, gate=gate or None, label=ask.label)
+        if isinstance(ask.cost, Noise):
+            raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
+        self._lomax(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
+        if self._can_be_gaussian(ask):
+            # Which noise it will be depends on a released number. An event may not: both are
+            # rho-zCDP, and that alone is stated, whichever it is.
+            return ZCDPEvent(rho=ask.rho or 0.0, label=ask.label)
+        return PureEvent(epsilon=ask.epsilon, label=ask.label)
+
+    def _mechanism(self, ask: Ask, question: Question, *, averaged: bool) -> Noise | SmoothNoise:
+        """Return how a question that was charged for is answered."""
+        kind = self._kind(ask)
+        if kind == "plain":
+            if question.own > ask.own:
+                raise UnprovenError("the release is more sensitive than what was charged for")
+            return ask.noise
+        if not question.donee < math.inf:
+            raise UnprovenError("nobody said how far a row whose filled cells change moves this")
+        fine, own = (question.fine, 2.0 * question.dimension) if averaged else (1, 0.0)
+        own += fine * question.own
+        if kind == "lomax":
+            return self._lomax(ask, own, fine * question.donee)
+        assert self._scale is not None
+        assert ask.rho is not None
+        return self._scale.noise(ask.rho, own=own, donee=fine * question.donee_l2)
+
+    def _radius(
+        self, mechanism: Noise | SmoothNoise, unit: float, *, likely: bool
+    ) -> Radius | None:
+        """Return from a level to the half-width of the error; None if the scale is private.
+
+        With ``likely``, at the scale as it was released, not at its upper bound.
+        """
+        if isinstance(mechanism, Noise):
+            return lambda level: mechanism.radius(level) * unit
+        if self._scale is None or mechanism.beta < self._scale.beta:
+            return None
+        donees = self._scale.likely if likely else self._scale.donees
+        scale = (mechanism.own + mechanism.donee * donees) * unit
+        return lambda level: mechanism.quantile(level) * scale
+
+    def _kind(self, ask: Ask) -> Literal["plain", "lomax", "gaussian"]:
+        if not self._depends(ask):
+            return "plain"
+        if not self._can_be_gaussian(ask):
+            return "lomax"
+        assert self._scale is not None
+        assert ask.rho is not None
+        lomax = self._lomax(ask, 1.0, float(ask.moves))
+        heavy = lomax.standard_deviation * reference_bound(lomax.beta, 1.0, float(ask.moves))
+        norm_2 = math.sqrt(2.0) if ask.moves > 1 else 1.0
+        light = (1 + norm_2 * self._scale.donees) / math.sqrt(2 * ask.rho)
+        most = 2 * max(ask.own, QUANTA)  # averages are in units as fine as that
+        return "gaussian" if light < heavy and most * light < 2.0**39 else "lomax"
+
+    def _can_be_gaussian(self, ask: Ask) -> bool:
+        """Whether the released scale decides between Gaussian and Lomax noise."""
+        return self._scale is not None and self._scale.gaussian and ask.rho is not None
+
+    def _lomax(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
+        least = 0.0 if self._scale is None else self._scale.beta
+        facts = {"own": own, "donee": donee, "dimension": ask.dimension}
+        with contextlib.suppress(UnprovenError):
+            return plan_smooth(ask.epsilon, least_beta=least, **facts)
+        return plan_smooth(ask.epsilon, **facts)
 
     def _depends(self, ask: Ask) -> bool:
         return bool(ask.reads & self._shared) and not ask.observed
-
-    def _take(self, charged: Charged) -> None:
-        """Let a charge be answered, now and never again."""
-        refused = ParameterError("a release is answered once, by the door that charged for it")
-        with replacing(KeyError, by=refused):
-            self._open.remove(charged)
 
     def _observed(self, gate: frozenset[str]) -> PrivateRows:
         if not gate:
@@ -297,20 +389,11 @@ class RowDoor(Handle):
         return PrivateRows(self._table, preparation, self._noise)
 
 
-def _exact(rows: PrivateRows, question: Question, law: Law) -> NDArray[np.int64] | Bounded:
-    """Return what a law needs; private."""
-    totals = question.exact(rows.cells)
-    if isinstance(law, SmoothLaw):
-        bound = rows.bound(own=law.own, donee=law.donee, beta=law.noise.beta)
-        return Bounded(tuple(totals.tolist()), bound)
-    return totals
-
-
-def _values(found: NDArray[np.int64] | tuple[Any, ...], question: Question) -> NDArray[np.float64]:
+def _values(found: Ints | tuple[Fraction, ...], unit: Fraction) -> Floats:
     """Return released whole numbers of units as numbers."""
     if isinstance(found, tuple):
-        return np.array([float(value * question.unit) for value in found])
-    return np.asarray(found * float(question.unit), dtype=np.float64)
+        return np.array([float(value * unit) for value in found])
+    return np.asarray(found * float(unit), dtype=np.float64)
 
 
 def _valued(table: Table) -> frozenset[str]:

@@ -11,14 +11,13 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, replacing
-from missdp.mechanisms.laws import no_warnings, plain_function, read_only
+from missdp.mechanisms.session import no_warnings, plain_function, read_only
+from missdp.types import Floats, Ints
 
-Codes: TypeAlias = Mapping[str, NDArray[np.int64]]
+Codes: TypeAlias = Mapping[str, Ints]
 Gradient: TypeAlias = Callable[..., Any]
-FloatArray = NDArray[np.float64]
 _BITS = 61  # of the lower part of a sum; the upper part counts multiples of 2^61
 _LARGEST = 2**_BITS
 _LARGEST_DIMENSION = 2**22
@@ -72,7 +71,7 @@ class Grid:
         each = _TOLERANCE * self.cells + math.sqrt(self.dimension)
         return int(SLACK * self.cells / each)
 
-    def cells_of(self, gradients: FloatArray) -> FloatArray:
+    def cells_of(self, gradients: Floats) -> Floats:
         """Return the gradients clipped and rounded; rows that are not finite become 0."""
         known = np.isfinite(gradients).all(axis=1, keepdims=True)
         values = np.where(known, gradients, 0.0)
@@ -134,7 +133,7 @@ class RowFunction:
         """Return a block of the public size, made-up rows behind these."""
         return {name: np.append(block[name], c[rows:]) for name, c in self._made_up.items()}
 
-    def __call__(self, block: Codes, state: tuple[Any, ...]) -> FloatArray:
+    def __call__(self, block: Codes, state: tuple[Any, ...]) -> Floats:
         """Return the gradient of every row of a block, all parameters in one vector."""
         parts = self._parts(self._function(fixed_copy(block), *map(fixed_copy, state)))
         if [part.shape[1:] for part in parts] != self.shapes:
@@ -182,7 +181,7 @@ class RowFunction:
             if (~(off <= _TOLERANCE * most) & (known | np.isfinite(found).all(axis=1))).any():
                 raise ParameterError(_LOCAL)
 
-    def split(self, vector: FloatArray) -> Any:
+    def split(self, vector: Floats) -> Any:
         """Return a vector of all parameters in the form of one row's gradient."""
         ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
         parts = [p.reshape(s) for p, s in zip(np.split(vector, ends), self.shapes, strict=True)]
@@ -195,14 +194,14 @@ class RowFunction:
             parts = self._parts(found)
             return [part.shape[1:] for part in parts], isinstance(found, tuple)
 
-    def _parts(self, found: Any) -> list[FloatArray]:
+    def _parts(self, found: Any) -> list[Floats]:
         parts = found if isinstance(found, tuple) else (found,)
         arrays = [np.asarray(part, dtype=np.float64) for part in parts]
         if not arrays or any(a.ndim == 0 or len(a) != self._at_once for a in arrays):
             raise ParameterError("a gradient function returns one gradient for every row")
         return arrays
 
-    def _joined(self, parts: list[FloatArray]) -> FloatArray:
+    def _joined(self, parts: list[Floats]) -> Floats:
         return np.concatenate([part.reshape(self._at_once, -1) for part in parts], axis=1)
 
 
@@ -235,7 +234,7 @@ class RowGradients:
         return len(next(iter(self._codes.values())))
 
     @cached_property
-    def total(self) -> NDArray[np.int64]:
+    def total(self) -> Ints:
         """The sum over all rows, in cells."""
         return self.sum(np.arange(len(self)))
 
@@ -245,17 +244,17 @@ class RowGradients:
         return self._grid.cells
 
     @cached_property
-    def each(self) -> NDArray[np.int64]:
+    def each(self) -> Ints:
         """The gradient of every row, in cells."""
         parts = [np.zeros((0, self._grid.dimension)), *self._blocks(np.arange(len(self)))]
         return np.concatenate(parts).astype(np.int64)
 
     @property
-    def active(self) -> NDArray[np.int64]:
+    def active(self) -> Ints:
         """The gradients that are not 0, one by one, in cells."""
         return self.each[self.each.any(axis=1)]
 
-    def sum(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def sum(self, rows: Ints) -> Ints:
         """Return the sum over these rows, in cells."""
         low, high = (np.zeros(self._grid.dimension, dtype=np.int64) for _ in range(2))
         for part in self._blocks(rows):
@@ -266,7 +265,7 @@ class RowGradients:
         total = np.where(high > 0, _LARGEST, (high << _BITS) + low)
         return np.where(high < -1, -_LARGEST, total)
 
-    def _blocks(self, rows: NDArray[np.int64]) -> Any:
+    def _blocks(self, rows: Ints) -> Any:
         beside = min(len(rows), self._grid.beside)
         blocks = range(0, beside, self._function.rows_at_once)
         starts = itertools.chain(blocks, range(beside, len(rows)), [len(rows)])
@@ -275,7 +274,7 @@ class RowGradients:
             block = {name: c[chosen].astype(np.int64) for name, c in self._codes.items()}
             yield self._grid.cells_of(self._gradients(block, len(chosen)))
 
-    def _gradients(self, block: Codes, rows: int) -> FloatArray:
+    def _gradients(self, block: Codes, rows: int) -> Floats:
         """Gradients of the rows of a block; a row for which there is none has gradient 0."""
         found = self._tried(self._function.padded(block, rows))
         if found is not None:
@@ -287,7 +286,7 @@ class RowGradients:
             out[i] = self._gradients(one, 1)[0]
         return out
 
-    def _tried(self, block: Codes) -> FloatArray | None:
+    def _tried(self, block: Codes) -> Floats | None:
         with contextlib.suppress(Exception), no_warnings():  # either would tell of the rows
             return self._function(block, self._state)
         return None
@@ -303,7 +302,7 @@ def alike_but_one(one: RowGradients, other: RowGradients) -> bool:
         return False
     most = _TOLERANCE * one.cells + math.sqrt(few.shape[1])
 
-    def leading(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
+    def leading(a: Ints, b: Ints) -> int:
         off = np.linalg.norm((a - b).astype(np.float64), axis=1) > most
         return int(off.argmax()) if off.any() else len(off)
 
@@ -319,7 +318,7 @@ def fixed_copy(value: Any) -> Any:
     return read_only(value.copy() if isinstance(value, np.ndarray) else value)
 
 
-def _taken(rows: Codes, order: NDArray[np.int64]) -> Codes:
+def _taken(rows: Codes, order: Ints) -> Codes:
     return {name: codes[order] for name, codes in rows.items()}
 
 

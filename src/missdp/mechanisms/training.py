@@ -6,12 +6,11 @@ import itertools
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost, Event, SampledGaussianEvent
 from missdp.accounting.costs import RDP_ORDERS, rdp_curve
@@ -27,6 +26,8 @@ from missdp.mechanisms.row_gradients import (
     alike_but_one,
     fixed_copy,
 )
+from missdp.mechanisms.session import Charged, Session
+from missdp.types import Floats, Ints
 
 _SIGMA = 2.0**38  # cells of the grid to a standard deviation of the noise
 _LEAST, _MOST = 2.0**-4, 2.0**16
@@ -133,7 +134,7 @@ class Training:
         orders = RDP_ORDERS[(RDP_ORDERS >= 2) & (RDP_ORDERS <= 512)]
         capacity = np.array([Cost.at_order(a, epsilon, delta).amount for a in orders])
 
-        def room(multiplier: float) -> NDArray[np.float64]:
+        def room(multiplier: float) -> Floats:
             plan = Training(rate=rate, steps=steps, clip=1.0, noise_multiplier=multiplier)
             return capacity - rdp_curve(plan.event(), orders)
 
@@ -180,7 +181,7 @@ class SampledSum:
     rate: float
     sigma: float
 
-    def draw(self, exact: RowGradients, source: NoiseSource) -> NDArray[np.int64]:
+    def draw(self, exact: RowGradients, source: NoiseSource) -> Ints:
         """Return a noisy sum, in cells of the grid."""
         if self.rate == 1:
             total = exact.total
@@ -188,9 +189,7 @@ class SampledSum:
             total = exact.sum(np.flatnonzero(source.coins(self.rate, len(exact))))
         return np.asarray(total + source.discrete_gaussian(self.sigma, total.shape))
 
-    def log_ratio(
-        self, answer: NDArray[np.int64], exact: RowGradients, other: RowGradients
-    ) -> float:
+    def log_ratio(self, answer: Ints, exact: RowGradients, other: RowGradients) -> float:
         """Return the log-likelihood of an answer given some rows less that given others.
 
         Every sample is summed over, so at most 12 of the rows may have a gradient that is not 0,
@@ -220,7 +219,7 @@ class SampledSum:
         """Return how far the sums over all rows are apart, in standard deviations of the noise."""
         return float(np.linalg.norm(np.float64(exact.total - other.total))) / self.sigma
 
-    def _log_likelihood(self, answer: NDArray[np.int64], exact: RowGradients) -> float:
+    def _log_likelihood(self, answer: Ints, exact: RowGradients) -> float:
         """Log-likelihood up to a constant that is the same for all rows."""
         from scipy.special import logsumexp
 
@@ -249,10 +248,9 @@ class PrivateTraining:
     ----------
     plan : Training
     function : RowFunction
-    answer : callable
-        ``answer(event, law, exact)`` releases what was charged.
-    check : callable
-        Refuses a forked process, which would hold a second copy of the steps.
+    session : Session
+        Which charged for it, and by which each step is answered.
+    charged : Charged
     codes : callable
         Returns the codes of all rows; private.
     """
@@ -262,19 +260,19 @@ class PrivateTraining:
         plan: Training,
         function: RowFunction,
         *,
-        answer: Callable[..., Any],
-        check: Callable[[], None],
+        session: Session,
+        charged: Charged,
         codes: Callable[[], Codes],
     ) -> None:
         self._plan, self._function = plan, function
         self._grid = plan.grid(function.dimension)
-        self._answer, self._check_process, self._codes = answer, check, codes
-        self._taken, self._lock = 0, threading.Lock()
+        self._session, self._charged, self._codes = session, charged, codes
+        self._lock = threading.Lock()
 
     @property
     def steps_left(self) -> int:
         """Number of steps that were charged for and not taken."""
-        return self._plan.steps - self._taken
+        return self._session._left.get(self._charged, 0)
 
     @property
     def noise_std(self) -> float:
@@ -307,29 +305,25 @@ class PrivateTraining:
         held = tuple(map(fixed_copy, state))
         if not all(_is_finite(value) for value in held):
             raise ParameterError("the state of the training is not finite: it has diverged")
+        event = replace(self._plan, steps=1).event()
         with self._lock:
-            self._take(held)
-        event = SampledGaussianEvent(
-            rate=self._plan.rate,
-            noise_multiplier=self._plan.noise_multiplier,
-            steps=1,
-            discrete=True,
-        )
-        cells = self._answer(
-            event,
-            SampledSum(self._plan.rate, _SIGMA),
-            lambda: RowGradients(self._codes, self._function, held, self._grid),
-        )
+            self._check(held)
+            cells = self._session._release(
+                event,
+                SampledSum(self._plan.rate, _SIGMA),
+                lambda: RowGradients(self._codes, self._function, held, self._grid),
+                paid=self._charged,
+            )
         return self._function.split(np.asarray(cells, dtype=np.float64) * self._grid.width)
 
-    def _take(self, state: tuple[Any, ...]) -> None:
-        self._check_process()
+    def _check(self, state: tuple[Any, ...]) -> None:
+        """Refuse a step that was not charged for, or whose gradients fail on made-up rows."""
+        taken = self._plan.steps - self.steps_left
         if not self.steps_left:
-            raise BudgetExceededError(f"the training was charged for {self._plan.steps} steps")
+            raise BudgetExceededError(f"the training was charged for {taken} steps")
         self._function.check_runs(state)
-        if self._taken & (self._taken - 1) == 0:  # 0, 1, 2, 4, 8, ...
+        if taken & (taken - 1) == 0:  # 0, 1, 2, 4, 8, ...
             self._function.check(state, self._plan.clip)
-        self._taken += 1
 
     def __reduce__(self) -> NoReturn:
         raise ParameterError(

@@ -10,8 +10,7 @@ Read the files in this order:
 * ``domain``: what is publicly known of private rows, how tables become rows of numbers, and how far
   two tables are apart.
 * ``steps``: what a step assumes, states and proves. ``imputers`` fill missing cells,
-  ``transforms`` scale, reduce and merge rows; ``model_imputer`` fills by a released model
-  (``completed_rows``: row by row, as the schema's rules have it).
+  ``transforms`` scale, reduce and merge rows; ``model_imputer`` fills by a released model.
 * ``privacy_maps``: what a distance between tables means for outputs, and the best bound.
 * ``questions``: a noisy vector, noisy gradients, or the last iterate of a hidden run.
 * ``replace_one``: chains of steps, and the door that holds rows, charges and answers.
@@ -21,118 +20,74 @@ All guarantees are under *replace-one* adjacency with a public number of rows, t
 the stability of preprocessing is proven; they are never converted to add-remove.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from missdp.aliases import exported
+from missdp.pricing.domain import NEIGHBOURS as NEIGHBOURS
+from missdp.pricing.domain import RowDomain as RowDomain
+from missdp.pricing.domain import TableDistance as TableDistance
+from missdp.pricing.domain import column_names as column_names
+from missdp.pricing.domain import rows_of as rows_of
+from missdp.pricing.estimators import PrivateCovariance as PrivateCovariance
+from missdp.pricing.estimators import PrivateHistogram as PrivateHistogram
+from missdp.pricing.estimators import PrivateLinearRegression as PrivateLinearRegression
+from missdp.pricing.estimators import PrivateLogisticRegression as PrivateLogisticRegression
+from missdp.pricing.estimators import PrivateMean as PrivateMean
+from missdp.pricing.imputers import ColumnImputer as ColumnImputer
+from missdp.pricing.imputers import ConstantImputer as ConstantImputer
+from missdp.pricing.imputers import Imputer as Imputer
+from missdp.pricing.imputers import MeanImputer as MeanImputer
+from missdp.pricing.imputers import MedianImputer as MedianImputer
+from missdp.pricing.imputers import NeighbourImputer as NeighbourImputer
+from missdp.pricing.imputers import RegressionImputer as RegressionImputer
+from missdp.pricing.imputers import TrimmedMeanImputer as TrimmedMeanImputer
+from missdp.pricing.model_imputer import DPImputer as DPImputer
+from missdp.pricing.pipeline import PricedPipeline as PricedPipeline
+from missdp.pricing.pipeline import Refused as Refused
+from missdp.pricing.pipeline import Released as Released
+from missdp.pricing.pipeline import calibrated as calibrated
+from missdp.pricing.pipeline import plan_test as plan_test
+from missdp.pricing.pipeline import propose_test_release as propose_test_release
+from missdp.pricing.prices import Price as Price
+from missdp.pricing.prices import PriceStep as PriceStep
+from missdp.pricing.prices import load_pipeline as load_pipeline
+from missdp.pricing.prices import plot_price as plot_price
+from missdp.pricing.prices import price as price
+from missdp.pricing.privacy_maps import Bound as Bound
+from missdp.pricing.privacy_maps import Sensitivity as Sensitivity
+from missdp.pricing.privacy_maps import bounds as bounds
+from missdp.pricing.privacy_maps import overall_curve as overall_curve
+from missdp.pricing.questions import GradientSteps as GradientSteps
+from missdp.pricing.questions import Loss as Loss
+from missdp.pricing.questions import NoiseKind as NoiseKind
+from missdp.pricing.questions import NoisyGradients as NoisyGradients
+from missdp.pricing.questions import SecretStop as SecretStop
+from missdp.pricing.questions import VectorQuery as VectorQuery
+from missdp.pricing.replace_one import PrivateEstimator as PrivateEstimator
+from missdp.pricing.replace_one import Stage as Stage
+from missdp.pricing.replace_one import TestPlan as TestPlan
+from missdp.pricing.replace_one import trace as trace
+from missdp.pricing.steps import BoundedDonations as BoundedDonations
+from missdp.pricing.steps import CentralGaps as CentralGaps
+from missdp.pricing.steps import CovarianceGap as CovarianceGap
+from missdp.pricing.steps import ExtremeGaps as ExtremeGaps
+from missdp.pricing.steps import FrameOverlap as FrameOverlap
+from missdp.pricing.steps import IncompleteRows as IncompleteRows
+from missdp.pricing.steps import LargestCluster as LargestCluster
+from missdp.pricing.steps import LeastEigenvalue as LeastEigenvalue
+from missdp.pricing.steps import LeastRange as LeastRange
+from missdp.pricing.steps import LeastStandardDeviation as LeastStandardDeviation
+from missdp.pricing.steps import ModelPaidApart as ModelPaidApart
+from missdp.pricing.steps import NotFittedOnThisTable as NotFittedOnThisTable
+from missdp.pricing.steps import Response as Response
+from missdp.pricing.steps import RowClipper as RowClipper
+from missdp.pricing.steps import StableTransformer as StableTransformer
+from missdp.pricing.steps import StepCondition as StepCondition
+from missdp.pricing.steps import TrimmedRange as TrimmedRange
+from missdp.pricing.transforms import Deduplicator as Deduplicator
+from missdp.pricing.transforms import MinMaxScaler as MinMaxScaler
+from missdp.pricing.transforms import PCADimensionReducer as PCADimensionReducer
+from missdp.pricing.transforms import PCARankReducer as PCARankReducer
+from missdp.pricing.transforms import Quantizer as Quantizer
+from missdp.pricing.transforms import StandardScaler as StandardScaler
+from missdp.pricing.transforms import packing_number as packing_number
 
-if TYPE_CHECKING:
-    from missdp.pricing.domain import NEIGHBOURS as NEIGHBOURS
-    from missdp.pricing.domain import RowDomain as RowDomain
-    from missdp.pricing.domain import TableDistance as TableDistance
-    from missdp.pricing.domain import column_names as column_names
-    from missdp.pricing.domain import rows_of as rows_of
-    from missdp.pricing.estimators import PrivateCovariance as PrivateCovariance
-    from missdp.pricing.estimators import PrivateHistogram as PrivateHistogram
-    from missdp.pricing.estimators import PrivateLinearRegression as PrivateLinearRegression
-    from missdp.pricing.estimators import PrivateLogisticRegression as PrivateLogisticRegression
-    from missdp.pricing.estimators import PrivateMean as PrivateMean
-    from missdp.pricing.imputers import ColumnImputer as ColumnImputer
-    from missdp.pricing.imputers import ConstantImputer as ConstantImputer
-    from missdp.pricing.imputers import Imputer as Imputer
-    from missdp.pricing.imputers import MeanImputer as MeanImputer
-    from missdp.pricing.imputers import MedianImputer as MedianImputer
-    from missdp.pricing.imputers import NeighbourImputer as NeighbourImputer
-    from missdp.pricing.imputers import RegressionImputer as RegressionImputer
-    from missdp.pricing.imputers import TrimmedMeanImputer as TrimmedMeanImputer
-    from missdp.pricing.model_imputer import DPImputer as DPImputer
-    from missdp.pricing.pipeline import PricedPipeline as PricedPipeline
-    from missdp.pricing.pipeline import Refused as Refused
-    from missdp.pricing.pipeline import Released as Released
-    from missdp.pricing.pipeline import calibrated as calibrated
-    from missdp.pricing.pipeline import plan_test as plan_test
-    from missdp.pricing.pipeline import propose_test_release as propose_test_release
-    from missdp.pricing.prices import Price as Price
-    from missdp.pricing.prices import PriceStep as PriceStep
-    from missdp.pricing.prices import load_pipeline as load_pipeline
-    from missdp.pricing.prices import plot_price as plot_price
-    from missdp.pricing.prices import price as price
-    from missdp.pricing.privacy_maps import Bound as Bound
-    from missdp.pricing.privacy_maps import Sensitivity as Sensitivity
-    from missdp.pricing.privacy_maps import bounds as bounds
-    from missdp.pricing.privacy_maps import overall_curve as overall_curve
-    from missdp.pricing.questions import GradientSteps as GradientSteps
-    from missdp.pricing.questions import Loss as Loss
-    from missdp.pricing.questions import NoiseKind as NoiseKind
-    from missdp.pricing.questions import NoisyGradients as NoisyGradients
-    from missdp.pricing.questions import SecretStop as SecretStop
-    from missdp.pricing.questions import VectorQuery as VectorQuery
-    from missdp.pricing.replace_one import PrivateEstimator as PrivateEstimator
-    from missdp.pricing.replace_one import Stage as Stage
-    from missdp.pricing.replace_one import TestPlan as TestPlan
-    from missdp.pricing.replace_one import trace as trace
-    from missdp.pricing.steps import BoundedDonations as BoundedDonations
-    from missdp.pricing.steps import CentralGaps as CentralGaps
-    from missdp.pricing.steps import CovarianceGap as CovarianceGap
-    from missdp.pricing.steps import ExtremeGaps as ExtremeGaps
-    from missdp.pricing.steps import FrameOverlap as FrameOverlap
-    from missdp.pricing.steps import IncompleteRows as IncompleteRows
-    from missdp.pricing.steps import LargestCluster as LargestCluster
-    from missdp.pricing.steps import LeastEigenvalue as LeastEigenvalue
-    from missdp.pricing.steps import LeastRange as LeastRange
-    from missdp.pricing.steps import LeastStandardDeviation as LeastStandardDeviation
-    from missdp.pricing.steps import ModelPaidApart as ModelPaidApart
-    from missdp.pricing.steps import NotFittedOnThisTable as NotFittedOnThisTable
-    from missdp.pricing.steps import Response as Response
-    from missdp.pricing.steps import RowClipper as RowClipper
-    from missdp.pricing.steps import StableTransformer as StableTransformer
-    from missdp.pricing.steps import StepCondition as StepCondition
-    from missdp.pricing.steps import TrimmedRange as TrimmedRange
-    from missdp.pricing.transforms import Deduplicator as Deduplicator
-    from missdp.pricing.transforms import MinMaxScaler as MinMaxScaler
-    from missdp.pricing.transforms import PCADimensionReducer as PCADimensionReducer
-    from missdp.pricing.transforms import PCARankReducer as PCARankReducer
-    from missdp.pricing.transforms import Quantizer as Quantizer
-    from missdp.pricing.transforms import StandardScaler as StandardScaler
-    from missdp.pricing.transforms import packing_number as packing_number
-
-# Where public names live; each file is imported when one of its names is first asked for.
-_HOMES = {
-    "domain": "NEIGHBOURS RowDomain TableDistance column_names rows_of",
-    "estimators": (
-        "PrivateCovariance PrivateHistogram PrivateLinearRegression "
-        "PrivateLogisticRegression PrivateMean"
-    ),
-    "imputers": (
-        "ColumnImputer ConstantImputer Imputer MeanImputer MedianImputer NeighbourImputer "
-        "RegressionImputer TrimmedMeanImputer"
-    ),
-    "model_imputer": "DPImputer",
-    "pipeline": "PricedPipeline Refused Released calibrated plan_test propose_test_release",
-    "prices": "Price PriceStep load_pipeline plot_price price",
-    "privacy_maps": "Bound Sensitivity bounds overall_curve",
-    "questions": "GradientSteps Loss NoiseKind NoisyGradients SecretStop VectorQuery",
-    "replace_one": "PrivateEstimator Stage TestPlan trace",
-    "steps": (
-        "BoundedDonations CentralGaps CovarianceGap ExtremeGaps FrameOverlap IncompleteRows "
-        "LargestCluster LeastEigenvalue LeastRange LeastStandardDeviation ModelPaidApart "
-        "NotFittedOnThisTable Response RowClipper StableTransformer StepCondition "
-        "TrimmedRange"
-    ),
-    "transforms": (
-        "Deduplicator MinMaxScaler PCADimensionReducer PCARankReducer Quantizer "
-        "StandardScaler packing_number"
-    ),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-__all__ = sorted(_HOME_OF)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__ = exported(globals())

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.pricing.domain import (
-    Floats,
     RowDomain,
     as_rows,
     check_fillable,
@@ -32,6 +31,7 @@ from missdp.pricing.questions import (
     VectorQuery,
 )
 from missdp.pricing.replace_one import PrivateEstimator
+from missdp.types import Floats
 
 Method = Literal["gd", "sgd", "iteration"]
 

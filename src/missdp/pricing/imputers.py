@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
-from missdp.mechanisms.laws import no_warnings
-from missdp.pricing.domain import Floats, RowDomain, TableDistance, count, real, require
+from missdp.mechanisms.session import no_warnings
+from missdp.pricing.domain import RowDomain, TableDistance, count, real, require
 from missdp.pricing.steps import (
     BoundedDonations,
     CentralGaps,
@@ -22,6 +22,7 @@ from missdp.pricing.steps import (
     StableTransformer,
     TrimmedRange,
 )
+from missdp.types import Floats
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -16,9 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.accounting import Condition, Guarantee
 from missdp.errors import DataError, NotFittedError, ParameterError, whole
 from missdp.inference.conditionals import Conditionals, fit_conditionals
-from missdp.pricing.completed_rows import completed, table_of
 from missdp.pricing.domain import (
-    Floats,
     RowDomain,
     Rows,
     as_rows,
@@ -29,10 +27,12 @@ from missdp.pricing.domain import (
     one_of,
     require,
     rows_of,
+    table_of,
 )
 from missdp.pricing.steps import ModelPaidApart, StableTransformer
 from missdp.schema import Schema
 from missdp.schema.grid import uncut
+from missdp.sources.completed_rows import completed
 from missdp.sources.filling import ROWS_AT_ONCE, Filling, modelled_codes
 from missdp.sources.modelled import Modelled
 from missdp.table import Holes, Table, check_holes
@@ -40,6 +40,7 @@ from missdp.table.blocks import in_order, in_sizes, read_columns
 from missdp.table.encode import Column
 from missdp.table.streams import stream_of
 from missdp.threads import one_blas_thread
+from missdp.types import Floats
 
 _ROWS = 20_000  # of the model, by which laws are fitted
 _SEED = 0  # of these rows: the same laws for the same model, wherever it was loaded

@@ -105,16 +105,12 @@ class PricedPipeline(Parameters):
         """Return the trace of one replaced row through the steps; public."""
         return trace(self.steps, self.domain)
 
-    def facts(self) -> PreparedRows:
-        """Return what is public about the rows on their way to the estimator."""
+    def asked(self) -> tuple[PreparedRows, Question]:
+        """Return what is public about the rows, and what the estimator asks of them."""
         name = type(self.estimator).__name__
         if not isinstance(self.estimator, PrivateEstimator):
             raise UnprovenError(f"{name} is not a private estimator of this library")
-        return PreparedRows(raw=self.domain, label=name, delta=self.delta, steps=self.stages())
-
-    def asked(self) -> tuple[PreparedRows, Question]:
-        """Return these facts, and what the estimator asks of such rows; public."""
-        facts = self.facts()
+        facts = PreparedRows(raw=self.domain, label=name, delta=self.delta, steps=self.stages())
         return facts, self.estimator.question(facts.domain)
 
     def bounds(self) -> tuple[Bound, ...]:

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from missdp.accounting import Event, PureEvent, RDPEvent, ZCDPEvent, epsilon_under
+from missdp.accounting.costs import rdp_curve
 from missdp.errors import UnprovenError
-from missdp.pricing.domain import Floats, TableDistance, require
+from missdp.pricing.domain import TableDistance, require
+from missdp.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,10 @@ class PrivacyMap:
         if self.renyi is not None:
             return self.renyi(alpha, distance)
         rho, pure = self.rho(distance), self.pure(distance)
-        return min(alpha * rho, _pure_curve(alpha, pure))
+        if math.isinf(pure):
+            return alpha * rho
+        worst = rdp_curve(PureEvent(epsilon=pure), np.array([alpha]))
+        return min(alpha * rho, float(worst[0]))
 
     @classmethod
     def gaussian(
@@ -228,17 +233,6 @@ class PrivacyMap:
             return (float(logsumexp(exponent)) - math.log(rows)) / (alpha - 1)
 
         return cls(renyi=curve)
-
-
-def _pure_curve(alpha: float, epsilon: float) -> float:
-    """Rényi divergence of randomised response: the largest of any epsilon-DP mechanism."""
-    if epsilon == 0 or math.isinf(epsilon):
-        return epsilon
-    yes = -math.log1p(math.exp(-epsilon))
-    no = yes - epsilon
-    up = alpha * yes + (1 - alpha) * no
-    down = alpha * no + (1 - alpha) * yes
-    return min(epsilon, float(np.logaddexp(up, down)) / (alpha - 1))
 
 
 @lru_cache(maxsize=64)

@@ -17,20 +17,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Assumption, Condition, Event, RDPEvent
 from missdp.errors import DataError, ParameterError, UnprovenError, number, replacing, whole
-from missdp.mechanisms.laws import Noise, no_warnings, plain_function, read_only
 from missdp.mechanisms.noise import (
+    Noise,
     NoiseSource,
     SeededNoise,
     above,
-    add_noise,
     distance,
-    gaussian_exceeds,
-    laplace_exceeds,
     too_far,
 )
+from missdp.mechanisms.session import no_warnings, plain_function, read_only
 from missdp.pricing.domain import (
     NEIGHBOURS,
-    Floats,
     RowDomain,
     TableDistance,
     as_number,
@@ -38,6 +35,7 @@ from missdp.pricing.domain import (
     require,
 )
 from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
+from missdp.types import Floats
 
 NoiseKind = Literal["gaussian", "laplace"]
 """The noise of a private estimator."""
@@ -101,7 +99,7 @@ class VectorQuery:
 
     def __post_init__(self) -> None:
         plain_function(self.function, "the function of a query")
-        _check_kind(self.noise)
+        require(self.noise in get_args(NoiseKind), "mechanism must be 'gaussian' or 'laplace'")
         _check_multiplier(self.multiplier)
         whole("size", self.size)
         if self.target_bound is not None:
@@ -169,10 +167,6 @@ def _mean(rows: Floats) -> Floats:
 
 def _check_multiplier(value: float) -> None:
     number("noise_multiplier", value, least=1e-9, most=1e10)
-
-
-def _check_kind(kind: Any) -> None:
-    require(kind in get_args(NoiseKind), "mechanism must be 'gaussian' or 'laplace'")
 
 
 # Gradients
@@ -426,12 +420,11 @@ def _secret(noise: NoiseSource) -> random.Random:
 class NoisyGradients:
     """Noisy mean gradients at points of one's choice; as many as were charged for.
 
-    A door makes it, and ``_answer(point, sample)`` is what leaves the door.
+    A door makes it, and ``_answer(point)`` is what leaves the door, so often as was charged for.
     """
 
     _question: GradientSteps
-    _answer: Callable[[Floats, Sample], Floats]
-    _samples: Iterator[Sample]
+    _answer: Callable[[Floats], Floats]
 
     def __post_init__(self) -> None:
         self._left = self._question.steps
@@ -447,9 +440,9 @@ class NoisyGradients:
         most = self._question.loss.coefficient_norm * (1 + 1e-9)
         if point.shape != (self._question.domain.columns,) or not np.linalg.norm(point) <= most:
             raise ParameterError("a gradient is taken at coefficients within the loss's ball")
-        require(self._left > 0, "all gradients that were charged for have been released")
+        found = self._answer(point)
         self._left -= 1
-        return self._answer(point, next(self._samples))
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -562,7 +555,6 @@ class VectorNoise:
     whole: bool = False
 
     def __post_init__(self) -> None:
-        _check_kind(self.kind)
         known = 0 < self.scale < math.inf and 0 <= self.sensitivity < math.inf
         require(known, "scale and sensitivity must be finite, scale above 0")
 
@@ -577,12 +569,8 @@ class VectorNoise:
         Integers are noised and then rescaled, so no floating-point artefact of the private values
         survives. Guarantee: as `PrivacyMap.gaussian` or `PrivacyMap.laplace` with this slack.
         """
-        if self.whole:
-            return add_noise(exact, self.kind, self.scale, source)
-        cell = self.scale / _FINENESS
-        discrete = source.discrete_gaussian if self.kind == "gaussian" else source.discrete_laplace
-        noisy = _cells(exact, cell) + discrete(_FINENESS, exact.shape)
-        return noisy.astype(np.float64) * cell
+        noisy = self._in_cells.draw(self._cells(exact), source)
+        return noisy if self.whole else noisy * self._cell
 
     def exceeds(self, event: Event, exact: NDArray[Any], other: NDArray[Any]) -> str | None:
         """Return why an event does not pay: the vector moves too far, or the noise is too small.
@@ -595,8 +583,7 @@ class VectorNoise:
             return too_far(moved, self.sensitivity)
         if isinstance(event, RDPEvent):
             return None
-        exceeds = laplace_exceeds if self.kind == "laplace" else gaussian_exceeds
-        return exceeds(event, moved, self.scale)
+        return Noise(self.kind, self.scale).exceeds(event, exact, other)
 
     def log_ratio(self, answer: NDArray[Any], exact: NDArray[Any], other: NDArray[Any]) -> float:
         """Return the log of the probability of an answer given one vector over that given another.
@@ -607,9 +594,23 @@ class VectorNoise:
         >>> law.log_ratio(np.array([1.0]), np.array([1.0]), np.array([0.0]))
         0.125
         """
-        cell = 1.0 if self.whole else self.scale / _FINENESS
-        in_cells = (_cells(vector, cell) for vector in (answer, exact, other))
-        return Noise(self.kind, self.scale / cell).log_ratio(*in_cells)
+        return self._in_cells.log_ratio(*map(self._cells, (answer, exact, other)))
+
+    @property
+    def _cell(self) -> float:
+        return 1.0 if self.whole else self.scale / _FINENESS
+
+    @property
+    def _in_cells(self) -> Noise:
+        return Noise(self.kind, self.scale / self._cell)
+
+    def _cells(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the values as whole numbers of cells; the sum with the noise is then exact."""
+        if self.whole:
+            return values
+        cells = np.rint(np.asarray(values, dtype=np.float64) / self._cell)
+        # Clipping is a contraction; only noise of 1e-12 of the values could get here.
+        return np.clip(cells, -_LARGEST, _LARGEST).astype(np.int64)
 
 
 def _sum_slack(rows: int, multiplier: float) -> float:
@@ -621,10 +622,3 @@ def _sum_slack(rows: int, multiplier: float) -> float:
     The noise is ``multiplier`` times the sensitivity, 2 L / m (or sqrt(d) times that).
     """
     return rows * (rows + 16) * 2.0**-53 / multiplier
-
-
-def _cells(values: Floats, cell: float) -> NDArray[np.int64]:
-    """Return the values as whole numbers of cells; the sum with the noise is then exact."""
-    cells = np.rint(np.asarray(values, dtype=np.float64) / cell)
-    # Clipping is a contraction; only noise of 1e-12 of the values could get here.
-    return np.clip(cells, -_LARGEST, _LARGEST).astype(np.int64)

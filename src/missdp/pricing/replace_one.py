@@ -12,11 +12,10 @@ from numpy.typing import ArrayLike
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee, PublicDomain
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
-from missdp.mechanisms.laws import Handle, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
+from missdp.mechanisms.session import Charged, Session, no_warnings
 from missdp.pricing.domain import (
     NEIGHBOURS,
-    Floats,
     Parameters,
     RowDomain,
     Rows,
@@ -30,12 +29,12 @@ from missdp.pricing.questions import (
     GradientSteps,
     NoisyGradients,
     Question,
-    Sample,
     VectorNoise,
     VectorQuery,
 )
 from missdp.pricing.steps import NotFittedOnThisTable, StableTransformer
 from missdp.threads import one_blas_thread
+from missdp.types import Floats
 
 RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
 
@@ -185,8 +184,8 @@ class PreparedRows:
         )
 
 
-class ReplaceOneDoor(Handle):
-    """One handle on private rows of public number: prices, and noisy answers charged for first.
+class ReplaceOneDoor(Session):
+    """A session for private rows of public number: prices, and noisy answers charged for first.
 
     Behind it the rows are brought into their domain, steps are fitted on them, and forgotten. Use
     it in a ``with`` block: at its end the rows are forgotten too. Of ``values``, nothing but a
@@ -216,37 +215,31 @@ class ReplaceOneDoor(Handle):
         self._known: dict[str, Any] = {}  # what was made of the rows
         self._priced: tuple[Question, Bound] | None = None
 
-    # Public facts
-
     def price(self, question: Question) -> Bound:
         """Return the best bound on what the answer reveals: its event is charged by `ask`."""
         if self._priced is None or self._priced[0] is not question:
             self._priced = (question, self._facts.bounds(question)[0])
         return self._priced[1]
 
-    # Answers
-
-    def ask(self, question: Question) -> Any:
+    def ask(self, question: Question, plan: TestPlan | None = None) -> Any:
         """Charge for a question, then answer it: a noisy vector, or `NoisyGradients`.
 
-        What the budget cannot afford is refused (`BudgetExceededError`), and nothing is read.
+        What the budget cannot afford is refused (`BudgetExceededError`), and nothing is read. With
+        a ``plan`` a test of the steps' conditions is charged for as well. It passes if the distance
+        to failure, which one replaced row moves by at most 1, is above the threshold with Laplace
+        noise of scale 1 / epsilon; if it does not, the answer is None.
         """
-        event = self.price(question).event
-        self._pay(self._facts.conditions(question), event)
-        return self._pose(question, event)
-
-    def ask_if(self, question: Question, plan: TestPlan) -> Any:
-        """Charge for a test of the steps' conditions and for a question; answer if it passes.
-
-        The test passes if the distance to failure, which one replaced row moves by at most 1, is
-        above the threshold with Laplace noise of scale 1 / epsilon. None if it did not pass: the
-        question is then not answered, but was charged for.
-        """
-        test, event = plan.charges
-        self._pay(self._facts.conditions(question, tested=True), test, event)
-        law = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0)
-        passed = self._answer(test, law, lambda: self._prepare(tested=True))[0] > plan.threshold
-        return self._pose(question, event) if passed else None
+        events = plan.charges if plan else (self.price(question).event,)
+        charged = _charged(question, events[-1])
+        tests = [Charged((event,)) for event in events[:-1]]
+        conditions = self._facts.conditions(question, tested=plan is not None)
+        self._charge(*tests, charged, conditions=conditions)
+        if plan:
+            law, (test,) = VectorNoise("laplace", 1 / plan.test_epsilon, sensitivity=1.0), tests
+            margin = self._release(events[0], law, lambda: self._prepare(tested=True), paid=test)
+            if not margin[0] > plan.threshold:
+                return None
+        return self._pose(question, charged)
 
     def release(
         self, estimator: PrivateEstimator, question: Question, plan: TestPlan | None = None
@@ -258,7 +251,7 @@ class ReplaceOneDoor(Handle):
         warn_if_weak(guarantee.epsilon, guarantee.delta, n=facts.raw.rows)
         facts.raw.check_shape(self._values)
         estimator.check_target(self._target, facts.raw.rows)
-        answer = self.ask_if(question, plan) if plan else self.ask(question)
+        answer = self.ask(question, plan)
         # A fit that is broken off leaves no guarantee of an earlier one behind.
         estimator.__dict__.pop("guarantee_", None)
         if answer is not None:
@@ -267,23 +260,25 @@ class ReplaceOneDoor(Handle):
             estimator.guarantee_ = guarantee
         return guarantee
 
-    def _pay(self, conditions: tuple[Condition, ...], *events: Event) -> None:
-        if self._budget is None:
-            return
+    def _charge(self, *charged: Charged, conditions: Iterable[Condition] = ()) -> None:
         named = f"{self._facts.label} cannot be charged to this budget"
         with replacing(UnprovenError, by=lambda error: UnprovenError(f"{named}: {error}")):
-            self._budget.charge(*events, conditions=(*conditions, *self._noise.conditions))
+            super()._charge(*charged, conditions=conditions)
 
     @one_blas_thread()
-    def _pose(self, question: Question, event: Event) -> Any:
+    def _pose(self, question: Question, charged: Charged) -> Any:
         law: Any = question.law(self._facts.distance)
+        (event,) = charged.events
         if not isinstance(question, GradientSteps):
-            return self._answer(event, law, lambda: self._exact(question))
+            return self._release(event, law, lambda: self._exact(question), paid=charged)
 
-        def at(point: Floats, sample: Sample) -> Any:
-            return self._answer(event, law, lambda: self._exact(question)(point, sample))
+        samples = question.samples(self._noise)
 
-        return NoisyGradients(question, at, question.samples(self._noise))
+        def at(point: Floats) -> Any:
+            exact = lambda: self._exact(question)(point, next(samples))  # noqa: E731
+            return self._release(event, law, exact, paid=charged)
+
+        return NoisyGradients(question, at)
 
     # What is made of the rows, private
 
@@ -294,16 +289,11 @@ class ReplaceOneDoor(Handle):
             asked: Any = question if isinstance(question, VectorQuery) else question.loss
             with replacing(Exception, by=DataError("the target cannot be read")), no_warnings():
                 target = asked.read(self._target)
-            exact = asked.exact(self._rows(), target)
+            if "rows" not in self._known:
+                self._prepare()
+            exact = asked.exact(self._known["rows"], target)
             self._known.update(question=question, exact=exact)
         return self._known["exact"]
-
-    def _rows(self) -> Floats:
-        """Return the rows as questions read them."""
-        if "rows" not in self._known:
-            self._prepare()
-        found: Floats = self._known["rows"]
-        return found
 
     def _prepare(self, *, tested: bool = False) -> Floats:
         """Fit the steps and keep the rows that leave them; return the distance to failure.
@@ -337,6 +327,11 @@ class ReplaceOneDoor(Handle):
 
     def __repr__(self) -> str:
         return f"ReplaceOneDoor({self._facts.label})"
+
+
+def _charged(question: Question, event: Event) -> Charged:
+    """Return what pays for all answers to a question."""
+    return Charged((event,), answers=question.steps if isinstance(question, GradientSteps) else 1)
 
 
 def _refuse_add_remove(budget: Budget | None, label: str) -> None:

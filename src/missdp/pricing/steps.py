@@ -15,7 +15,6 @@ from sklearn.base import TransformerMixin
 from missdp.accounting import Condition
 from missdp.errors import DataError, UnprovenError
 from missdp.pricing.domain import (
-    Floats,
     Parameters,
     RowDomain,
     Rows,
@@ -26,6 +25,7 @@ from missdp.pricing.domain import (
     real,
     require,
 )
+from missdp.types import Floats
 
 
 @dataclass(frozen=True)

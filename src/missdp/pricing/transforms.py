@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, replacing
-from missdp.pricing.domain import Floats, RowDomain, TableDistance, count, one_of, real, require
+from missdp.pricing.domain import RowDomain, TableDistance, count, one_of, real, require
 from missdp.pricing.steps import (
     CovarianceGap,
     ExtremeGaps,
@@ -23,6 +23,7 @@ from missdp.pricing.steps import (
     RowFunction,
     StableTransformer,
 )
+from missdp.types import Floats, Ints
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -352,7 +353,6 @@ def _top(table: Floats, k: int, moment: Moment) -> tuple[Floats, float]:
     return right[:k].T, float(values[k - 1] - values[k])
 
 
-IntArray = NDArray[np.int64]
 # Directions pairwise more than 60 degrees apart: at most the kissing number, and 5 in the plane.
 # Known upper bounds (Levenshtein 1979; Musin 2008; Mittelmann & Vallentin 2010).
 _KISSING = {1: 2, 2: 5, 3: 12, 4: 24, 5: 44, 6: 78, 7: 134, 8: 240}
@@ -510,7 +510,7 @@ class Deduplicator(Quantizer):
         return lambda _: rewritten
 
 
-def _centres(table: Floats, eta: float) -> IntArray:
+def _centres(table: Floats, eta: float) -> Ints:
     """Return for each row the number of its cluster's representative; its own outside clusters."""
     from scipy.spatial import cKDTree
 

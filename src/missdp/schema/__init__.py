@@ -1,26 +1,21 @@
 """Public facts about columns and rows."""
 
-from missdp.schema.attributes import Attribute, Categorical, Level, Ordinal
-from missdp.schema.denial import Denial, PairDenial, read_denials
-from missdp.schema.numeric import AnyAttribute, Numeric
-from missdp.schema.rules import Determined, Equation, Impossible, NotApplicable, Order, Rule
-from missdp.schema.schema import Schema
+from missdp.aliases import exported
+from missdp.schema.attributes import Attribute as Attribute
+from missdp.schema.attributes import Categorical as Categorical
+from missdp.schema.attributes import Level as Level
+from missdp.schema.attributes import Ordinal as Ordinal
+from missdp.schema.denial import Denial as Denial
+from missdp.schema.denial import PairDenial as PairDenial
+from missdp.schema.denial import read_denials as read_denials
+from missdp.schema.numeric import AnyAttribute as AnyAttribute
+from missdp.schema.numeric import Numeric as Numeric
+from missdp.schema.rules import Determined as Determined
+from missdp.schema.rules import Equation as Equation
+from missdp.schema.rules import Impossible as Impossible
+from missdp.schema.rules import NotApplicable as NotApplicable
+from missdp.schema.rules import Order as Order
+from missdp.schema.rules import Rule as Rule
+from missdp.schema.schema import Schema as Schema
 
-__all__ = [
-    "AnyAttribute",
-    "Attribute",
-    "Categorical",
-    "Denial",
-    "Determined",
-    "Equation",
-    "Impossible",
-    "Level",
-    "NotApplicable",
-    "Numeric",
-    "Order",
-    "Ordinal",
-    "PairDenial",
-    "Rule",
-    "Schema",
-    "read_denials",
-]
+__all__ = exported(globals())

@@ -282,7 +282,7 @@ class Attribute(Record, abstract=True):
         yield from self._wrong_codes()
 
     def _wrong_codes(self) -> Iterator[str]:
-        if self.outside == "missing" and not self.nullable:
+        if self.outside == "missing" and not self.nullable and getattr(self, "levels", None) != ():
             yield 'outside = "missing" needs nullable = true'
         seen: dict[str | float, str] = {}
         for kind in KINDS:
@@ -332,10 +332,10 @@ class _Levelled(Attribute, abstract=True):
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()
         levels = self.levels
-        if levels == ():
-            yield "levels must not be empty"
+        if levels == () and self.not_applicable is None:
+            yield "levels must not be empty, but where not_applicable is set: no row has a value"
         kinds = {type(level) for level in levels} if isinstance(levels, tuple) else set()
-        if kinds not in ({int}, {bool}) and not (levels and _are_texts(levels)):
+        if kinds not in ({int}, {bool}) and not _are_texts(levels):
             yield "levels must be a list, all text, all integers or all true/false"
         if len(levels) > MAX_LEVELS:
             yield f"at most {MAX_LEVELS} levels are supported"
@@ -359,7 +359,7 @@ class _Levelled(Attribute, abstract=True):
     def _levels_that_are_codes(self, codes: Iterable[str | float]) -> list[str | int | bool]:
         """Levels that a code would be read as; text levels clash with equal text only."""
         reader = LevelReader(self.levels)
-        text = isinstance(self.levels[0], str)
+        text = isinstance(next(iter(self.levels), ""), str)
         clash: set[str | int | bool] = set()
         for code in codes:
             if text and isinstance(code, str):
@@ -386,7 +386,9 @@ class Categorical(_Levelled):
     Parameters
     ----------
     levels : tuple of str, of int or of bool
-        The whole public domain.
+        The whole public domain. Empty, with ``not_applicable=()``, for a column in which no row has
+        a value: nothing is spent on it, and its cells stay without a value in synthetic rows. With
+        ``outside="missing"`` whatever stands in it is left out.
 
     Examples
     --------

@@ -8,9 +8,9 @@ cell may satisfy any comparison; one that is not applicable satisfies none.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -28,48 +28,58 @@ OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
-@dataclass(frozen=True)
-class Compare:
-    """An attribute compared with a constant; a missing cell satisfies no comparison."""
+class Predicate(ABC):
+    """Which rows belong to a subpopulation: a function of each row alone."""
 
-    attribute: AnyAttribute
-    sign: str
-    value: float
+    @abstractmethod
+    def comparisons(self) -> Iterator[Compare]:
+        """Yield the comparisons that it is made of."""
 
     @property
     def names(self) -> frozenset[str]:
         """Attributes that it reads."""
-        return frozenset({self.attribute.name})
+        return frozenset(a.name for part in self.comparisons() for a in part.attributes)
 
     def select(self, rows: Any) -> Flags:
-        """Return True for the rows that belong."""
-        known = rows.codes(self.attribute.name) < self.attribute.size
-        return np.asarray(OPERATORS[self.sign](_cells(self.attribute, rows), self.value) & known)
+        """Return True for the rows, of a table or a view of one, that belong.
+
+        A missing cell satisfies no comparison, as if the attribute were not applicable.
+        """
+        read = {a.name: a for part in self.comparisons() for a in part.attributes}
+        cells = {
+            name: Known.of(
+                a, rows.codes(name), rows.values(name) if isinstance(a, Numeric) else None
+            ).without_holes()
+            for name, a in read.items()
+        }
+        return decided(self, cells, len(rows))[0]
 
 
 @dataclass(frozen=True)
-class CompareTwo:
-    """Two attributes of a row compared with each other."""
+class Compare(Predicate):
+    """An attribute compared with a constant, or with another attribute of the row."""
 
     one: AnyAttribute
     sign: str
-    two: AnyAttribute
+    two: AnyAttribute | float
 
     @property
-    def names(self) -> frozenset[str]:
+    def attributes(self) -> tuple[AnyAttribute, ...]:
         """Attributes that it reads."""
-        return frozenset({self.one.name, self.two.name})
+        return (self.one,) if isinstance(self.two, float) else (self.one, self.two)
 
-    def select(self, rows: Any) -> Flags:
-        """Return True for the rows that belong."""
-        found = OPERATORS[self.sign](_cells(self.one, rows), _cells(self.two, rows))
-        for attribute in (self.one, self.two):
-            found = found & (rows.codes(attribute.name) < attribute.size)
-        return np.asarray(found)
+    @property
+    def pair(self) -> tuple[str, str] | None:
+        """The names of two attributes that it compares; None if one is a constant."""
+        return None if isinstance(self.two, float) else (self.one.name, self.two.name)
+
+    def comparisons(self) -> Iterator[Compare]:
+        """Yield itself."""
+        yield self
 
 
 @dataclass(frozen=True)
-class Join:
+class Join(Predicate):
     """Conjunction or disjunction: rows that belong to all parts, or to any.
 
     All rows belong to a conjunction of nothing.
@@ -78,42 +88,21 @@ class Join:
     parts: tuple[Predicate, ...]
     all_of: bool
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Attributes that it reads."""
-        return frozenset().union(*(part.names for part in self.parts))
-
-    def select(self, rows: Any) -> Flags:
-        """Return True for the rows that belong."""
-        join = np.logical_and if self.all_of else np.logical_or
-        parts = [part.select(rows) for part in self.parts]
-        return np.asarray(reduce(join, parts, np.full(len(rows), self.all_of)))
+    def comparisons(self) -> Iterator[Compare]:
+        """Yield the comparisons of all parts."""
+        for part in self.parts:
+            yield from part.comparisons()
 
 
 @dataclass(frozen=True)
-class Not:
+class Not(Predicate):
     """Complement: rows that do not belong to ``part``."""
 
     part: Predicate
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Attributes that it reads."""
-        return self.part.names
-
-    def select(self, rows: Any) -> Flags:
-        """Return True for the rows that belong."""
-        return ~self.part.select(rows)
-
-
-#: Which rows belong to a subpopulation; a function of each row alone.
-Predicate: TypeAlias = Compare | CompareTwo | Join | Not
-
-
-def _cells(attribute: AnyAttribute, rows: Any) -> NDArray[Any]:
-    """Return what is compared of rows, a table or a view of it: values, or codes of levels."""
-    numeric = isinstance(attribute, Numeric)
-    return np.asarray(rows.values(attribute.name) if numeric else rows.codes(attribute.name))
+    def comparisons(self) -> Iterator[Compare]:
+        """Yield the comparisons of what it denies."""
+        yield from self.part.comparisons()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -151,6 +140,10 @@ class Known:
         parts = (self.least, self.greatest, self.hole, self.absent)
         return Known(*(part[places] for part in parts))
 
+    def without_holes(self) -> Known:
+        """Return the same cells, each missing one as if there were nothing to ask for."""
+        return Known(self.least, self.greatest, np.zeros_like(self.hole), ~self.present)
+
     @classmethod
     def constant(cls, value: float, n: int) -> Known:
         """Return what is known of a number."""
@@ -183,16 +176,16 @@ def compared(one: Known, sign: str, two: Known) -> Verdict:
 def decided(predicate: Predicate, cells: KnownCells, n: int) -> Verdict:
     """Decide a predicate for ``n`` rows; parts that share a cell leave more open than there is."""
     if isinstance(predicate, Compare):
-        value = Known.constant(predicate.value, n)
-        return compared(cells[predicate.attribute.name], predicate.sign, value)
-    if isinstance(predicate, CompareTwo):
-        return compared(cells[predicate.one.name], predicate.sign, cells[predicate.two.name])
+        two = predicate.two
+        known = Known.constant(two, n) if isinstance(two, float) else cells[two.name]
+        return compared(cells[predicate.one.name], predicate.sign, known)
     if isinstance(predicate, Not):
         surely, maybe = decided(predicate.part, cells, n)
         return ~maybe, ~surely
+    assert isinstance(predicate, Join)
     join = np.logical_and if predicate.all_of else np.logical_or
     surely, maybe = np.full(n, predicate.all_of), np.full(n, predicate.all_of)
     for part in predicate.parts:
-        one, two = decided(part, cells, n)
-        surely, maybe = join(surely, one), join(maybe, two)
+        sure, open_ = decided(part, cells, n)
+        surely, maybe = join(surely, sure), join(maybe, open_)
     return surely, maybe

@@ -17,7 +17,7 @@ from missdp.errors import MissDPError, SchemaError, replacing
 from missdp.schema import language
 from missdp.schema.attributes import Categorical
 from missdp.schema.bound import Bound, Forbids
-from missdp.schema.conditions import MIRRORED, CompareTwo, Join, Predicate
+from missdp.schema.conditions import Compare, Join
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rules import Rule
 
@@ -33,7 +33,7 @@ class PairDenial:
     text : str
     between : tuple of (str, str, str)
         A sign, the attribute of t1 and the attribute of t2 that it compares.
-    first, second : tuple of Predicate
+    first, second : tuple of Compare
         What is compared within t1 alone, and within t2 alone.
     holds : {"always", "mostly"}
         Whether no pair of rows violates it, or some pairs do.
@@ -41,8 +41,8 @@ class PairDenial:
 
     text: str
     between: tuple[tuple[str, str, str], ...]
-    first: tuple[Predicate, ...] = ()
-    second: tuple[Predicate, ...] = ()
+    first: tuple[Compare, ...] = ()
+    second: tuple[Compare, ...] = ()
     holds: Holds = "always"
 
     @property
@@ -50,9 +50,7 @@ class PairDenial:
         """The attributes that it compares, each once, in the order of the text's comparisons."""
         found = [name for _, one, two in self.between for name in (one, two)]
         for part in (*self.first, *self.second):
-            if isinstance(part, CompareTwo):
-                found.append(part.one.name)
-            found += sorted(part.names)
+            found += [a.name for a in part.attributes]
         return tuple(dict.fromkeys(found))
 
     @property
@@ -112,19 +110,18 @@ class Denial(Rule):
     def _parts(self) -> tuple[language.Part, ...]:
         if not isinstance(self.constraint, str):
             raise self._wrong("it is written as text")
-        with language.reading(self.text, (), self._wrong):
+        with self._reading({}):
             return language.denial(self.constraint)
 
     @cached_property
-    def _sides(self) -> tuple[tuple[int, str], ...]:
+    def _cells(self) -> tuple[language.Cell, ...]:
         """The rows and attributes that it compares."""
-        sides = (side for part in self._parts for side in part)
-        return tuple(side for side in sides if isinstance(side, tuple))
+        return tuple(c for one, _, two in self._parts for c in (one, two) if isinstance(c, tuple))
 
     @property
     def is_about_pairs(self) -> bool:
         """Whether it compares two rows."""
-        return len({row for row, _ in self._sides}) > 1
+        return len({row for row, _ in self._cells}) > 1
 
     @property
     def dependency(self) -> tuple[tuple[str, ...], str] | None:
@@ -132,7 +129,7 @@ class Denial(Rule):
         between = tuple(
             (sign, one[1], two[1])
             for one, sign, two in self._parts
-            if isinstance(one, tuple) and isinstance(two, tuple) and one[0] != two[0]
+            if isinstance(two, tuple) and one[0] != two[0]
         )
         whole = len(between) == len(self._parts)
         return PairDenial(self.text, between).dependency if whole else None
@@ -140,7 +137,7 @@ class Denial(Rule):
     def about(self, columns: Columns) -> frozenset[str]:
         """Return the attributes that the rule is about."""
         del columns
-        return frozenset(name for _, name in self._sides)
+        return frozenset(name for _, name in self._cells)
 
     def bound(self, columns: Columns) -> tuple[Bound, ...]:
         """Return what is forbidden within one row; nothing if two rows are compared."""
@@ -164,28 +161,24 @@ class Denial(Rule):
 
     def _compared(
         self, columns: Columns
-    ) -> tuple[list[tuple[str, str, str]], dict[int, list[Predicate]]]:
+    ) -> tuple[list[tuple[str, str, str]], dict[int, list[Compare]]]:
         """Return what is compared between two rows, and within the first and the second one."""
         between: list[tuple[str, str, str]] = []
-        alone: dict[int, list[Predicate]] = {1: [], 2: []}
-        for one, sign, two in self._parts:
-            backwards = isinstance(one, tuple) and isinstance(two, tuple) and one[0] > two[0]
-            if backwards or not isinstance(one, tuple):
-                one, sign, two = two, MIRRORED[sign], one
-            assert isinstance(one, tuple)  # reading refuses two constants
-            first = self._attribute(columns, one[1])
-            if not isinstance(two, tuple):
-                with language.reading(self.text, columns, self._wrong):
-                    alone[one[0]].append(language.compare(first, sign, two))
+        alone: dict[int, list[Compare]] = {1: [], 2: []}
+        for (row, name), sign, other in self._parts:
+            first = self._attribute(columns, name)
+            if not isinstance(other, tuple):
+                with self._reading(columns):
+                    alone[row].append(language.compare(first, sign, other))
                 continue
-            second = self._attribute(columns, two[1])
-            if one == two:
-                raise self._wrong(f"it compares {one[1]!r} with itself in one row")
+            second = self._attribute(columns, other[1])
+            if (row, name) == other:
+                raise self._wrong(f"it compares {name!r} with itself in one row")
             self._check_scales(first, sign, second)
-            if one[0] != two[0]:
+            if row != other[0]:
                 between.append((sign, first.name, second.name))
             else:
-                alone[one[0]].append(CompareTwo(first, sign, second))
+                alone[row].append(Compare(first, sign, second))
         return between, alone
 
     def _check_scales(self, one: AnyAttribute, sign: str, two: AnyAttribute) -> None:

@@ -26,25 +26,23 @@ from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 _DEEPEST = 50
 _KEYWORDS = frozenset({"and", "or", "not", "in", "true", "false"})
 _PLAIN = re.compile(r"[^\W\d]\w*")
-_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_TEXT = r"""(?P<text>"[^"]*"|'[^']*')"""
-_WORD = re.compile(
-    rf"\s*(?:(?P<number>{_NUMBER})|{_TEXT}|(?P<name>`[^`]+`|{_PLAIN.pattern})"
-    r"|(?P<sign><=|>=|!=|==|[-+*<>=(),]))"
-)
-# A word of a denial constraint; names in calls may hold blanks, those between signs may not.
-_DENIAL_WORD = (
-    rf"\s*(?:{_TEXT}|(?P<number>[+-]?{_NUMBER})(?![\w.])|(?P<cell>t[12]\.(?:`[^`]+`|{{}}))"
-    r"|(?P<and>&&?|∧|(?i:and)\b)|(?P<sign>{}))"
-)
-_IN_CALLS = re.compile(_DENIAL_WORD.format(r"""[^`"'&(),]+""", r"[A-Z]+|[(),]"))
-_INFIX = re.compile(_DENIAL_WORD.format(r"""[^\s`"'&(),=<>!≠≤≥∧¬]+""", "==|!=|<>|<=|>=|[=<>≠≤≥]"))
-_ROWS = re.compile(r"\s*t1\s*(?P<two>&\s*t2\s*)?&")
-_NOT = re.compile(r"\s*(?:not\b|¬|!)\s*\((?P<inside>.*)\)\s*", re.IGNORECASE | re.DOTALL)
 _SIGNS: Final = {
     "EQ": "==", "IQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
     "=": "==", "<>": "!=", "≠": "!=", "≤": "<=", "≥": ">=", **{sign: sign for sign in OPERATORS},
 }  # fmt: skip
+# The words of every text. Names of cells, t1.zip, end before a blank or a sign; in calls, which is
+# how data-cleaning tools write them, before a comma or a parenthesis.
+_WORDS = (
+    r"\s*(?:(?P<cell>t[12]\.(?:`[^`]+`|{}))"
+    r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"""|(?P<text>"[^"]*"|'[^']*')"""
+    rf"|(?P<name>`[^`]+`|{_PLAIN.pattern})"
+    r"|(?P<sign><=|>=|!=|<>|==|&&|[-+*<>=(),≠≤≥&∧]))"
+)
+_WORD = re.compile(_WORDS.format(r"""[^\s`"'&(),=<>!≠≤≥∧¬]+"""))
+_WORD_IN_CALLS = re.compile(_WORDS.format(r"""[^`"'&(),]+"""))
+_ROWS = re.compile(r"\s*t1\s*(?P<two>&\s*t2\s*)?&")
+_NOT = re.compile(r"\s*(?:not\b|¬|!)\s*\((?P<inside>.*)\)\s*", re.IGNORECASE | re.DOTALL)
 
 
 class Unreadable(Exception):  # noqa: N818 - `reading` puts a public error in its place
@@ -78,7 +76,7 @@ class _Words:
     """The words of a text, read one after the other."""
 
     def __init__(
-        self, text: str, pattern: re.Pattern[str] = _WORD, keywords: Collection[str] = ()
+        self, text: str, pattern: re.Pattern[str] = _WORD, *, keywords: Collection[str] = _KEYWORDS
     ) -> None:
         self._words: list[tuple[str, str]] = []
         at, text = 0, text.rstrip()
@@ -117,6 +115,20 @@ class _Words:
         """Return the attribute that the next word names."""
         return attribute_named(columns, self.expect("name", named=named).strip("`"))
 
+    def sign(self) -> str:
+        """Return the comparison that the next word stands for."""
+        return _SIGNS[self.expect(*_SIGNS, named="a comparison such as = or <")]
+
+    def constant(self) -> Level | float:
+        """Return the number, text or truth value that comes next."""
+        if sign := self.take("-", "+"):
+            return float(sign + self.expect("number"))
+        if word := self.take("number"):
+            return float(word)
+        if word := self.take("true", "false"):
+            return word == "true"
+        return self.expect("text", named="number or text or true or false")[1:-1]
+
 
 def condition(text: str, columns: Columns) -> Predicate:
     """Read a condition on one row."""
@@ -130,7 +142,7 @@ class _Conditions(_Words):
     """Recursive descent: any_of > all_of > negation > comparison."""
 
     def __init__(self, text: str, columns: Columns) -> None:
-        super().__init__(text, keywords=_KEYWORDS)
+        super().__init__(text)
         self._columns, self._depth = columns, 0
 
     def any_of(self) -> Predicate:
@@ -165,39 +177,24 @@ class _Conditions(_Words):
 
     def _comparison(self) -> Predicate:
         if not self.sees("name"):
-            left, sign = self._constant(), self._sign()
+            left, sign = self.constant(), self.sign()
             attribute = self.attribute(self._columns)
             first = compare(attribute, MIRRORED[sign], left)
-            if not self.sees("=", *OPERATORS):
+            if not self.sees(*_SIGNS):
                 return first
-            return Join((first, compare(attribute, self._sign(), self._constant())), all_of=True)
+            return Join((first, compare(attribute, self.sign(), self.constant())), all_of=True)
         attribute = self.attribute(self._columns)
-        negated = self.take("not")
-        if negated or self.sees("in"):
-            self.expect("in")
-            return self._member(attribute, negated=bool(negated))
-        return compare(attribute, self._sign(), self._constant())
-
-    def _member(self, attribute: AnyAttribute, *, negated: bool) -> Predicate:
+        negated = bool(self.take("not"))
+        if not negated and not self.sees("in"):
+            return compare(attribute, self.sign(), self.constant())
+        self.expect("in")
         self.expect("(")
-        values = [self._constant()]
+        values = [self.constant()]
         while self.take(","):
-            values.append(self._constant())
+            values.append(self.constant())
         self.expect(")")
         sign = "!=" if negated else "=="
         return Join(tuple(compare(attribute, sign, v) for v in values), all_of=negated)
-
-    def _sign(self) -> str:
-        return _SIGNS[self.expect("=", *OPERATORS)]
-
-    def _constant(self) -> Level | float:
-        if sign := self.take("-", "+"):
-            return float(sign + self.expect("number"))
-        if word := self.take("number"):
-            return float(word)
-        if word := self.take("true", "false"):
-            return word == "true"
-        return self.expect("text", named="number or text or true or false")[1:-1]
 
 
 def compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Compare:
@@ -210,7 +207,9 @@ def compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Compare
         raise Unreadable(f"{attribute.name!r} has no order; use =, != or in")
     wanted: Level | float = value
     if isinstance(value, float) and value.is_integer():
-        wanted = int(value) if isinstance(attribute.levels[0], int) else str(int(value))
+        wanted = (
+            int(value) if isinstance(next(iter(attribute.levels), ""), int) else str(int(value))
+        )
     for code, level in enumerate(attribute.levels):
         if type(level) is type(wanted) and level == wanted:
             return Compare(attribute, sign, float(code))
@@ -219,7 +218,7 @@ def compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Compare
 
 def order(text: str, columns: Columns) -> list[tuple[AnyAttribute, str, AnyAttribute]]:
     """Read names with ``<=`` or ``<`` between them; return each two neighbours."""
-    words = _Words(text)
+    words = _Words(text, keywords=())
     found, signs = [words.attribute(columns)], list[str]()
     while not signs or not words.sees("end"):
         signs.append(words.expect("<=", "<", named="names with < or <= between them"))
@@ -232,7 +231,7 @@ def equation(text: str, columns: Columns) -> tuple[dict[str, float], float]:
 
     Such as ``2 * a - b = c + 1``.
     """
-    words, terms, constant = _Words(text), dict[str, float](), 0.0
+    words, terms, constant = _Words(text, keywords=()), dict[str, float](), 0.0
     for side, end in ((1.0, "="), (-1.0, "end")):
         joined = "+"
         while joined:
@@ -249,41 +248,47 @@ def equation(text: str, columns: Columns) -> tuple[dict[str, float], float]:
     return terms, constant
 
 
-#: A row, 1 or 2, and its attribute; or a constant.
-Side: TypeAlias = tuple[int, str] | str | float
-Part: TypeAlias = tuple[Side, str, Side]
+#: A row, 1 or 2, and its attribute.
+Cell: TypeAlias = tuple[int, str]
+#: A cell, what it is compared by, and a cell or a constant.
+Part: TypeAlias = tuple[Cell, str, Cell | Level | float]
 
 
 def denial(text: str) -> tuple[Part, ...]:
-    """Read the comparisons of a denial constraint; the schema is not needed for that."""
+    """Read the comparisons of a denial constraint; the schema is not needed for that.
+
+    Of two rows t1 is on the left, and a constant is always on the right.
+    """
     rows, negated = _ROWS.match(text), _NOT.fullmatch(text)
     if negated:
-        words = _Words(negated["inside"], _INFIX)
+        words = _Words(negated["inside"])
     elif rows:
-        words = _Words(text[rows.end() :], _IN_CALLS)
+        words = _Words(text[rows.end() :], _WORD_IN_CALLS)
     else:
         raise Unreadable("it must begin with t1& or t1&t2&, or be a not(...)")
     parts: list[Part] = []
-    while not parts or words.take("and"):
-        parts.append(_between(words) if negated else _call(words))
-        named = {side[0] for side in parts[-1] if isinstance(side, tuple)}
-        if not named:
+    while not parts or words.take("and", "&", "&&", "∧"):
+        one, sign, two = _infix(words) if negated else _call(words)
+        backwards = isinstance(one, tuple) and isinstance(two, tuple) and one[0] > two[0]
+        if backwards or not isinstance(one, tuple):
+            one, sign, two = two, MIRRORED[sign], one
+        if not isinstance(one, tuple):
             raise Unreadable("it compares two constants")
-        if rows and not rows["two"] and 2 in named:
+        if rows and not rows["two"] and 2 in (one[0], isinstance(two, tuple) and two[0]):
             raise Unreadable("it names t2, but begins with t1& alone")
+        parts.append((one, sign, two))
     words.expect("end", named="&")
     return tuple(parts)
 
 
-def _between(words: _Words) -> Part:
+def _infix(words: _Words) -> tuple[Cell | Level | float, str, Cell | Level | float]:
     """Read ``t1.a = t2.a``."""
-    one = _side(words)
-    return one, _SIGNS[words.expect("sign", named="a comparison")], _side(words)
+    return _side(words), words.sign(), _side(words)
 
 
-def _call(words: _Words) -> Part:
+def _call(words: _Words) -> tuple[Cell | Level | float, str, Cell | Level | float]:
     """Read ``EQ(t1.a,t2.a)``."""
-    sign = words.expect("sign", named="a comparison")
+    sign = words.expect("name", named="a comparison")
     if sign not in _SIGNS:
         raise Unreadable(f"comparisons are EQ, IQ, LT, LTE, GT and GTE, not {sign!r}")
     words.expect("(")
@@ -294,9 +299,7 @@ def _call(words: _Words) -> Part:
     return one, _SIGNS[sign], two
 
 
-def _side(words: _Words) -> Side:
+def _side(words: _Words) -> Cell | Level | float:
     if cell := words.take("cell"):
         return int(cell[1]), cell[3:].strip().strip("`")
-    if number := words.take("number"):
-        return float(number)
-    return words.expect("text", named="a comparison")[1:-1]
+    return words.constant()

@@ -11,21 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from missdp.errors import SchemaError
 from missdp.schema.bound import Bound, Derives, Forbids, Routes, surely_broken
-from missdp.schema.conditions import (
-    Compare,
-    CompareTwo,
-    Join,
-    Known,
-    Not,
-    Predicate,
-    compared,
-)
+from missdp.schema.conditions import Compare, Join, Known, compared
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.types import Flags, Ints
 
@@ -65,11 +58,11 @@ class _Pieces(NamedTuple):
 
 def _pieces(attribute: AnyAttribute, rules: tuple[Bound, ...]) -> _Pieces:
     """Cut the values of an attribute, "not applicable" among them, so that rules are decided."""
-    conditions = [leaf for rule in rules for leaf in _leaves(rule)]
-    leaves = [
-        leaf
-        for leaf in conditions
-        if isinstance(leaf, Compare) and leaf.attribute.name == attribute.name
+    alone = [
+        (part.sign, part.two)
+        for rule in rules
+        for part in _comparisons(rule)
+        if isinstance(part.two, float) and part.one.name == attribute.name
     ]
     widths = [len(rule.names) for rule in rules if attribute.name in _computed_with(rule)]
     most = _MOST_CELLS ** (1 / max(widths)) if widths else 0
@@ -80,15 +73,15 @@ def _pieces(attribute: AnyAttribute, rules: tuple[Bound, ...]) -> _Pieces:
         least = greatest = np.arange(attribute.lower, attribute.upper + 1)
         codes = attribute.encode_values(least)
     else:
-        codes, least, greatest = attribute.pieces_at(leaf.value for leaf in leaves)
+        codes, least, greatest = attribute.pieces_at(value for _, value in alone)
     absent = np.zeros(len(codes), dtype=bool)
     if attribute.not_applicable is not None:
         codes, absent = np.append(codes, attribute.size), np.append(absent, True)
         least, greatest = np.append(least, least[0]), np.append(greatest, greatest[0])
     known = Known(least, greatest, np.zeros(len(codes), dtype=bool), absent)
     told_apart = [np.arange(len(codes)) if widths else absent.astype(np.int64)]
-    for leaf in leaves:
-        surely, _ = compared(known, leaf.sign, Known.constant(leaf.value, len(codes)))
+    for sign, value in alone:
+        surely, _ = compared(known, sign, Known.constant(value, len(codes)))
         told_apart.append(surely.astype(np.int64))
     _, first, classes = np.unique(
         np.array(told_apart), axis=1, return_index=True, return_inverse=True
@@ -96,25 +89,17 @@ def _pieces(attribute: AnyAttribute, rules: tuple[Bound, ...]) -> _Pieces:
     return _Pieces(codes, classes.reshape(-1), known.taken(first))
 
 
-def _leaves(found: Bound | Predicate) -> Iterator[Compare | CompareTwo]:
-    """Yield every comparison of a rule, or of a condition."""
-    if isinstance(found, (Compare, CompareTwo)):
-        yield found
-    elif isinstance(found, Join):
-        for part in found.parts:
-            yield from _leaves(part)
-    elif isinstance(found, Not):
-        yield from _leaves(found.part)
-    elif not isinstance(found, Derives):
-        yield from _leaves(found.unless if isinstance(found, Routes) else found.never)
+def _comparisons(rule: Bound) -> Iterator[Compare]:
+    """Yield every comparison of a rule."""
+    if not isinstance(rule, Derives):
+        yield from (rule.unless if isinstance(rule, Routes) else rule.never).comparisons()
 
 
 def _computed_with(rule: Bound) -> set[str]:
     """Return the attributes whose values, not only whether conditions hold, a rule reads."""
     if isinstance(rule, Derives):
         return {*rule.names}
-    pairs = [leaf for leaf in _leaves(rule) if isinstance(leaf, CompareTwo)]
-    return {name for pair in pairs for name in pair.names}
+    return {name for part in _comparisons(rule) for name in part.pair or ()}
 
 
 def impossible_cells(
@@ -154,13 +139,12 @@ def _rule_out(tables: ImpossibleCells, alive: dict[str, Flags]) -> bool:
 
 def _connected(tables: ImpossibleCells) -> list[list[tuple[str, ...]]]:
     """Return the tables in groups that share no attribute."""
-    groups: list[tuple[set[str], list[tuple[str, ...]]]] = []
+    groups: list[list[tuple[str, ...]]] = []
     for names in tables:
-        near = [group for group in groups if group[0] & {*names}]
-        groups = [group for group in groups if not group[0] & {*names}]
-        reached = {*names}.union(*(group[0] for group in near))
-        groups.append((reached, [*(t for group in near for t in group[1]), names]))
-    return [found for _, found in groups]
+        near = [group for group in groups if {*names} & {*chain.from_iterable(group)}]
+        groups = [group for group in groups if group not in near]
+        groups.append([*chain.from_iterable(near), names])
+    return groups
 
 
 def _check_alive(attribute: AnyAttribute, codes: Ints, rules: tuple[Bound, ...]) -> None:
@@ -190,9 +174,8 @@ def _check_circles(rules: tuple[Bound, ...]) -> None:
         never = rule.never if isinstance(rule, Forbids) else None
         if isinstance(never, Join) and len(never.parts) == 1:
             never = never.parts[0]
-        if isinstance(never, CompareTwo) and never.sign in ("<", "<=", ">", ">="):
-            low, high = never.one.name, never.two.name
-            low, high = (low, high) if never.sign in (">", ">=") else (high, low)
+        if isinstance(never, Compare) and never.pair and never.sign in ("<", "<=", ">", ">="):
+            high, low = never.pair if never.sign in ("<", "<=") else never.pair[::-1]
             above.setdefault(low, set()).add(high)
     in_order(
         above,

@@ -10,7 +10,7 @@ import numpy as np
 
 from missdp.errors import SchemaError
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
-from missdp.schema.conditions import CompareTwo, Known
+from missdp.schema.conditions import Compare, Known
 from missdp.schema.denial import Denial
 from missdp.schema.numeric import Columns
 from missdp.schema.possible import ImpossibleCells, check_possible, impossible_cells, in_order
@@ -117,8 +117,8 @@ def _through_holes(bound: Iterable[Bound], columns: Columns) -> list[Forbids]:
     orders: dict[tuple[str, str], tuple[bool, str]] = {}
     for rule in bound:
         never = rule.never if isinstance(rule, Forbids) else None
-        if isinstance(never, CompareTwo) and never.sign in (">", ">="):
-            orders[never.one.name, never.two.name] = never.sign == ">=", rule.text
+        if isinstance(never, Compare) and never.pair and never.sign in (">", ">="):
+            orders[never.pair] = never.sign == ">=", rule.text
     between = [a.name for a in columns.values() if a.nullable and a.not_applicable is None]
     found = dict(orders)
     for via in between:
@@ -129,7 +129,7 @@ def _through_holes(bound: Iterable[Bound], columns: Columns) -> list[Forbids]:
                     joined = text if more == text else f"{text} and {more}"
                     found[one, two] = strict or also, joined
     return [
-        Forbids(text, CompareTwo(columns[one], ">=" if strict else ">", columns[two]))
+        Forbids(text, Compare(columns[one], ">=" if strict else ">", columns[two]))
         for (one, two), (strict, text) in found.items()
         if orders.get((one, two)) != (strict, text)
     ]

@@ -21,7 +21,7 @@ from missdp.record import Record
 from missdp.schema import language
 from missdp.schema.attributes import MAX_WHOLE, Level, Ordinal, is_number
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
-from missdp.schema.conditions import CompareTwo
+from missdp.schema.conditions import Compare
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.types import Floats
 
@@ -359,5 +359,5 @@ class Order(Rule):
         if not numbers and (None in scales or len(scales) > 1):
             raise self._wrong("all must be numeric, or all ordinal with the same levels")
         return tuple(
-            Forbids(self.text, CompareTwo(one, _OPPOSITE[sign], two)) for one, sign, two in found
+            Forbids(self.text, Compare(one, _OPPOSITE[sign], two)) for one, sign, two in found
         )

@@ -1,36 +1,22 @@
 """Sources: exact, private counts of many cliques in one pass. They never add noise."""
 
-from missdp.aliases import moved_from
-from missdp.sources.counts import (
-    Clique,
-    Counts,
-    MarginalSource,
-    MemorySource,
-    Reads,
-    Rows,
-    RowWeight,
-    readable,
-    weighing,
-)
-from missdp.sources.strategies import STRATEGIES, Strategy, is_source, open_source, strategy_named
-from missdp.sources.streamed import DuckDBSource
+from missdp.aliases import exported, moved_from
+from missdp.sources.counts import Clique as Clique
+from missdp.sources.counts import Counts as Counts
+from missdp.sources.counts import MarginalSource as MarginalSource
+from missdp.sources.counts import MemorySource as MemorySource
+from missdp.sources.counts import Reads as Reads
+from missdp.sources.counts import Rows as Rows
+from missdp.sources.counts import RowWeight as RowWeight
+from missdp.sources.counts import readable as readable
+from missdp.sources.counts import weighing as weighing
+from missdp.sources.strategies import STRATEGIES as STRATEGIES
+from missdp.sources.strategies import Strategy as Strategy
+from missdp.sources.strategies import is_source as is_source
+from missdp.sources.strategies import open_source as open_source
+from missdp.sources.strategies import strategy_named as strategy_named
+from missdp.sources.streamed import DuckDBSource as DuckDBSource
 
-__all__ = [
-    "STRATEGIES",
-    "Clique",
-    "Counts",
-    "DuckDBSource",
-    "MarginalSource",
-    "MemorySource",
-    "Reads",
-    "RowWeight",
-    "Rows",
-    "Strategy",
-    "is_source",
-    "open_source",
-    "readable",
-    "strategy_named",
-    "weighing",
-]
+__all__ = exported(globals())
 
 __getattr__ = moved_from(__name__)

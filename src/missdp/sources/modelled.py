@@ -154,7 +154,7 @@ class Modelled:
 
     def without_absent(self, name: str, law: Floats) -> Floats:
         """Return the law of a hole: what is not applicable is none, so that is never drawn."""
-        if self.whole[name].not_applicable is None:
+        if self.whole[name].not_applicable is None or len(law) == 1:
             return law
         drawn = np.append(law[:-1], 0.0)
         return drawn / drawn.sum() if drawn.sum() > 0 else np.append(np.ones(len(law) - 1), 0.0)

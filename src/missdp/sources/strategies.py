@@ -227,7 +227,7 @@ class ExactCounts:
         self._open, self._schema, self._strategy = source, schema, strategy
         self._place = {name: i for i, name in enumerate(schema.names)}
         self._block: dict[Clique, list[Clique]] = {}
-        self._kept: dict[Clique, Counts] = {}
+        self._kept: dict[Clique, Ints] = {}
         self._others: PrivateCounts | None = None
 
     @cached_property
@@ -242,7 +242,7 @@ class ExactCounts:
         ordered = dict.fromkeys(self._ordered(clique) for clique in cliques)
         self._block = {c: block for block in self._batches(ordered) for c in block}
 
-    def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Counts]]:
+    def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Ints]]:
         """Yield each clique with its counts, few passes over the rows for all of them."""
         for batch in self._batches(cliques):
             ordered = [self._ordered(clique) for clique in batch]
@@ -250,7 +250,7 @@ class ExactCounts:
             for clique, key in zip(batch, ordered, strict=True):
                 yield clique, _turned(counts[key], key, clique)
 
-    def take(self, clique: Clique) -> Counts:
+    def take(self, clique: Clique) -> Ints:
         """Return the counts of a clique that is not asked for again."""
         ordered = self._ordered(clique)
         found = _turned(self._counted([ordered])[ordered], ordered, clique)
@@ -261,7 +261,7 @@ class ExactCounts:
         """Count single attributes, when they are needed, in another coding of the same rows."""
         self._others, self._cells = others, cells
 
-    def _recoded(self, single: Clique) -> Counts:
+    def _recoded(self, single: Clique) -> Ints:
         """Return the counts of one attribute from another coding."""
         assert self._others is not None
         _, counts = next(iter(self._others.each([single])))
@@ -273,12 +273,12 @@ class ExactCounts:
         assert isinstance(self._source, MemorySource)  # checked before anything was charged
         return {name: self._source.table.codes(name) for name in self._schema.names}
 
-    def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Counts]:
+    def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Ints]:
         """Return the sums of the weights of rows, missing cells included."""
-        found: dict[Clique, Counts] = weighing(self._source).weighted_counts(cliques, weight)
+        found: dict[Clique, Ints] = weighing(self._source).weighted_counts(cliques, weight)
         return found
 
-    def _counted(self, cliques: Iterable[Clique]) -> Mapping[Clique, Counts]:
+    def _counted(self, cliques: Iterable[Clique]) -> Mapping[Clique, Ints]:
         wanted = tuple(cliques)
         if self._others is not None:
             singles = [c for c in wanted if len(c) == 1 and c not in self._kept]
@@ -312,7 +312,7 @@ class ExactCounts:
         return tuple(sorted(clique, key=self._place.__getitem__))
 
 
-def _turned(counts: Counts, ordered: Clique, clique: Clique) -> Counts:
+def _turned(counts: Ints, ordered: Clique, clique: Clique) -> Ints:
     if ordered == clique:
         return counts
     return counts.transpose([ordered.index(name) for name in clique])
@@ -323,13 +323,13 @@ class MergedCounts:
 
     def __init__(self, exact: PrivateCounts, groups: Mapping[str, Ints]) -> None:
         self._exact, self._groups = exact, groups
-        self._kept: dict[Clique, Counts] = {}
+        self._kept: dict[Clique, Ints] = {}
 
     def expect(self, cliques: Iterable[Clique]) -> None:
         """Note what is to be counted together; see `ExactCounts`."""
         self._exact.expect(cliques)
 
-    def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Counts]]:
+    def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Ints]]:
         """Yield each clique with its merged counts; see `ExactCounts`."""
         for clique in cliques:
             if clique not in self._kept:
@@ -339,7 +339,7 @@ class MergedCounts:
                 self._kept[clique] = table
             yield clique, self._kept[clique]
 
-    def take(self, clique: Clique) -> Counts:
+    def take(self, clique: Clique) -> Ints:
         """Return counts that are not asked for again; see `ExactCounts`."""
         found = next(iter(self.each([clique])))[1]
         del self._kept[clique]
@@ -353,7 +353,7 @@ class MergedCounts:
             found[name] = np.append(group, group.max() + 1)[codes]
         return found
 
-    def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Counts]:
+    def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Ints]:
         """Return the sums of the weights of rows, merged; see `ExactCounts`."""
         groups = self._groups
         merged = {
@@ -367,7 +367,7 @@ class MergedCounts:
         return found
 
 
-def _merge_levels(table: Counts, groups: Ints, axis: int) -> Counts:
+def _merge_levels(table: Ints, groups: Ints, axis: int) -> Ints:
     """Add up an axis of counts over groups of levels; further last levels are kept.
 
     Every row stays in one cell, so one row still moves one count by one.
@@ -390,7 +390,6 @@ def complete_rows(source: MarginalSource) -> MarginalSource:
     return found
 
 
-Counts = Ints
 #: Exact counts of cliques. Only a door holds one.
 PrivateCounts: TypeAlias = ExactCounts | MergedCounts
 _CELLS_AT_ONCE = 50_000_000  # 400 MB of counts

@@ -1,25 +1,15 @@
 """Statistics on k-NN-imputed data with smooth sensitivity (Clifton et al. 2022, corrected)."""
 
-from missdp.schema.where import parse_where
-from missdp.statistics.answers import Estimate, Histogram, Statistic
-from missdp.statistics.imputation import KNNImputation
-from missdp.statistics.statistics import (
-    ImputedStatistics,
-    QueryRequest,
-    ScaleRelease,
-    run_queries,
-    run_query,
-)
+from missdp.aliases import exported
+from missdp.schema.where import parse_where as parse_where
+from missdp.statistics.answers import Estimate as Estimate
+from missdp.statistics.answers import Histogram as Histogram
+from missdp.statistics.answers import Statistic as Statistic
+from missdp.statistics.imputation import KNNImputation as KNNImputation
+from missdp.statistics.statistics import ImputedStatistics as ImputedStatistics
+from missdp.statistics.statistics import QueryRequest as QueryRequest
+from missdp.statistics.statistics import ScaleRelease as ScaleRelease
+from missdp.statistics.statistics import run_queries as run_queries
+from missdp.statistics.statistics import run_query as run_query
 
-__all__ = [
-    "Estimate",
-    "Histogram",
-    "ImputedStatistics",
-    "KNNImputation",
-    "QueryRequest",
-    "ScaleRelease",
-    "Statistic",
-    "parse_where",
-    "run_queries",
-    "run_query",
-]
+__all__ = exported(globals())

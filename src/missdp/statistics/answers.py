@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost, Guarantee
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError
-from missdp.mechanisms.asks import Ask, Noisy
-from missdp.mechanisms.questions import QUANTA, Counts, Question, Rows, Sums
-from missdp.mechanisms.row_door import Charged, RowDoor
+from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Rows, Sums
+from missdp.mechanisms.row_door import Charged, Noisy, RowDoor
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.schema.applies import not_everywhere
@@ -113,6 +112,9 @@ class Statistic:
             if isinstance(schema[self.by], Numeric):
                 raise ParameterError(f"{self.by!r} is numeric: groups are levels of an attribute")
             groups = {self.by}
+        for name in (*groups, *(self.of if condition is None else ())):
+            if not schema[name].size:
+                raise ParameterError(f"{name!r} has no levels: no row has a value of it")
         if condition is not None:
             return where.names | condition.names | groups
         for attribute in (schema[name] for name in self.of):
@@ -499,7 +501,8 @@ class Asking:
             ]
             return _corners(function, boxes, bounds)
 
-        found = self.estimate(value, interval, bounds)
+        rows = numbers[1] if len(numbers) > 1 else None
+        found = self.estimate(value, interval, bounds, rows=rows)
         beside = self._beside(*numbers)
         total = None if beside is None else beside.interval(value, numbers[0], self.confidence)
         return found if total is None else replace(found, total_interval=_within(total, bounds))
@@ -516,30 +519,46 @@ class Asking:
         )  # fmt: skip
 
     def estimate(
-        self, value: float, interval: Callable[[float], Interval | None], bounds: Interval
+        self,
+        value: float,
+        interval: Callable[[float], Interval | None],
+        bounds: Interval,
+        *,
+        rows: Noisy | None = None,
     ) -> Estimate:
         """Put an answer and its guarantee together.
 
-        ``interval(times)`` is the interval if noise were that many times less, within ``bounds``.
+        ``interval(times)`` is the interval if noise were that many times less, within ``bounds``;
+        ``rows`` is the released number that the answer is divided by.
         """
         found = interval(1.0)
         note = self.without_interval() if found is None else ""
         if found == bounds:
-            half = (bounds[1] - bounds[0]) / 2
-            boxes = ((times, interval(times)) for times in _TIMES)
-            enough = next((t for t, box in boxes if box and box[1] - box[0] <= half), _TIMES[-1])
-            # Noise for filled cells falls with the square of epsilon, about: so does its scale.
-            needed = self._worth(math.sqrt(enough) if self._rough() else enough)
-            note = (
-                "The interval is the whole range: noise is as large as what it is added to. It "
-                f"would be half as wide with an {needed}"
-            )
+            note = self._whole_range(interval, bounds, None if rows is None else rows.within(0.95))
         of = self.question.where or "" if self.kind == "count" else ", ".join(self.question.of)
         answer = Estimate(
             name=f"{self.kind}({of})", value=value, interval=found, confidence=self.confidence,
             note=note, guarantee=self.door.guarantee(*self.asks), applicable=self.applicable,
         )  # fmt: skip
         return answer if self.missing is None else self._widened(answer, self.missing)
+
+    def _whole_range(
+        self,
+        interval: Callable[[float], Interval | None],
+        bounds: Interval,
+        rows: Interval | None,
+    ) -> str:
+        """Return why an interval is as wide as it can be, and about which epsilon would help."""
+        why = "The interval is the whole range: noise is as large as what it is added to"
+        if rows is not None and rows[0] <= 0:  # less noise would perhaps show that nobody is there
+            return f"{why}. Even whether there are such rows at all cannot be told from it"
+        half = (bounds[1] - bounds[0]) / 2
+        boxes = ((times, interval(times)) for times in _TIMES)
+        enough = next((t for t, box in boxes if box and box[1] - box[0] <= half), _TIMES[-1])
+        # Noise for filled cells falls with the square of epsilon, about: so does its scale.
+        needed = self._worth(math.sqrt(enough) if self._rough() else enough)
+        had = self._worth(1.0).rpartition(" ")[2]
+        return f"{why}. It would be half as wide with an {needed} instead of {had}"
 
     def _missing_cells(self) -> MissingCells | None:
         if self.question.uncertainty != "worst-case":
@@ -660,7 +679,7 @@ def _variance(ask: Asking) -> Estimate:
         return (shown(found[0]), shown(found[1])) if found else None
 
     value = shown(_clip(spread(squares.value, size.value), bounds))
-    return ask.estimate(value, interval, (0.0, shown(bounds[1])))
+    return ask.estimate(value, interval, (0.0, shown(bounds[1])), rows=size)
 
 
 def _correlation(ask: Asking) -> Estimate:

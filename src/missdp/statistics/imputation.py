@@ -183,7 +183,7 @@ class KNNImputation:
             value = given.get(name, (attribute.lower + attribute.upper) / 2)
             what = f"the default of {name!r}"
             return number(what, value, least=attribute.lower, most=attribute.upper)
-        level = given.get(name, attribute.levels[0])
+        level = given.get(name, next(iter(attribute.levels), None))
         if level not in attribute.levels:
             raise ParameterError(f"default of {name!r} must be one of its levels")
         return float(attribute.levels.index(level))

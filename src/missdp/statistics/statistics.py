@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 from missdp.accounting import Budget, Cost, PureEvent
 from missdp.errors import BudgetExceededError, DataError, ParameterError, number
-from missdp.mechanisms.asks import BarPlan, ScaleRelease, plan_bar
 from missdp.mechanisms.row_door import RandomState, RowDoor
+from missdp.mechanisms.smooth import BarPlan, ScaleRelease, plan_bar
 from missdp.schema import Numeric, Schema
 from missdp.schema.where import parse_names
 from missdp.statistics.answers import (

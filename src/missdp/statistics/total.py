@@ -21,7 +21,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from missdp.mechanisms.asks import Noisy, half_width
+from missdp.mechanisms.row_door import Noisy, half_width
 from missdp.statistics.worst_case import Interval
 
 __all__ = ["Beside", "Sample"]

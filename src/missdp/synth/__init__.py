@@ -1,8 +1,8 @@
 """Synthesizers: private synthetic tables from incomplete tables.
 
 * `base`: what every family is: one charged fit, free sampling; `state` runs a fit and keeps it in a
-  file, `sampling` draws rows in blocks, and `parts` says which `caps` its
-  parts are kept within, which `missdp.ground_truth` amplifies;
+  file, `sampling` draws rows in blocks, `split` divides a budget into parts, `caps` keeps a fit
+  within them, and `parts` is what `missdp.ground_truth` amplifies;
   `registry` knows all families by name.
 * `aim`: AIM and MST, graphical models, learned in `learn_graphical` for marginals of a `workload`.
 * `all_pairs`: all two-way tables at once, as `learn_pairs` releases them, and rows that hold them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import ClassVar, Literal, Self
@@ -23,14 +23,26 @@ from missdp.mechanisms.door import Door, Total
 from missdp.schema import Numeric, Ordinal, Schema
 from missdp.schema.grid import is_pending
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.caps import Caps, graphical_caps, imputation_caps
-from missdp.synth.cuts import each_cost, without_cuts
-from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
-from missdp.synth.learn_graphical import Learner, Plan
-from missdp.synth.sampling import kinds_share
+from missdp.synth.impute_first import (
+    IMPUTATION,
+    Imputer,
+    check_imputer,
+    imputation_parts,
+    impute,
+)
+from missdp.synth.learn_graphical import EVEN, Learner, Plan
+from missdp.synth.split import BINS, CHOICES, KINDS, MARGINS, ROWS, TABLES, Part
 from missdp.synth.state import is_declared, is_whole
 from missdp.synth.uncertain_marginals import VariedMarginals
-from missdp.synth.workload import StructuralZeros, Workload, candidates, read_zeros, with_rules
+from missdp.synth.workload import (
+    StructuralZeros,
+    Workload,
+    candidates,
+    one_fits,
+    pairs_of,
+    read_zeros,
+    with_rules,
+)
 
 _BYTES = 8
 _MOST_ROWS = 1_000_000
@@ -39,6 +51,8 @@ _MOST_ROWS = 1_000_000
 _RANGES = {"max_model_size": (1e-6, 1024.0), "shrink": (1e-6, 1e6), "ridge": (1e-6, 1e6)}
 _COUNT_SHARE = 0.04  # of the budget, for the number of rows: +- 23 at epsilon 1, delta 1e-6
 _LEAST_COUNT_SHARE = 0.005
+_PIECES = 5  # into which a round's marginal is divided at most: pairs may be kept four of five
+ROUNDED = 1 + 1e-6  # where a fit adds up many parts
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -69,8 +83,8 @@ class _GraphicalSynthesizer(Synthesizer):
     max_model_size: float = field(init=False)
 
     @abc.abstractmethod
-    def _plan(self, attributes: int) -> Plan:
-        """Return the public parameters of the fit."""
+    def _plan(self, schema: Schema, whole: Cost) -> Plan:
+        """Return the public parameters of a fit that may cost so much once bins are found."""
 
     def _check_parameters(self) -> Budget:
         budget = super()._check_parameters()
@@ -83,9 +97,12 @@ class _GraphicalSynthesizer(Synthesizer):
             raise ParameterError(f"model_rows must be a whole number from 100 to {_MOST_ROWS:,}")
         check_imputer(self.imputer)
         self._check_share("imputer_share")
-        return Budget(
-            budget.epsilon, budget.delta, schedule="adaptive", currency=self._whole.currency
-        )
+        return budget
+
+    @property
+    def _budget(self) -> Budget:
+        currency = counting_cost(float(self.epsilon), self._delta).currency
+        return Budget(self.epsilon, self._delta, schedule="adaptive", currency=currency)
 
     def _zeros(self, schema: Schema) -> Zeros:
         """Impossible cells: of the rules that fit into the model, and those given besides."""
@@ -105,38 +122,56 @@ class _GraphicalSynthesizer(Synthesizer):
             )
 
     def _check_schema(self, schema: Schema) -> None:
-        weights = candidates(self.workload, schema)
+        candidates(self.workload, schema)
         self._zeros(schema)
-        plan, share = self._plan(len(schema)), self._count_share(schema)
-        before = (share + kinds_share(self._modelled, self._strategy)) * self._whole.amount
-        if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
-            before += self._imputation_cost.amount
-        if share > 0:
-            plan.noise(share * self._whole.amount)
-        plan.check(len(schema), before=before, selects=bool(weights))
 
-    @property
-    def _imputation_cost(self) -> Cost:
-        return replace(self._whole, amount=self.imputer_share * self._whole.amount)
+    def split(self, schema: Schema) -> list[Part]:
+        """Return the parts of the budget of a fit; see :meth:`Synthesizer.split`.
 
-    def _caps(self) -> Caps | None:
-        schema, strategy, filled = self.modelled_, self._strategy, self._modelled.filled
-        if strategy.gates == "parameters":
-            holed = {name: strategy.gate((name,), schema) - filled for name in schema.nullable}
-            cost, whole = self._imputation_cost, counting_cost(self.epsilon, self._delta)
-            return imputation_caps(whole, cost, holed, imputer=self.imputer)
-        return graphical_caps(
-            counting_cost(self.epsilon, self._delta),
-            self._plan(len(schema)),
-            schema,
-            count_share=self._count_share(schema),
-            trees=each_cost(self.schema_, counting_cost(self.epsilon, self._delta)),
-            weights=candidates(self.workload, schema),
-            zeros=self._zeros(schema),
-            ruled=bool(self.schema_.rules),
-            gate_of=lambda names: strategy.gate(names, schema) - filled,
-            gates=strategy.gates,
+        The number of rows is released once, and every one-way marginal once, with noise that
+        parameters fix. What is left then is spent on rounds: a selection, within a cap of its own,
+        and a marginal of the workload. Pairs that a share is reserved for, and marginals measured
+        once more, are of the workload too, or inside one of its marginals.
+        """
+        weights, plan = candidates(self.workload, schema), self._plan(schema, self._budget.left)
+        share, singles = self._count_share(schema), [(name,) for name in schema.names]
+        parts = imputation_parts(
+            self._filled_gates(schema),
+            self.imputer,
+            self.imputer_share,
+            attributes=len(schema),
+            pure=self._delta == 0,
         )
+        parts += [Part(ROWS, share)] if share else []
+        first = plan.first_share if weights else 1.0
+        parts.append(Part(MARGINS, first, self._gates(singles, schema)))
+        if not weights:
+            return parts
+        anything = self._gates([()], schema)
+        if len(weights) > 1:
+            choices = plan.selection_share * ROUNDED
+            parts.append(Part(CHOICES, choices, anything, kind="selections", count=plan.rounds))
+        rest = Part(TABLES, 1.0, anything, count=plan.rounds * _PIECES)
+        if self._strategy.gates == "data":
+            among = self._gates(self._choosable(schema, weights), schema)
+            rest = replace(rest, gates=among, chosen=True, largest=self._largest(schema, parts))
+        return [*parts, rest]
+
+    def _choosable(self, schema: Schema, weights: Mapping[Clique, float]) -> list[tuple[str, ...]]:
+        """Return what may be measured after single attributes; they themselves, if nothing fits."""
+        zeros, limit = self._zeros(schema), self._max_cells
+        found = [*weights, *pairs_of(weights)]
+        if self._unknown_zeros() or not one_fits(weights, zeros, schema, max_cells=limit):
+            found += [(v,) for v in range(len(schema))]
+        return [tuple(schema.names[v] for v in clique) for clique in dict.fromkeys(found)]
+
+    def _unknown_zeros(self) -> bool:
+        """Whether cells may be impossible of bins that are yet to be found."""
+        return bool(self.schema_.rules) and any(map(is_pending, self.schema_))
+
+    def _largest(self, schema: Schema, parts: Sequence[Part]) -> float:  # noqa: ARG002
+        """Return the largest share that a marginal gets of what all get after ``parts``; public."""
+        return 1.0
 
     def _count_share(self, schema: Schema) -> float:
         """Share of the budget for the number of rows: what one-way marginals do not tell; public.
@@ -153,7 +188,7 @@ class _GraphicalSynthesizer(Synthesizer):
             for name in schema.names
             if strategy.fills or strategy.tells_total((name,), schema)
         ]
-        first = self._plan(len(schema)).first_share
+        first = self._plan(schema, self._budget.left).first_share
         told = first * math.fsum(1 / size for size in sizes) / len(schema)
         lacking = _COUNT_SHARE - told
         return lacking if lacking > _LEAST_COUNT_SHARE else 0.0
@@ -161,21 +196,19 @@ class _GraphicalSynthesizer(Synthesizer):
     def _released_count(self, door: Door) -> Total | None:
         if is_declared(self.n_rows):
             return Total(int(self.n_rows), 0.0)
-        share = self._count_share(self._planned)
-        if share == 0:
-            return None
-        return door.row_count(self._plan(len(door.schema)).noise(share * self._whole.amount))
+        return door.row_count(self._split.noise(ROWS)) if ROWS in self._split else None
 
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
         total = self._released_count(door)
-        door = impute(door, self.imputer, cost=self._imputation_cost)
-        schema = door.schema
+        door = impute(door, self.imputer, cost=self._split.cost(IMPUTATION))
+        schema, whole = door.schema, self._split.after(BINS, KINDS)
         zeros, always = self._zeros(schema), self._modelled.never_missing
         learner = Learner(
             door,
             candidates(self.workload, self._planned),
-            self._plan(len(schema)),
+            self._plan(schema, whole),
+            self._split,
             report=self._report,
             shrink=self.shrink,
             ridge=self.ridge,
@@ -230,11 +263,6 @@ class _GraphicalSynthesizer(Synthesizer):
             yield another
 
     @property
-    def _whole(self) -> Cost:
-        """What may be spent once bins are found."""
-        return without_cuts(counting_cost(self.epsilon, self._delta), self.__dict__.get("schema_"))
-
-    @property
     def _max_cells(self) -> float:
         return self.max_model_size * 2**20 / _BYTES
 
@@ -269,11 +297,8 @@ class AIM(_GraphicalSynthesizer):
 
     Parameters
     ----------
-    epsilon : float
-        Budget of the whole fit.
-    delta : float, optional
-        0 gives pure epsilon-DP. By default 1e-6, which is meant for up to 10,000 rows, or
-        1 / (100 n) if more, n, are declared.
+    epsilon, delta, n_rows, cuts, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`; delta may be 0, for pure epsilon-DP.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` counts every row in every marginal, missing being a level, and fits a model of
         the *complete* data together with a model of what goes missing given the row, so that
@@ -314,22 +339,13 @@ class AIM(_GraphicalSynthesizer):
         Synthetic rows that expectations over the missingness model are computed on.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and the share of the budget used; shows nothing private.
 
     Attributes
     ----------
-    guarantee_ : Guarantee
-        Computed from what was released.
     model_ : GraphicalModel
         The released model.
     measured_ : tuple of tuple of str
         Which marginals were chosen.
-    n_rows_, n_rows_std_ : int, float
-        Released number of rows, from all released marginals that tell it, with the standard
-        deviation of its noise; or the declared number and 0.
 
     References
     ----------
@@ -376,12 +392,13 @@ class AIM(_GraphicalSynthesizer):
         nullable = bool(self.modelled_.nullable) and not self._strategy.fills
         return _LEAST_IN_A_CELL["AIM"] * (3 if nullable else 1)
 
-    def _plan(self, attributes: int) -> Plan:
+    def _plan(self, schema: Schema, whole: Cost) -> Plan:
+        attributes = len(schema)
         each = _ROUNDS_PER_ATTRIBUTE if self._delta else _PURE_ROUNDS
         auto = min(round(each * attributes), max(attributes, _MANY_ROUNDS))
         rounds = auto if self.rounds == "auto" else self.rounds
         return Plan(
-            whole=self._whole,
+            whole=whole,
             rounds=rounds,
             first_share=self.first_share,
             selection_share=self.selection_share,
@@ -411,19 +428,12 @@ class MST(_GraphicalSynthesizer):
 
     Parameters
     ----------
-    epsilon : float
-        Budget of the whole fit.
-    delta : float, optional
-        0 gives pure epsilon-DP. By default 1e-6, which is meant for up to 10,000 rows, or
-        1 / (100 n) if more, n, are declared.
+    epsilon, delta, n_rows, cuts, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`; delta may be 0, for pure epsilon-DP.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         See :class:`~missdp.synth.aim.AIM`.
     structural_zeros, shrink, ridge, model_rows, imputer, imputer_share
         See :class:`~missdp.synth.aim.AIM`.
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and the share of the budget used; shows nothing private.
 
     Attributes
     ----------
@@ -451,10 +461,10 @@ class MST(_GraphicalSynthesizer):
     workload: Workload = field(default=2, init=False)
     max_model_size: float = field(default=64.0, init=False)
 
-    def _plan(self, attributes: int) -> Plan:
+    def _plan(self, schema: Schema, whole: Cost) -> Plan:
         return Plan(
-            whole=self._whole,
-            rounds=max(1, attributes - 1),
+            whole=whole,
+            rounds=max(1, len(schema) - 1),
             first_share=_TREE_FIRST_SHARE,
             selection_share=_TREE_SELECTION_SHARE,
             max_cells=self._max_cells,
@@ -462,3 +472,19 @@ class MST(_GraphicalSynthesizer):
             pairs_share=_PAIRS_SHARE["MST"],
             least_in_a_cell=_LEAST_IN_A_CELL["MST"],
         )
+
+    def _largest(self, schema: Schema, parts: Sequence[Part]) -> float:
+        """Return the share of an edge of the tree, or of a pair outside of it.
+
+        With all pairs in the workload, and no rules, a tree is always found: as long as it is not
+        whole, there is more than one pair that joins two parts of it, if there are three attributes
+        or more. So each edge gets the same cost, the pairs outside the tree share evenly what was
+        reserved for them, and nothing is left to measure any of them again.
+        """
+        edges, pairs = len(schema) - 1, len(pairs_of(candidates(self.workload, schema)))
+        outside = pairs - edges
+        free = not (self._zeros(schema) or self._unknown_zeros())
+        if not free or edges < 2 or pairs != math.comb(len(schema), 2):
+            return 1.0
+        left = math.prod(1 - part.share for part in parts)
+        return max(1 / edges, _PAIRS_SHARE["MST"] / left / outside) * EVEN * ROUNDED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
@@ -12,19 +11,24 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, Cost
+from missdp.accounting import Budget
 from missdp.errors import ParameterError
 from missdp.inference.heads import Pair
+from missdp.inference.junction import Clique
 from missdp.inference.masks import RowModel
 from missdp.inference.model import Draws, Zeros
 from missdp.inference.pair_model import PairModel
-from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Training
+from missdp.mechanisms.door import Door, Reads, RowProducts, Total, Training
 from missdp.schema import Numeric, Ordinal, Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.caps import Caps, costs_less, fixed_caps, imputation_caps, one_gate_caps
 from missdp.synth.coordinates import coordinates, with_shares
-from missdp.synth.cuts import cuts_share, each_cost
-from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
+from missdp.synth.impute_first import (
+    IMPUTATION,
+    Imputer,
+    check_imputer,
+    imputation_parts,
+    impute,
+)
 from missdp.synth.learn_pairs import (
     Crude,
     PairRelease,
@@ -33,9 +37,9 @@ from missdp.synth.learn_pairs import (
     impossible_pairs,
     release_pairs,
 )
-from missdp.synth.sampling import kinds_share
+from missdp.synth.split import MARGINS, ROWS, Part
 from missdp.synth.state import is_declared, is_number, is_whole
-from missdp.synth.top_up import TopUp
+from missdp.synth.top_up import TOP_UP, TOP_UP_SHARE, named_tables, release_top_up
 from missdp.synth.uncertain_pairs import Varied
 from missdp.synth.workload import Workload
 
@@ -92,18 +96,31 @@ class PairsSynthesizer(Synthesizer):
                 f"all pairs of attributes have {cells:,} cells, more than the {self._most_cells:,} "
                 "that are learned together; use fewer attributes, bins or levels, or MST"
             )
-        shares = cuts_share(self.schema_) + kinds_share(self._modelled, self._strategy)
-        left, count = self._budget.left, self._count_share(schema)
-        if count:
-            Noise.worth(replace(left, amount=(1 - shares) * count * left.amount))
-            shares += (1 - shares) * count
-        if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
-            shares += self.imputer_share
-        first = (1 - shares) * self._margins_share / max(1, len(schema))
-        Noise.worth(replace(left, amount=left.amount * first))
-        rest = replace(left, amount=left.amount * (1 - shares) * (1 - self._margins_share))
-        for cost in self._top_up(schema).costs(rest).values():
-            Noise.worth(cost)
+
+    def split(self, schema: Schema) -> list[Part]:
+        """Return the parts of the budget of a fit; see :meth:`Synthesizer.split`.
+
+        Behind the gate of complete rows is all but the number of rows. Of observed rows, each
+        margin is behind its attribute. All pairs are released at once, in one answer that every row
+        enters, whatever its holes.
+        """
+        share = self._count_share(schema)
+        parts = imputation_parts(
+            self._filled_gates(schema),
+            self.imputer,
+            self.imputer_share,
+            attributes=len(schema),
+            pure=False,
+        )
+        parts += [Part(ROWS, share)] if share else []
+        alone = len(schema) == 1
+        singles = self._gates([(name,) for name in schema.names], schema)
+        parts.append(Part(MARGINS, 1.0 if alone else self._margins_share, singles))
+        return parts if alone else [*parts, *self._split_rest(schema)]
+
+    def _split_rest(self, schema: Schema) -> list[Part]:
+        """Return the parts of what margins leave."""
+        return [Part("all pairs", 1.0, self._gates([()], schema), kind="other")]
 
     def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
         return "rows" if self._steps_planned else "weights"
@@ -144,53 +161,6 @@ class PairsSynthesizer(Synthesizer):
         usual = _TRAINED_FIRST_SHARE if self._steps_planned else _FIRST_SHARE
         return usual if self.first_share is None else self.first_share
 
-    @property
-    def _imputation_cost(self) -> Cost:
-        left = self._budget.left
-        return replace(left, amount=left.amount * self.imputer_share)
-
-    def _caps(self) -> Caps | None:
-        """Behind the gate of complete rows is all but the number of rows.
-
-        Of observed rows, each margin is behind its attribute, and its cost is fixed by parameters.
-        All pairs are released at once, in one answer that every row enters, whatever its holes.
-        """
-        whole, schema, strategy = self._budget.left, self.modelled_, self._strategy
-        trees = each_cost(self.schema_, whole)
-        left = replace(whole, amount=whole.amount - math.fsum(trees.values()))
-        count = self._count_share(schema) * left.amount
-        if strategy.complete_only:
-            gate = strategy.gate((), schema) - self._modelled.filled
-            return one_gate_caps(whole, ungated=count, gate=gate)
-        if strategy.gates == "none":
-            return None
-        gates = {a.name: strategy.gate((a.name,), schema) - self._modelled.filled for a in schema}
-        if strategy.gates == "parameters":
-            holed = {name: gates[name] for name in schema.nullable}
-            return imputation_caps(whole, self._imputation_cost, holed, imputer=self.imputer)
-        share = 1.0 if len(schema) == 1 else self._margins_share
-        one = share * (left.amount - count) / len(schema)
-        rest = left.amount - count - one * len(schema)
-        several = self._top_up(schema).costs(replace(left, amount=rest))
-        if costs_less(left, count, one, *(cost.amount for cost in several.values())):
-            return None
-        heads = self._behind_gates(rest)
-        found = [(gate, one + heads.get(a, 0.0)) for a, gate in gates.items()]
-        found += [(gates[a], cost) for a, cost in trees.items()]
-        for clique, cost in several.items():
-            found.append(
-                (frozenset().union(*(gates[schema.names[a]] for a in clique)), cost.amount)
-            )
-        return fixed_caps(whole, found)
-
-    def _top_up(self, schema: Schema) -> TopUp:  # noqa: ARG002
-        """Tables that are measured beside all pairs; public."""
-        return TopUp({})
-
-    def _behind_gates(self, left: float) -> dict[str, float]:  # noqa: ARG002
-        """Return what is spent behind each attribute, of what the margins leave; public."""
-        return {}
-
     def _count_share(self, schema: Schema) -> float:
         """Share of the budget for the number of rows: none where all margins tell it; public."""
         strategy = self._strategy
@@ -200,21 +170,18 @@ class PairsSynthesizer(Synthesizer):
     def _released_count(self, door: Door) -> Total | None:
         if is_declared(self.n_rows):
             return Total(int(self.n_rows), 0.0)
-        share = self._count_share(door.schema)
-        return door.row_count(Noise.worth(door.share(share))) if share else None
+        return door.row_count(self._split.noise(ROWS)) if ROWS in self._split else None
 
     def _opened_rows(self, door: Door) -> tuple[Door, Total | None]:
         """Return a door to the rows that are modelled, and their number if it is released first."""
         self._report("preparing", 0.0)
         total = self._released_count(door)
-        return impute(door, self.imputer, cost=self._imputation_cost), total
+        return impute(door, self.imputer, cost=self._split.cost(IMPUTATION)), total
 
     def _crude(self, door: Door, total: Total | None) -> Crude:
-        """Release the one-way margins; with the whole budget if there is one attribute only."""
+        """Release the one-way margins."""
         self._report("measuring single attributes", 0.05)
-        share = 1.0 if len(door.schema) == 1 else self._margins_share
-        noise = Noise.worth(door.share(share / len(door.schema)))
-        return crude_margins(door, noise, self._zeros(door.schema), total)
+        return crude_margins(door, self._split.noise(MARGINS), self._zeros(door.schema), total)
 
     def _all_pairs(self, door: Door, crude: Crude) -> PairRelease:
         """Release all pairs at once, with all that is left of the budget."""
@@ -264,11 +231,8 @@ class AllPairs(PairsSynthesizer):
 
     Parameters
     ----------
-    epsilon : float
-        Budget of the whole fit.
-    delta : float, optional
-        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
-        are declared.
+    epsilon, delta, n_rows, cuts, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` releases, beside the tables of the observed cells, how holes of one attribute
         go with the levels and the holes of every other, models what goes missing given the row,
@@ -290,20 +254,11 @@ class AllPairs(PairsSynthesizer):
         have pairs.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget (mu squared).
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and the share of the work done; shows nothing private.
 
     Attributes
     ----------
-    guarantee_ : Guarantee
-        Computed from what was released.
     model_ : PairModel
         The released model.
-    n_rows_, n_rows_std_ : int, float
-        Released number of rows, from all margins that tell it, with the standard deviation of its
-        noise; or the declared number and 0.
 
     References
     ----------
@@ -345,7 +300,7 @@ class AllPairs(PairsSynthesizer):
     def _fit(self, door: Door) -> Total:
         door, total = self._opened_rows(door)
         crude = self._crude(door, total)
-        tables, stds = self._top_up(door.schema).release(door, crude)
+        tables, stds = release_top_up(door, crude, self._named(self._planned), self._split)
         released = self._all_pairs(door, crude)
         self.pairs_ = replace(released, together=tables, together_stds=stds)
         self._report("fitting", 0.3)
@@ -364,8 +319,16 @@ class AllPairs(PairsSynthesizer):
         self._report("done", 1.0)
         return self._counted(door, crude, total)
 
-    def _top_up(self, schema: Schema) -> TopUp:
-        return TopUp.of(self.workload, schema, measured=self.top_up)
+    def _named(self, schema: Schema) -> dict[Clique, float]:
+        """Tables that are measured beside all pairs, by weight; public."""
+        return named_tables(self.workload, schema, measured=self.top_up)
+
+    def _split_rest(self, schema: Schema) -> list[Part]:
+        named, rest = self._named(schema), super()._split_rest(schema)
+        if not named:
+            return rest
+        gates = self._gates([[schema.names[a] for a in clique] for clique in named], schema)
+        return [Part(TOP_UP, TOP_UP_SHARE, gates, weights=tuple(named.values())), *rest]
 
     def _all_pairs(self, door: Door, crude: Crude) -> PairRelease:
         self._report("measuring all pairs", 0.1)

@@ -28,18 +28,21 @@ from missdp.mechanisms import Door, Total
 from missdp.progress import Progress
 from missdp.record import fits
 from missdp.schema import Numeric, Schema
-from missdp.schema.grid import pending, uncut, widest
+from missdp.schema.grid import is_pending, pending, uncut, widest
 from missdp.sources import Reads, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
-from missdp.synth.caps import Caps, Keeper
-from missdp.synth.parts import Parts, ground_truth_parts, split
+from missdp.synth.caps import Caps, Gate, Keeper
+from missdp.synth.cuts import CUTS_SHARE
+from missdp.synth.parts import Parts, ground_truth_parts, of_parts
 from missdp.synth.sampling import (
     Codes,
     KindShares,
     block_sizes,
     drawn_in_blocks,
+    kinds_share,
     restored,
 )
+from missdp.synth.split import BINS, KINDS, Part, Split
 from missdp.synth.state import (
     check_settings,
     chosen_delta,
@@ -94,6 +97,15 @@ class Synthesizer(Estimator, abc.ABC):
         computation and is shared, never copied, by clones and copies. A fitted model can be
         pickled, without it: the unpickled model samples and has its guarantee, and refuses to be
         fitted again until it is given a budget.
+    progress : callable or None
+        Called with a stage name and the share of the work done; shows nothing private.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        Computed from what was released.
+    n_rows_, n_rows_std_ : int, float
+        Released or declared number of rows, with the standard deviation of its noise.
     """
 
     strategies: ClassVar[tuple[str, ...]] = ()
@@ -122,6 +134,7 @@ class Synthesizer(Estimator, abc.ABC):
     _kind_shares: KindShares = field(init=False)
     _beyond: dict[str, NDArray[np.float64]] = field(init=False)
     _kept: Caps | None = field(init=False)
+    _split: Split = field(init=False)  # while a fit goes on
     _learned: tuple[str, ...] = field(init=False)
 
     @one_blas_thread()
@@ -261,7 +274,7 @@ class Synthesizer(Estimator, abc.ABC):
         again.schema_ = again._to_be_cut(schema, schema.names)
         budget = again._check_parameters()
         whole = Guarantee(budget.epsilon, again._delta, events=(budget.filter(),))
-        return whole, split(whole, again._caps())
+        return whole, of_parts(whole, again._planned_split().caps())
 
     @property
     def _strategy(self) -> Strategy:
@@ -554,8 +567,46 @@ class Synthesizer(Estimator, abc.ABC):
         """Whether all synthetic rows are drawn at once, since they must fit to each other."""
         return False
 
-    def _caps(self) -> Caps | None:
-        """Return what the parts of a fit cost at most, from parameters and ``schema_`` alone."""
+    def split(self, schema: Schema) -> list[Part]:  # noqa: ARG002
+        """Return the parts of the budget of a fit, in the order in which it is divided.
+
+        Finding bins, and counting kinds of missing values, come before. Of a family that states no
+        parts, nothing is amplified for the ground truth.
+
+        Parameters
+        ----------
+        schema : Schema
+            What is modelled. A split follows from it and from parameters alone.
+        """
+        return []
+
+    def _planned_split(self) -> Split:
+        """Return the budget of a fit to rows of ``schema_`` and all its parts; public."""
+        schema = self.modelled_
+        return Split(self._budget.left, (*self._first_parts(schema), *self.split(schema)))
+
+    def _first_parts(self, schema: Schema) -> list[Part]:
+        """Return the parts that all families have: bins to be found, kinds of missing values."""
+        cut = [a.name for a in self.schema_ if is_pending(a) and a.name in schema]
+        gates = tuple(self._observed_gate((name,), schema) for name in cut)
+        found = [Part(BINS, CUTS_SHARE, gates, kind="other")] if cut else []
+        if share := kinds_share(self._modelled, self._strategy):
+            found.append(Part(KINDS, share, (Gate(),) * len(self._modelled.kinds)))
+        return found
+
+    def _observed_gate(self, names: Iterable[str], schema: Schema) -> Gate:
+        """Return what a row must have observed to be counted, before anything is filled."""
+        return self._strategy.gate(names, schema) - self._modelled.filled
+
+    def _filled_gates(self, schema: Schema) -> list[Gate]:
+        """Return the gates of the margins of attributes that the strategy fills first."""
+        filled = schema.nullable if self._strategy.fills else ()
+        return [self._observed_gate((name,), schema) for name in filled]
+
+    def _gates(self, cliques: Iterable[Iterable[str]], schema: Schema) -> tuple[Gate, ...]:
+        """Return the gates of counts over sets of attributes, after anything is filled."""
+        filled = self._strategy.fills
+        return tuple(Gate() if filled else self._observed_gate(c, schema) for c in cliques)
 
     def _released(self) -> dict[str, Any]:
         """Return the released model: numbers, text, arrays, records, and mappings of them."""
@@ -596,7 +647,11 @@ class Synthesizer(Estimator, abc.ABC):
         if self.cuts not in ("private", "equal"):
             raise ParameterError("cuts must be 'private' or 'equal'")
         check_settings(self.get_params(deep=False))
-        # The noise of a table depends on the structure chosen before it, so this is a filter.
+        return self._budget
+
+    @property
+    def _budget(self) -> Budget:
+        """The budget of a fit, unspent: a filter, as noise may depend on what came before."""
         return Budget(self.epsilon, self._delta, schedule="adaptive")
 
     def _check_share(self, name: str) -> None:
@@ -637,11 +692,11 @@ class Synthesizer(Estimator, abc.ABC):
         return {n: v.item() if isinstance(v, np.generic) else v for n, v in values.items()}
 
     def _kept_within(self) -> Callable[[Event], None] | None:
-        """Fix the caps of a fit; return what refuses releases beyond them, if there are any.
+        """Split the budget of a fit; return what refuses releases beyond caps, if there are any.
 
         Parts of networks in pure epsilon are reserved, which is as good.
         """
-        caps = self._kept = self._caps()
+        caps = self._kept = self._split.caps()
         reserved = caps is not None and isinstance(caps.structure, DataChosenGates)
         return None if caps is None or reserved else Keeper(caps).admit
 

@@ -15,15 +15,12 @@ from heapq import heappop, heappush
 from itertools import combinations, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.inference.model import Levels
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.grid import is_pending, on_grid, takes_every_number
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from missdp.types import Floats, Ints
 
 WEIGHT = 0.5
 """Factor of ``z`` in the block of its attribute."""
@@ -64,7 +61,7 @@ class Coordinate(Record):
         stands alone, with its square.
     """
 
-    groups: Codes
+    groups: Ints
     values: Floats
     shares: Floats
     low: float
@@ -145,7 +142,7 @@ class Coordinate(Record):
         size = int(self.groups.max()) + 1
         return np.append(margin[self.groups] * self.shares, margin[size:])
 
-    def spread(self, codes: Codes, rng: np.random.Generator) -> Codes:
+    def spread(self, codes: Ints, rng: np.random.Generator) -> Ints:
         """Draw a finer code for each bin; what follows the bins stays behind them."""
         size, order = int(self.groups.max()) + 1, np.argsort(self.groups, kind="stable")
         begin = np.searchsorted(self.groups[order], np.arange(size + 1))
@@ -306,7 +303,7 @@ def _reshared(a: Numeric, fine: Numeric, number: Coordinate) -> Numeric:
     spike = np.isin(a.on_step(inside), a.spikes)
     codes = fine.encode_values(np.take_along_axis(inside, spike.argmin(axis=0)[None], 0)[0])
 
-    def shared(parts: Floats, of: Codes) -> tuple[Floats, Floats]:
+    def shared(parts: Floats, of: Ints) -> tuple[Floats, Floats]:
         """Return the sum that each part belongs to, and its share of it."""
         total = np.asarray(np.bincount(of, parts), float)[of]
         return total, np.divide(parts, total, out=np.zeros(len(parts)), where=total > 0)

@@ -6,7 +6,6 @@ many rows have is a spike of its own; and inside a bin values are drawn as the t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -24,8 +23,9 @@ from missdp.inference.dyadic import (
 from missdp.mechanisms.door import Door, Noise
 from missdp.schema import Numeric, Schema
 from missdp.schema.grid import MOST_CODES, is_pending
+from missdp.synth.split import BINS, Split
 
-__all__ = ["CUTS_SHARE", "cut", "cuts_share", "each_cost", "release_cuts", "without_cuts"]
+__all__ = ["CUTS_SHARE", "cut", "release_cuts"]
 
 CUTS_SHARE = 0.3
 """Share of the budget for the trees of all attributes that are to be cut."""
@@ -38,29 +38,8 @@ _MOST_BINS = 16  # where counts are so large that noise does not matter
 _LARGE = 1000  # rows of a bin, in units of noise, with which there may be more than ten
 
 
-def _pending(schema: Schema) -> Iterator[Numeric]:
-    return (a for a in schema if is_pending(a))
-
-
-def cuts_share(schema: Schema) -> float:
-    """Return the share of a budget that is spent on finding bins; public."""
-    return CUTS_SHARE if any(True for _ in _pending(schema)) else 0.0
-
-
-def each_cost(schema: Schema, whole: Cost) -> dict[str, float]:
-    """Return what the tree of each attribute costs, of a whole budget; public."""
-    names = [a.name for a in _pending(schema)]
-    return dict.fromkeys(names, whole.amount * CUTS_SHARE / max(1, len(names)))
-
-
-def without_cuts(whole: Cost, schema: Schema | None) -> Cost:
-    """Return what finding bins leaves of a budget; all of it while no schema is known."""
-    share = 0.0 if schema is None else cuts_share(schema)
-    return replace(whole, amount=whole.amount * (1 - share))
-
-
 def release_cuts(
-    door: Door, grid: Schema, schema: Schema
+    door: Door, grid: Schema, schema: Schema, split: Split
 ) -> tuple[Schema, dict[str, NDArray[np.float64]]]:
     """Return a schema whose numeric attributes are cut where the rows are, and what noise hides.
 
@@ -73,16 +52,17 @@ def release_cuts(
         To rows that are coded on a grid.
     grid, schema : Schema
         Of these rows, and as they are to be, with attributes that are to be cut.
+    split : Split
+        What each tree may cost.
     """
-    wanted = [a for a in _pending(schema) if a.name in door.schema]
+    wanted = [a for a in schema if is_pending(a) and a.name in door.schema]
     door.expect((name,) for name in door.schema.names)
-    costs = {a.name: door.share(CUTS_SHARE / len(wanted)) for a in wanted}
     unit = Noise.worth(door.left).std
     found, hidden = {}, {}
-    for a in wanted:
+    for a, cost in zip(wanted, split.costs(BINS), strict=True):
         cells = grid[a.name]
         assert isinstance(cells, Numeric)
-        told, outside = _histogram(door, a.name, cells.size, costs[a.name])
+        told, outside = _histogram(door, a.name, cells.size, cost)
         found[a.name] = cut(a, cells, told, unit=unit)
         least, greatest = cells.reach
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1

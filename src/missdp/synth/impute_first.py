@@ -7,6 +7,7 @@ fills the rows behind it, and what is released of filled rows costs what it cost
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias, get_args
 
@@ -14,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.errors import ParameterError, replacing
+from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals, fit_conditionals
-from missdp.mechanisms.door import Door, Noise, RowProducts
-from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.mechanisms.door import Door, Noise
+from missdp.schema import AnyAttribute, Numeric
+from missdp.synth.caps import Gate
 from missdp.synth.learn_pairs import (
     crude_margins,
     fit_pairs,
@@ -25,12 +27,15 @@ from missdp.synth.learn_pairs import (
     release_pairs,
 )
 from missdp.synth.noisy_counts import project_to_simplex
+from missdp.synth.split import Part
 
 Imputer: TypeAlias = Literal["marginal", "pairs", "random", "mean"]
 
+IMPUTATION = "imputation"
+"""Name of the part of a budget."""
+
 _FIRST_SHARE = 0.08  # of the cost of "pairs", for the one-way margins
 _COUNT_SHARE = 0.02  # for the number of rows, where no margin tells it
-_LEFT_SHARE = 1 - _FIRST_SHARE - _COUNT_SHARE
 _ROWS = 20_000  # of the model of pairs, by which laws are fitted
 
 
@@ -41,28 +46,26 @@ def check_imputer(imputer: str) -> None:
         raise ParameterError(f"imputer must be {first} or {' or '.join(others)}")
 
 
-def imputation_noise(schema: Schema, imputer: Imputer, cost: Cost) -> Noise | None:
-    """Return the noise of each margin that `impute` releases, or None if it releases none; public.
+def imputation_parts(
+    gates: Sequence[Gate], imputer: Imputer, share: float, *, attributes: int, pure: bool
+) -> list[Part]:
+    """Return the part of a budget that `impute` spends, if it releases anything; public.
+
+    ``gates`` are those of the margins of all attributes that are filled.
 
     Raises
     ------
     ParameterError
-        If no noise can be drawn for so little, or not what the imputer needs.
+        If the imputer cannot do with pure noise.
     """
-    if imputer == "random" or not schema.nullable:
-        return None
-    refused = ParameterError("too little is left of the budget for imputation; use a larger one")
+    if imputer == "random" or not gates:
+        return []
     if imputer != "pairs":
-        with replacing(ParameterError, by=refused):
-            return Noise.worth(replace(cost, amount=cost.amount / len(schema.nullable)))
-    if cost.currency == "pure":
+        return [Part(IMPUTATION, share, tuple(gates))]
+    if pure:
         raise ParameterError("imputer='pairs' needs delta above 0: its noise is Gaussian")
-    with replacing(ParameterError, by=refused):
-        longest = 2.0 * len(schema) + 2.0  # no row's vector of products is
-        if _part(cost, _LEFT_SHARE).scale * longest > RowProducts.noisiest:
-            raise refused
-        _part(cost, _COUNT_SHARE)
-        return _part(cost, _FIRST_SHARE / len(schema))
+    longest = 2.2 * (attributes + 1.0)  # no row's vector of products is
+    return [Part(IMPUTATION, share, kind="products", count=longest**2)]
 
 
 def _part(cost: Cost, share: float) -> Noise:
@@ -84,11 +87,11 @@ def impute(door: Door, imputer: Imputer = "marginal", *, cost: Cost) -> Door:
     if not door.strategy.fills:
         return door
     nullable = [attribute for attribute in door.schema if attribute.nullable]
-    noise = imputation_noise(door.schema, imputer, cost)
-    if noise is None:
+    if imputer == "random" or not nullable:
         return door.filled({a.name: np.ones(a.size) for a in nullable})
     if imputer == "pairs":
-        return door.filled(_given_all(door, cost, noise))
+        return door.filled(_given_all(door, cost))
+    noise = _part(cost, 1 / len(nullable))
     door.expect((a.name,) for a in nullable)
     laws = {}
     for attribute in nullable:
@@ -109,7 +112,7 @@ def _law(
     return law
 
 
-def _given_all(door: Door, cost: Cost, noise: Noise) -> Conditionals:
+def _given_all(door: Door, cost: Cost) -> Conditionals:
     """Release all pairs within a cost; return the law of each attribute given all others.
 
     A pair is measured on the rows in which both are observed, as by ``missing="observed"``.
@@ -119,7 +122,7 @@ def _given_all(door: Door, cost: Cost, noise: Noise) -> Conditionals:
     zeros = impossible_pairs(part.impossible, names)
     told = any(part.tells_total((name,)) for name in names)
     number = None if told else part.row_count(_part(cost, _COUNT_SHARE))
-    crude = crude_margins(part, noise, zeros, number)
+    crude = crude_margins(part, _part(cost, _FIRST_SHARE / len(names)), zeros, number)
     release = release_pairs(part, crude)
     rng = part.generator()
     model = fit_pairs(

@@ -19,16 +19,18 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.accounting.filters import selection_worth
-from missdp.errors import ParameterError
 from missdp.inference.beliefs import Drift
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth, components
 from missdp.inference.model import Zeros
 from missdp.mechanisms.door import Door, Facts, Given, Noise, Score, Total
-from missdp.mechanisms.noise import check_scale
-from missdp.synth.caps import EVEN
 from missdp.synth.noisy_counts import least_squares_total
+from missdp.synth.split import CHOICES, MARGINS, Split
 from missdp.synth.workload import pairs_of
+from missdp.types import Floats
+
+#: Edges of a tree get the same noise, but for rounding.
+EVEN = 1 + 1e-6
 
 _GRID = 2.0**-10  # rows
 _LARGEST = 2.0**31  # rows
@@ -41,8 +43,6 @@ _SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating poin
 _MOST_PAIRS = 600  # of 35 attributes, say; with 5,565 pairs of 105, raking made tables worse
 _STILL = 0.02  # of the noise of a selection
 _CELLS = 2**24  # of expectations that are kept: 128 MB
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,24 +78,6 @@ class Plan:
     forest: bool
     pairs_share: float
     least_in_a_cell: float
-
-    def check(self, attributes: int, *, before: float, selects: bool) -> None:
-        """Refuse, before anything is charged, what no noise can be drawn for.
-
-        ``before`` is the cost of what is released before, and ``selects`` says whether anything is
-        selected after the one-way marginals.
-        """
-        left = self.whole.amount * _SLACK - before
-        if left <= _LEAST_LEFT * self.whole.amount or self.whole.amount <= 0:
-            raise ParameterError(
-                "too little is left of the budget for marginals at this epsilon and delta: "
-                "imputation costs nearly all of it; use a smaller imputer_share"
-            )
-        self.noise(self.first_share * left / attributes)
-        share = max(0.0, 1 - self.first_share - self.pairs_share) * left / max(1, self.rounds)
-        if selects:
-            self.noise((1 - self.selection_share) * share)
-            check_scale("the noise of selections", 3 / self.epsilon(self.selection_share * share))
 
     def reserve(self, *, rows: float, pairs: Iterable[Clique], sizes: Sequence[int]) -> float:
         """Return how much of the budget is reserved for pairs: the share, or nothing.
@@ -202,7 +184,8 @@ class Learner:
 
     ``weights`` are the marginals that may be measured, by weight (at most one); ``zeros`` cells
     that are publicly known to be impossible; ``always`` levels that are never missing; ``total``
-    the number of private rows as released or declared before, if it was.
+    the number of private rows as released or declared before, if it was. ``split`` says what single
+    attributes cost, and all selections at most.
     """
 
     def __init__(
@@ -210,6 +193,7 @@ class Learner:
         door: Door,
         weights: Mapping[Clique, float],
         plan: Plan,
+        split: Split,
         *,
         report: Callable[[str, float], None],
         shrink: float,
@@ -222,7 +206,7 @@ class Learner:
         self._always = always
         self._total = total
         self._totals: list[tuple[Clique, Total]] = []
-        self._door, self._weights, self._plan = door, dict(weights), plan
+        self._door, self._weights, self._plan, self._split = door, dict(weights), plan, split
         self._report = report
         self._shrink, self._ridge, self._model_rows = shrink, ridge, model_rows
         self._zeros = zeros
@@ -238,7 +222,9 @@ class Learner:
         """Measure, select, measure, ... until the budget is spent."""
         self._report("measuring single attributes", self._done)
         alone = not self._weights
-        first = self._first_noise(share=1.0 if alone else self._plan.first_share)
+        first = (
+            self._plan.noise(self._left / len(self._names)) if alone else self._split.noise(MARGINS)
+        )
         self.first_std = first.std
         wanted = [*self._weights, *pairs_of(self._weights)]
         self._door.expect([*((n,) for n in self._names), *map(self._named, wanted)])
@@ -279,7 +265,8 @@ class Learner:
         plan = self._plan
         rounds = min(plan.rounds, len(self._names) - 1) if plan.forest else plan.rounds
         share = self._left / max(1, rounds)
-        self._for_choices = plan.selection_share * self._left
+        most = self._split.cost(CHOICES).amount
+        self._for_choices = min(plan.selection_share * self._left, most)
         last = False
         count = 0
         while not last:
@@ -352,7 +339,7 @@ class Learner:
 
     def _measure_ones_again(self, ones: Iterable[NDArray[np.int64]]) -> list[NDArray[np.float64]]:
         """Spend what is left on single attributes; return means weighted by precision."""
-        first, noise = self.first_std**-2, self._first_noise(share=1.0)
+        first, noise = self.first_std**-2, self._plan.noise(self._left / len(self._names))
         both = first + 1 / noise.variance
         weight, self.first_std = first / both, both**-0.5
         again = self._measure_ones(noise)
@@ -422,9 +409,7 @@ class Learner:
     def _select(self, open_: list[Clique], noise: Noise, cost: float, estimate: Estimate) -> Clique:
         if len(open_) == 1:
             return open_[0]
-        cost = min(
-            cost, self._for_choices
-        )  # a cap that holds on every path: see `missdp.synth.caps.graphical_caps`
+        cost = min(cost, self._for_choices)  # a cap that holds on every path: see `AIM.split`
         self._for_choices -= cost
         epsilon = self._plan.epsilon(cost)
         position = {self._named(clique): clique for clique in open_}
@@ -454,9 +439,6 @@ class Learner:
     @property
     def _unspent(self) -> bool:
         return self._left > _LEAST_LEFT * self._plan.whole.amount
-
-    def _first_noise(self, *, share: float) -> Noise:
-        return self._plan.noise(share * self._left / len(self._names))
 
 
 def on_grid(values: Floats) -> Floats:

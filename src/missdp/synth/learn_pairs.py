@@ -23,7 +23,7 @@ from missdp.inference.heads import Pair
 from missdp.inference.interactions import completed
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
-from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
+from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
 from missdp.inference.numbers import NumberMoments, Numbers, complete_numbers
 from missdp.inference.pair_model import PairModel, targets
 from missdp.inference.smooth import Smoothing
@@ -31,8 +31,7 @@ from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.record import Record
 from missdp.synth.coordinates import WEIGHT, Coordinate
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats, Ints
 
 _ALONE = 1.6  # factor of single blocks beside their products
 _ALONE_NUMBERED = 1.2  # where there are numbers, which make vectors longer
@@ -273,22 +272,22 @@ class PairRelease(Record):
         pairs = {c: t / self.crude.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
         return self.tables((single, pairs), {pair: 1 / share for pair, share in both.items()})
 
-    def corrected(self, rows: Codes) -> PairTables:
+    def corrected(self, rows: Ints) -> PairTables:
         """Return tables with what clipping takes from a model's rows, holes included, put back."""
         return self.tables(self.taken(rows))
 
-    def taken(self, rows: Codes) -> tuple[list[Floats], dict[Pair, Floats]] | None:
+    def taken(self, rows: Ints) -> tuple[list[Floats], dict[Pair, Floats]] | None:
         """Return what clipping takes from the means of blocks and products over a model's rows.
 
         Numbers included: they come last in blocks, and their squares after all blocks.
         """
         return None if self.plan is None else clipped_away(**self._clipping(rows))
 
-    def left(self, rows: Codes) -> tuple[Floats, dict[Pair, float]]:
+    def left(self, rows: Ints) -> tuple[Floats, dict[Pair, float]]:
         """Return what part of the size of blocks and products clipping leaves."""
         return clipped_share(**self._clipping(rows))
 
-    def _clipping(self, rows: Codes) -> dict[str, Any]:
+    def _clipping(self, rows: Ints) -> dict[str, Any]:
         assert self.plan is not None
         assert self.products is not None
         names, rng = list(self.products.blocks), np.random.default_rng(0)  # public: any points do
@@ -401,7 +400,7 @@ class PairRelease(Record):
             found[a] = number.with_tails(margins[a], *moments.powers[a])
         return replace(self, numbers=tuple(found))
 
-    def of_several(self, masks: MaskModel, rows: Codes) -> dict[Clique, Floats]:
+    def of_several(self, masks: MaskModel, rows: Ints) -> dict[Clique, Floats]:
         """Return the tables of three attributes and more, of complete rows, given a model's."""
         sizes = [level.n_groups for level in self.crude.levels]
         return completed(self.together, self.together_stds, masks, rows, sizes)
@@ -557,7 +556,7 @@ def _smoothed(
 
 
 def _numbers(
-    release: PairRelease, taken: Any, known: Completed, rows: Codes, holes: NDArray[np.bool_]
+    release: PairRelease, taken: Any, known: Completed, rows: Ints, holes: NDArray[np.bool_]
 ) -> Numbers | None:
     moments = release.moments(taken)
     if moments is None:
@@ -581,5 +580,5 @@ def _moved(before: PairTables, after: PairTables) -> float:
     return math.sqrt(np.mean(moved)) if moved else 0.0
 
 
-def _drawn(rows: Codes) -> Callable[[Completed], Codes]:
+def _drawn(rows: Ints) -> Callable[[Completed], Ints]:
     return lambda known: rows  # noqa: ARG005

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,16 @@ from missdp.mechanisms.door import Total
 
 _SMALL = 3.0  # standard deviations of the noise
 _HARDLY, _FEW = 0.05, 0.2  # share of complete rows; the same, where noise says no more
+_HIDDEN, _SEEN = 0.5, 1.0  # rows in a cell, over the noise of a cell
+_MOST_EPSILON = 10.0  # that is worth suggesting
+_STEP = 1.2
 
 
 class SmallTableWarning(MissDPWarning):
-    """The table is too small for its epsilon: the noise is as large as the number of rows.
+    """The table is too small for its epsilon: noise is as large as what there is to be seen.
 
-    Or hardly a row of it is complete, and complete rows are all that ``missing="complete-rows"``
-    learns from.
+    That is the number of rows, or the number of them in a cell of two attributes. Or hardly a row
+    is complete, and complete rows are all that ``missing="complete-rows"`` learns from.
 
     Told from released values and public parameters only.
 
@@ -84,6 +88,47 @@ def whole_rows(total: Total, *, epsilon: float) -> int:
             stacklevel=4,
         )
     return max(1, round(total.value))
+
+
+def warn_if_noise(
+    rows: int, sizes: Sequence[int], noise: Callable[[float, int], float], *, epsilon: float
+) -> None:
+    """Warn with `SmallTableWarning` if noise hides how attributes go together.
+
+    It does where a cell of a pair of attributes has fewer rows, on average, than half of the noise
+    that it would have if nothing but a tree of pairs were measured: synthetic rows are then nearly
+    as far from the private ones as rows drawn evenly. With twice as much it begins to show.
+
+    Parameters
+    ----------
+    rows : int
+        As released, or declared.
+    sizes : sequence of int
+        Levels of each attribute.
+    noise : callable
+        Standard deviation of the noise of each of so many counts that share a budget, by epsilon.
+    epsilon : float
+    """
+    tables = max(1, len(sizes) - 1)
+    cells = float(np.median([a * b for a, b in combinations(sizes, 2)] or sizes))
+
+    def seen(epsilon: float) -> float:
+        return rows / cells / noise(epsilon, tables)
+
+    if seen(epsilon) >= _HIDDEN:
+        return
+    enough = float(f"{rows * _SEEN / seen(epsilon):.1e}")
+    larger = epsilon
+    while larger <= _MOST_EPSILON and seen(larger) < _SEEN:
+        larger *= _STEP
+    otherwise = f", or epsilon={larger:.2g}," if larger <= _MOST_EPSILON else ""
+    warnings.warn(
+        f"the table is too small for epsilon={epsilon:g}: of {rows} rows, noise hides how "
+        f"{len(sizes)} attributes go together; about {enough:,.0f} rows{otherwise} would begin to "
+        "show it",
+        SmallTableWarning,
+        stacklevel=4,
+    )
 
 
 def warn_if_hardly_complete(complete: Iterable[Total], *, rows: int) -> None:

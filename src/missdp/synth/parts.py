@@ -29,7 +29,7 @@ from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps
 
-__all__ = ["Parts", "ground_truth_parts", "split"]
+__all__ = ["Parts", "ground_truth_parts", "of_parts"]
 
 Parts: TypeAlias = tuple[Guarantee, Structure | None]
 
@@ -64,7 +64,7 @@ def ground_truth_parts(
         return guarantee, None
     reserved = caps is None or isinstance(caps.structure, DataChosenGates)  # then in the log
     if caps is not None and not reserved and caps.hold(whole):
-        return split(guarantee, caps)
+        return of_parts(guarantee, caps)
     if fixed_gates and whole.cost.currency == "renyi":
         return _of_parts(guarantee, _gate_by_gate(whole)), FixedGates()
     if whole.cost.currency != "pure":
@@ -78,7 +78,7 @@ def ground_truth_parts(
     return replace(guarantee, events=_with_the_rest(whole.cost.amount, gated)), structure
 
 
-def split(guarantee: Guarantee, caps: Caps | None) -> Parts:
+def of_parts(guarantee: Guarantee, caps: Caps | None) -> Parts:
     """Return the guarantee of a whole fit as that of its parts, if their caps are known."""
     if caps is None:
         return guarantee, None

@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from missdp.errors import DataError, ParameterError, did_you_mean, replacing
 from missdp.mechanisms.door import RowProducts
 from missdp.schema import Schema
+from missdp.schema.where import parse_names
 from missdp.synth.base import Synthesizer
 from missdp.synth.state import read_document
 
@@ -181,6 +182,8 @@ def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[st
     --------
     >>> read_settings(synthesizer_named("aim"), ["rounds=30", "shrink=0.5"])
     {'rounds': 30, 'shrink': 0.5}
+    >>> read_settings(synthesizer_named("aim"), ["workload=age,sex,income; age,region"])
+    {'workload': (('age', 'sex', 'income'), ('age', 'region'))}
     """
     own = {name: _choices(hint) for name, hint in _own_parameters(family).items()}
     types = {name: choices for name, choices in own.items() if set(choices) - {NoneType}}
@@ -206,7 +209,10 @@ def _choices(hint: Any) -> tuple[Any, ...]:
         return tuple(choice for part in get_args(hint) for choice in _choices(part))
     if get_origin(hint) is Literal:
         return tuple(word for word in get_args(hint) if isinstance(word, str))
-    return (hint,) if hint in (bool, int, float, NoneType) else ()
+    return (hint,) if hint in (bool, int, float, NoneType, _MARGINALS) else ()
+
+
+_MARGINALS = Iterable[tuple[str, ...]]
 
 
 def _value(name: str, text: str, choices: tuple[Any, ...]) -> Any:
@@ -223,6 +229,8 @@ def _value(name: str, text: str, choices: tuple[Any, ...]) -> Any:
                 continue
             if math.isfinite(number):
                 return number
+    if _MARGINALS in choices and text.strip():
+        return tuple(map(parse_names, text.split(";")))
     numbers = {int: "a whole number", float: "a number"}
     expected = [*words, *(said for kind, said in numbers.items() if kind in choices)]
     raise ParameterError(f"{name} must be {' or '.join(expected)}, not {text!r}")

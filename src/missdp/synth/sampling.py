@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError
-from missdp.mechanisms.door import Door, Noise
+from missdp.mechanisms.door import Door
 from missdp.schema import Numeric
 from missdp.schema.bound import Routes
 from missdp.schema.conditions import decided
 from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
+from missdp.synth.split import KINDS, Split
 from missdp.table import FrameKind, Table
 from missdp.table.blocks import in_order
 from missdp.table.encode import Column, code_dtype
@@ -86,15 +87,11 @@ def kinds_share(modelled: Modelled, strategy: Strategy) -> float:
     return min(_MOST_SHARE, _SHARE * len(modelled.kinds))
 
 
-def release_kinds(door: Door, modelled: Modelled) -> dict[str, NDArray[np.float64]]:
+def release_kinds(door: Door, modelled: Modelled, split: Split) -> dict[str, NDArray[np.float64]]:
     """Return the released shares of the kinds of holes, by attribute."""
     shares: dict[str, NDArray[np.float64]] = {}
-    share = kinds_share(modelled, door.strategy)
-    if not share:
-        return shares
-    noise = Noise.worth(door.share(share / len(modelled.kinds)))
-    for name in modelled.kinds:
-        counts = np.maximum(door.kinds(name, noise), 0).astype(np.float64)
+    for name in modelled.kinds if KINDS in split else ():
+        counts = np.maximum(door.kinds(name, split.noise(KINDS)), 0).astype(float)
         plain = np.eye(1, len(counts))[0]
         shares[name] = counts / counts.sum() if counts.sum() > 0 else plain
     return shares

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar
 
@@ -36,7 +37,7 @@ from missdp.errors import (
 )
 from missdp.files import write_atomically
 from missdp.inference.model import finite
-from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_source
+from missdp.mechanisms import Door, Noise, Total, Witness, domain_conditions, noise_source
 from missdp.record import WRONG, Record, read_json
 from missdp.schema import Numeric, Schema
 from missdp.schema.grid import found, is_pending, on_grid
@@ -47,7 +48,7 @@ from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps
 from missdp.synth.coordinates import finely
 from missdp.synth.cuts import release_cuts
-from missdp.synth.noisy_counts import warn_if_hardly_complete, whole_rows
+from missdp.synth.noisy_counts import warn_if_hardly_complete, warn_if_noise, whole_rows
 from missdp.synth.sampling import KindShares, release_kinds
 from missdp.table import FrameKind, Table
 from missdp.table.frames import frame_kind
@@ -195,6 +196,8 @@ def learn(
     fresh.schema_, fresh.kind_ = fresh._to_be_cut(source.schema, recodable(source)), kind
     grid = on_grid(fresh.schema_)  # refused now, if it cannot be
     fresh._check_schema(fresh.modelled_)
+    fresh._split = fresh._planned_split()
+    fresh._split.check()
     if model.budget is not None:
         label = f"{type(model).__name__}({model.missing})"
         model.budget.reserve(own, label=label, conditions=conditions)
@@ -203,7 +206,7 @@ def learn(
     model._forget()
     fresh._beyond = {}
     door = _door(fresh, source, grid, budget=own, noise=noise, declared_rows=rows)
-    fresh._kind_shares = release_kinds(door, fresh._modelled)
+    fresh._kind_shares = release_kinds(door, fresh._modelled, fresh._split)
     total = fresh._fit(door)
     if rows is not None:
         total = Total(rows, 0.0)
@@ -212,10 +215,21 @@ def learn(
     fresh._settle(found(fresh.schema_))
     fresh.guarantee_ = own.spent.with_conditions(*conditions)
     fresh.release_ = None
+    del fresh._split
     model._adopt(fresh)
     if not declared:  # released by now, so it may be spoken about
         warn_if_weak(0.0, model._delta, n=model.n_rows_)
     warn_if_hardly_complete(door.complete_rows, rows=model.n_rows_)
+    if total.value >= 3 * total.std:  # else it was said already
+        sizes = [attribute.extended_size for attribute in model.modelled_]
+        warn_if_noise(model.n_rows_, sizes, partial(_noise, model), epsilon=model.epsilon)
+
+
+def _noise(model: Synthesizer, epsilon: float, tables: int) -> float:
+    """Return the noise of each of so many counts that share the budget of a fit; public."""
+    like = type(model)(**model._public_parameters() | {"epsilon": epsilon})
+    left = like._budget.left
+    return Noise.worth(replace(left, amount=left.amount / tables)).std
 
 
 def _remedy(budget: Budget, delta: float) -> str:
@@ -237,7 +251,7 @@ def _door(fresh: Synthesizer, source: MarginalSource, grid: Schema, **facts: Any
         return Door(source, fresh._strategy, **facts).admitting(admit)
     door = Door(source.coded_as(grid), fresh._strategy, **facts).admitting(admit)  # type: ignore[attr-defined]
     fresh._report("finding bins", 0.0)
-    cut, fresh._beyond = release_cuts(door, grid, fresh.schema_)
+    cut, fresh._beyond = release_cuts(door, grid, fresh.schema_, fresh._split)
     fresh._settle(cut)
     cells = {
         a.name: a.encode_values(old.reach[0])

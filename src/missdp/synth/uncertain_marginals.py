@@ -25,8 +25,8 @@ from missdp.inference.junction import Clique
 from missdp.inference.model import merge_zeros
 from missdp.inference.raking import centred, scaled_to
 from missdp.inference.smooth import Smoothing
+from missdp.types import Floats
 
-Floats = NDArray[np.float64]
 Marginals = Mapping[Clique, Floats]
 
 _ROWS = 20_000  # of the model, which play the private ones

@@ -22,12 +22,10 @@ from numpy.typing import NDArray
 from missdp.inference.completion import Completed, PairTables, complete
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
-from missdp.inference.model import Codes
 from missdp.inference.pair_model import PairModel, targets
 from missdp.inference.smooth import Smoothing
 from missdp.synth.learn_pairs import PairRelease
-
-Floats = NDArray[np.float64]
+from missdp.types import Floats, Ints
 
 _ROWS = 20_000  # of the model, which play the private ones
 _FEWER = 6_000  # to complete tables by
@@ -79,7 +77,7 @@ class Varied:
             wanted = targets(drawn, law.sample(_ROWS, rng)) | together
             yield replace(model, law=law, tables=wanted, masks=drawn.masks)
 
-    def _completed(self, tables: PairTables, rows: Codes, rng: np.random.Generator) -> Completed:
+    def _completed(self, tables: PairTables, rows: Ints, rng: np.random.Generator) -> Completed:
         return complete(
             tables,
             rng=rng,
@@ -91,7 +89,7 @@ class Varied:
         )
 
 
-def _clipping(release: PairRelease, seen: Codes) -> tuple[Any, Mapping[Pair, float]]:
+def _clipping(release: PairRelease, seen: Ints) -> tuple[Any, Mapping[Pair, float]]:
     """Return what clipping takes from such rows, and the share of each product that is left."""
     if release.plan is None:
         return None, {}
@@ -114,7 +112,7 @@ def noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -
     return replace(tables, margins=tuple(m / m.sum() for m in margins), tables=moved)
 
 
-def _of_other_rows(tables: PairTables, seen: Codes, rng: np.random.Generator) -> PairTables:
+def _of_other_rows(tables: PairTables, seen: Ints, rng: np.random.Generator) -> PairTables:
     """Return the tables of as many other rows of the population that these rows stand for."""
     n = len(seen)
     times = rng.poisson(tables.n_rows / n, n) / max(1.0, tables.n_rows) if n else np.zeros(0)

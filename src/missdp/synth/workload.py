@@ -9,8 +9,10 @@ selection.
 
 from __future__ import annotations
 
+import heapq
 import math
 import numbers
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -18,9 +20,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, did_you_mean
 from missdp.inference.beliefs import log_linear
-from missdp.inference.junction import Clique, tree_cells
+from missdp.inference.junction import Clique, components, tree_cells
 from missdp.inference.model import Zeros
 from missdp.schema import Numeric, Schema
 from missdp.schema.possible import ImpossibleCells
@@ -32,6 +34,7 @@ MAX_MARGINALS = 200_000
 MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts, which are all held at once
 _MAX_ORDER = 4
 _LEAST_WEIGHT = 1e-9
+_TRIED = 50  # marginals, the smallest first
 
 
 def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
@@ -113,13 +116,15 @@ def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
             raise _too_many()
         return dict.fromkeys(combinations(range(d), min(workload, d)), 1.0)
     named = workload.items() if isinstance(workload, Mapping) else ((c, 1.0) for c in workload)
-    known = set(schema.names)
     out: dict[Clique, float] = {}
     for names, weight in named:
-        if not isinstance(names, (tuple, list)) or not all(
-            isinstance(name, str) and name in known for name in names
-        ):
+        if not isinstance(names, (tuple, list)) or not all(isinstance(n, str) for n in names):
             raise ParameterError("every workload marginal must be a tuple of attribute names")
+        if unknown := [name for name in names if name not in schema]:
+            near = did_you_mean(unknown[0], schema.names)
+            raise ParameterError(
+                f"the workload names {unknown[0]!r}, which the schema does not have{near}"
+            )
         if len(set(names)) != len(names) or not 1 <= len(names) <= _MAX_ORDER:
             raise ParameterError(
                 f"a workload marginal must have 1 to {_MAX_ORDER} distinct attributes"
@@ -270,3 +275,27 @@ def _check_possible(zeros: Zeros, sizes: Sequence[int], max_cells: float) -> Non
         possible = False
     if not possible:
         raise ParameterError("structural_zeros rule out every row")
+
+
+def one_fits(weights: Iterable[Clique], zeros: Zeros, schema: Schema, *, max_cells: float) -> bool:
+    """Whether some marginal surely fits into the model, so that none of one attribute is chosen.
+
+    Whatever the order of elimination, a part of the graph that is one clique has the cells of it,
+    and another one at most those of all its attributes together, once for each of them. Levels that
+    are merged make both smaller.
+    """
+    sizes = [max(2, a.extended_size) for a in schema]
+
+    def cells(clique: Clique) -> int:
+        held = [*zeros, clique]
+        parts: dict[int, list[int]] = defaultdict(list)
+        for v, part in enumerate(components(len(sizes), held)):
+            parts[part].append(v)
+        whole = {frozenset(c) for c in held}
+        return sum(
+            math.prod(sizes[v] for v in part) * (1 if frozenset(part) in whole else len(part))
+            for part in parts.values()
+        )
+
+    tried = heapq.nsmallest(_TRIED, weights, key=lambda c: math.prod(sizes[v] for v in c))
+    return not tried or any(cells(clique) <= max_cells for clique in tried)

@@ -1,26 +1,19 @@
 """Private rows as codes and masks, and the one door through which data comes in."""
 
-from missdp.aliases import moved_from
-from missdp.table.draft import Draft, draft_columns, draft_schema
-from missdp.table.encode import Holes, check_holes
-from missdp.table.frames import FrameKind
-from missdp.table.memory import memory_limit
-from missdp.table.streams import FileRows, PartRows, RelationRows, RowStream
-from missdp.table.table import Table
+from missdp.aliases import exported, moved_from
+from missdp.table.draft import Draft as Draft
+from missdp.table.draft import draft_columns as draft_columns
+from missdp.table.draft import draft_schema as draft_schema
+from missdp.table.encode import Holes as Holes
+from missdp.table.encode import check_holes as check_holes
+from missdp.table.frames import FrameKind as FrameKind
+from missdp.table.memory import memory_limit as memory_limit
+from missdp.table.streams import FileRows as FileRows
+from missdp.table.streams import PartRows as PartRows
+from missdp.table.streams import RelationRows as RelationRows
+from missdp.table.streams import RowStream as RowStream
+from missdp.table.table import Table as Table
 
-__all__ = [
-    "Draft",
-    "FileRows",
-    "FrameKind",
-    "Holes",
-    "PartRows",
-    "RelationRows",
-    "RowStream",
-    "Table",
-    "check_holes",
-    "draft_columns",
-    "draft_schema",
-    "memory_limit",
-]
+__all__ = exported(globals())
 
 __getattr__ = moved_from(__name__)

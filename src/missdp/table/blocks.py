@@ -7,16 +7,16 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
 
-from missdp.errors import DataError
 from missdp.schema import Numeric, Schema
 from missdp.shelf import Pile
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
-from missdp.table.streams import Batch, RowStream, stream_of
+from missdp.table.streams import Batch, RowStream, rows_of
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -27,13 +27,18 @@ def in_order(
 ) -> Iterator[_Out]:
     """Yield a function of each item, in the order of the items, worked out by a few threads.
 
-    By default by as many as there are processors, at most 4.
+    By default by as many as there are processors, at most 4. One item alone needs none.
     """
+    items = iter(items)
+    begin = list(islice(items, 2))
+    if len(begin) < 2:
+        yield from map(function, begin)
+        return
     jobs = n_jobs or min(4, os.cpu_count() or 1)
     with ThreadPoolExecutor(jobs) as pool, contextlib.ExitStack() as stack:
         waiting: deque[Future[_Out]] = deque()
         stack.callback(lambda: [task.cancel() for task in waiting])
-        for item in items:
+        for item in chain(begin, items):
             waiting.append(pool.submit(function, item))
             if len(waiting) > jobs:
                 yield waiting.popleft().result()
@@ -63,11 +68,8 @@ def read_columns(
 
 
 def check_rows_fit(data: Any, schema: Schema) -> None:
-    """Refuse files and streams of which a row does not fit the schema, and keep none."""
-    stream = stream_of(data)
-    if stream is None:
-        raise DataError("only files, DuckDB relations and streams are checked in batches")
-    for _ in read_columns(stream, schema):
+    """Refuse data of which a row does not fit the schema, and keep none."""
+    for _ in read_columns(rows_of(data, schema.names), schema):
         pass
 
 

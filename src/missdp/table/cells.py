@@ -51,6 +51,9 @@ class Coded:
     cells: Chunk
     indices: NDArray[np.integer]
 
+    def __len__(self) -> int:
+        return len(self.indices)
+
 
 Chunk: TypeAlias = "pa.Array | NDArray[np.object_] | Coded"
 Cells: TypeAlias = "Chunk | pa.ChunkedArray"

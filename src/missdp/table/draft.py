@@ -29,11 +29,11 @@ from missdp.schema.attributes import (
     number_text,
     read_number,
 )
+from missdp.schema.numeric import decimals
 from missdp.schema.schema import write_tables
-from missdp.table.cells import Cells, Chunk, Plain, Unreadable, distinct, read_numbers, taken
-from missdp.table.encode import Encoder, encode
-from missdp.table.frames import columns_from_native
-from missdp.table.streams import RowStream, stream_of
+from missdp.table.cells import Chunk, Plain, Unreadable, distinct, read_numbers, taken
+from missdp.table.encode import Encoder
+from missdp.table.streams import RowStream, rows_of
 from missdp.table.tally import (
     Proposed,
     Tally,
@@ -46,6 +46,8 @@ from missdp.table.tally import (
 from missdp.types import Floats
 
 _MAX_DRAFT_LEVELS = 100
+_FEWEST = 10  # distinct numbers, whose step tells something
+_MOST_DIGITS = 4  # behind the point, of a step
 _RULES = """
 # Rules are public facts about single rows. None is ever guessed from the rows; one looks like this:
 # [[rule]]
@@ -55,8 +57,8 @@ _RULES = """
 """
 
 _LEVELS: Final = (
-    "Drop the column, or write its levels here; as it stands, this leaves every cell missing",
-    {"kind": "categorical", "levels": ["other"], "nullable": True, "outside": "missing"},
+    "Drop the column, or write its levels here; as it stands, no synthetic row has a value in it",
+    {"kind": "categorical", "levels": [], "not_applicable": [], "outside": "missing"},
 )
 _NUMBERS: Final = (
     "This reads numbers; write the bounds that are publicly known",
@@ -82,7 +84,7 @@ class _Stub(NamedTuple):
     def note(self, name: str) -> str:
         """Return a comment, whose block is valid once it is uncommented."""
         shown = {"name": name.encode("utf-8", "replace").decode(), **self.facts}
-        block = tomli_w.dumps({"attribute": [shown]})
+        block = "[[attribute]]\n" + tomli_w.dumps(shown)
         lines = f"column {name!r} {self.why}. {self.advice}:\n{block}".strip().split("\n")
         return "\n" + "".join(f"# {line}\n" for line in lines)
 
@@ -119,13 +121,13 @@ def draft_columns(data: Any) -> Draft:
 
     Parameters
     ----------
-    data : pandas, polars or Arrow table, DuckDB relation, str or Path
-        The private rows.
+    data : frame, DuckDB relation, RowStream, str, Path, dict or list
+        The private rows, as :meth:`Table.read` takes them.
 
     Raises
     ------
     DataError
-        If the data cannot be read at all, or has no columns.
+        If the data cannot be read at all, or has no columns or no rows.
 
     Examples
     --------
@@ -137,14 +139,22 @@ def draft_columns(data: Any) -> Draft:
     >>> draft.stubs["pets"]
     "column 'pets' has cells that are neither short text in UTF-8, numbers nor true/false"
     """
-    columns = _Columns(data)
-    if not columns.names:
+    rows = rows_of(data)
+    names = rows.columns()
+    if not names:
         raise DataError("the data has no columns to draft a schema from")
-    drafts = {name: _drafts(name, tally) for name, tally in columns.tallies().items()}
+    rows.check(names)
+    tallies = {name: Tally() for name in names}
+    for batch in rows.batches(names):
+        for place, tally in enumerate(tallies.values()):
+            tally.add(batch.column(place))
+    if not tallies[names[0]].found():
+        raise DataError("the data has no rows to draft a schema from, only the names of columns")
+    drafts = {name: _drafts(name, tally) for name, tally in tallies.items()}
     chosen = {name: next(tried) for name, tried in drafts.items()}
     waiting = {name: a for name, a in chosen.items() if not isinstance(a, _Stub)}
     while waiting:
-        unread = columns.unread(waiting)
+        unread = _unread_by(waiting, rows)
         chosen |= {name: next(drafts[name]) for name in unread}
         waiting = {name: a for name in unread if not isinstance(a := chosen[name], _Stub)}
     attributes = [a for a in chosen.values() if not isinstance(a, _Stub)]
@@ -160,7 +170,9 @@ def draft_columns(data: Any) -> Draft:
 
 def _doubt(attribute: AnyAttribute) -> _Stub | None:
     """Say that levels look like dates, or like numbers as they are not read."""
-    if isinstance(attribute, Numeric) or not isinstance(attribute.levels[0], str):
+    if isinstance(attribute, Numeric) or not attribute.levels:
+        return None
+    if not isinstance(attribute.levels[0], str):
         return None
     stub = _odd([str(level) for level in attribute.levels], every=True)
     instead = "In place of its block above, whose levels are those of the rows, this"
@@ -180,8 +192,8 @@ def draft_schema(data: Any) -> Schema:
 
     Parameters
     ----------
-    data : pandas, polars or Arrow table, DuckDB relation, str or Path
-        The private rows.
+    data : frame, DuckDB relation, RowStream, str, Path, dict or list
+        The private rows, as :meth:`Table.read` takes them.
 
     Returns
     -------
@@ -191,8 +203,8 @@ def draft_schema(data: Any) -> Schema:
     Raises
     ------
     DataError
-        If a column cannot be drafted, for example because it has no values at all, or too many
-        distinct ones to be categorical; :func:`draft_columns` goes on with the others.
+        If there are no rows, or a column cannot be drafted, for example because it has too many
+        distinct values to be categorical; :func:`draft_columns` goes on with the others.
 
     Examples
     --------
@@ -210,41 +222,16 @@ def draft_schema(data: Any) -> Schema:
     return Schema(draft.attributes)
 
 
-class _Columns:
-    """Columns of a frame, or of rows that are read in batches, as often as needed. Private."""
-
-    def __init__(self, data: Any) -> None:
-        stream = stream_of(data)
-        self._stream, self._cells = stream, {} if stream else columns_from_native(data)
-        self.names = stream.columns() if stream else tuple(self._cells)
-        if stream:
-            stream.check(self.names)
-
-    def _batches(self, names: tuple[str, ...]) -> Iterator[list[Cells]]:
-        if self._stream is None:
-            yield [self._cells[name] for name in names]
-            return
-        for batch in self._stream.batches(names):
-            yield [batch.column(place) for place in range(len(names))]
-
-    def tallies(self) -> dict[str, Tally]:
-        """Return the distinct cells of every column."""
-        found = {name: Tally() for name in self.names}
-        for cells in self._batches(self.names):
-            for tally, column in zip(found.values(), cells, strict=True):
-                tally.add(column)
-        return found
-
-    def unread(self, drafted: Mapping[str, AnyAttribute]) -> list[str]:
-        """Return the columns that their drafts do not read."""
-        lost: set[str] = set()
-        for cells in self._batches(tuple(drafted)):
-            for (name, attribute), column in zip(drafted.items(), cells, strict=True):
-                try:
-                    encode(attribute, column)
-                except (SchemaError, DataError):
-                    lost.add(name)
-        return [name for name in drafted if name in lost]
+def _unread_by(drafted: Mapping[str, AnyAttribute], rows: RowStream) -> list[str]:
+    """Return the columns that their drafts do not read."""
+    lost: set[str] = set()
+    for batch in rows.batches(tuple(drafted)):
+        for place, (name, attribute) in enumerate(drafted.items()):
+            try:
+                Encoder(attribute).encode(batch.column(place))
+            except (SchemaError, DataError):
+                lost.add(name)
+    return [name for name in drafted if name in lost]
 
 
 def _drafts(name: str, tally: Tally) -> Iterator[AnyAttribute | _Stub]:
@@ -288,8 +275,11 @@ def _known(found: list[tuple[Plain, int]], codes: Proposed) -> list[tuple[Plain,
 
 def _draft_with(name: str, found: list[tuple[Plain, int]], codes: Proposed) -> AnyAttribute | _Stub:
     counted = _known(found, codes)
+    if not counted and codes:
+        return _Stub("has codes of missing cells, and no value")
     if not counted:
-        return _Stub("is empty")
+        marks = ("levels", "not_applicable")
+        return Categorical(name=name, levels=(), not_applicable=(), undeclared=marks)
     holes = any(_is_missing(cell) for cell, _ in found)
     facts: dict[str, Any] = {"name": name, "nullable": holes or bool({*codes} - {"not_applicable"})}
     facts |= {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
@@ -323,14 +313,29 @@ def _draft_numeric(numbers: Floats, facts: dict[str, Any]) -> Numeric | _Stub:
         return _Stub("has numbers too large to be told apart: it looks like an identifier")
     lower, upper = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # no -0.0
     endless = len(finite) < len(numbers)
-    marks = ("lower", "upper", "integer", *facts["undeclared"], *(["outside"] * endless))
+    step = _step(finite)
+    marks = ("lower", "upper", "integer", *facts["undeclared"])
+    marks += ("outside",) * endless + ("step",) * (step is not None)
     return Numeric(
         lower=lower,
         upper=upper if upper > lower else lower + 1,
         integer=bool(np.all(finite == np.floor(finite))),
+        step=step,
         outside="clamp" if endless else "error",
         **{**facts, "undeclared": marks},
     )
+
+
+def _step(numbers: Floats) -> float | None:
+    """Return the step on which all numbers lie, such as 0.01 or 0.5; None if there is no such."""
+    numbers = np.unique(numbers)
+    digits = decimals(*numbers.tolist())
+    if len(numbers) < _FEWEST or not 0 < digits <= _MOST_DIGITS:
+        return None
+    units = np.rint((numbers - numbers[0]) * 10**digits)
+    if units[-1] >= MAX_WHOLE:
+        return None
+    return float(np.gcd.reduce(units.astype(np.int64)) / 10.0**digits)
 
 
 def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | _Stub:
@@ -359,20 +364,23 @@ class LostCells:
 
     #: No cell of these is in the declared domain; columns that rules may fill are left out.
     without_values: tuple[str, ...] = ()
+    #: The same, and nothing stands in any of their cells, or codes of missing alone.
+    blank: tuple[str, ...] = ()
     #: Numeric ones of which a cell looks like a number in a spelling that is not read as one.
     other_styles: tuple[str, ...] = ()
     #: A cell of these is neither text, number nor true/false: it is not UTF-8, or very long.
     unreadable: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.without_values or self.other_styles or self.unreadable)
+        return any((self.without_values, self.blank, self.other_styles, self.unreadable))
 
 
 def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
     """Return the columns of which a schema loses cells without a word; none of no rows."""
     filled = schema.rulebook.may_fill
-    bare = {a.name: replace(a, nullable=True, outside="missing") for a in schema}
-    empty = {name: Encoder(a) for name, a in bare.items() if name not in filled}
+    bare = [replace(a, nullable=True, outside="missing") for a in schema if a.size]
+    empty = {a.name: Encoder(a) for a in bare if a.name not in filled}
+    blank = {a.name: Encoder(replace(a, outside="error")) for a in bare if a.name in empty}
     styles, unreadable, rows = set[str](), set[str](), 0
     for batch in stream.batches(schema.names):
         rows += batch.num_rows
@@ -380,13 +388,19 @@ def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
             name, column = attribute.name, batch.column(place)
             if name in empty and (empty[name].encode(column).codes < attribute.size).any():
                 del empty[name]
+            if name in empty and name in blank:
+                try:
+                    blank[name].encode(column)
+                except DataError:
+                    del blank[name]
             for cell in () if attribute.refuses else _unread(column, attribute):
                 if isinstance(cell, Unreadable):
                     unreadable.add(name)
                 elif isinstance(cell, str) and isinstance(attribute, Numeric):
                     styles |= {name} if number_style([cell.strip()], every=True) else set()
     ordered = (tuple(n for n in schema.names if n in found) for found in (styles, unreadable))
-    return LostCells(tuple(empty) if rows else (), *ordered)
+    nothing = tuple(name for name in empty if name in blank and rows)
+    return LostCells(tuple(n for n in empty if rows and n not in nothing), nothing, *ordered)
 
 
 def _unread(column: Chunk, attribute: AnyAttribute) -> list[Plain]:

@@ -67,11 +67,6 @@ def code_dtype(attribute: AnyAttribute) -> type[np.unsignedinteger]:
     return np.uint16 if codes <= 2**16 else np.uint32
 
 
-def encode(attribute: AnyAttribute, data: Cells) -> Column:
-    """Encode one column by the public facts of its attribute; see :class:`Encoder`."""
-    return Encoder(attribute).encode(data)
-
-
 class Encoder:
     """Encode columns of one attribute by its public facts."""
 
@@ -258,7 +253,7 @@ def _values(attribute: AnyAttribute, column: Column) -> pa.Array:
         cells = column.values.astype(np.int64) if attribute.integer else column.values
         return pa.array(cells, type=kind, mask=missing)
     indices = pa.array(np.where(missing, 0, column.codes).astype(np.int64), mask=missing)
-    return pa.array(attribute.levels).take(indices)
+    return pa.array(attribute.levels, None if attribute.levels else pa.string()).take(indices)
 
 
 def _type(plain: pa.DataType, written: Mapping[Kind, _Code]) -> pa.DataType:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -27,11 +28,6 @@ _ARROW_LIKE = (
 )
 
 
-# Packages whose frames an engine runs -> the module of the wing that does, which has ``source``, to
-# count rows where they are, and ``quiet``, within which nothing is logged.
-_ENGINES = {"pyspark.sql": "missdp.engines.spark"}
-
-
 @cache
 def _arrow_like() -> tuple[type, ...]:
     import pandas as pd
@@ -40,50 +36,93 @@ def _arrow_like() -> tuple[type, ...]:
 
 
 def engine_of(data: Any) -> Any:
-    """Return the module of the wing that reads frames of this type, if there is one."""
-    kinds = [kind.__module__ for kind in type(data).__mro__ if kind.__name__ == "DataFrame"]
-    for package, module in _ENGINES.items():
-        if any(kind.startswith(package) for kind in kinds):
-            return import_module(module)
-    return None
+    """Return the module of the wing that reads frames of this type: those of Spark; or None.
+
+    It has ``source``, to count rows where they are, and ``quiet``, in which nothing is logged.
+    """
+    kinds = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
+    spark = any(kind.__module__.startswith("pyspark.sql") for kind in kinds)
+    return import_module("missdp.engines.spark") if spark else None
 
 
 def frame_kind(data: Any) -> FrameKind:
-    """Tell which kind of frame ``data`` is; relations and files count as pandas for output."""
+    """Tell which kind of frame ``data`` is; relations, files and lists count as pandas."""
     import narwhals as nw
+    import pandas as pd
     import pyarrow as pa
 
-    if isinstance(data, (pa.Table, pa.RecordBatch)):
+    if isinstance(data, pd.DataFrame):
+        return "pandas"
+    if isinstance(data, pa.Table) or _streams_arrow(data):
         return "pyarrow"
     if nw.dependencies.is_polars_dataframe(data) or nw.dependencies.is_polars_lazyframe(data):
         return "polars"
     return "pandas"
 
 
+def _streams_arrow(data: Any) -> bool:
+    """Whether Arrow's C interface is the way to read this: a reader, or a frame unknown here."""
+    import narwhals as nw
+
+    offered = hasattr(type(data), "__arrow_c_stream__")
+    return offered and nw.from_native(data, pass_through=True) is data
+
+
 def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict[str, Cells]:
-    """Return the columns of a frame as cells; with ``names``, exactly those in that order."""
+    """Return the columns of a frame as cells; with ``names``, exactly those in that order.
+
+    Names of columns stand in the frame; of a list of records they are the declared ones, or the
+    keys of the first record.
+    """
     import pandas as pd
     import pyarrow as pa
 
-    if not isinstance(data, (pd.DataFrame, pa.Table, pa.RecordBatch)):
+    if isinstance(data, (list, tuple)):
+        data = _columns_of_records(data, names)
+    if not isinstance(data, (pd.DataFrame, pa.Table, dict)):
         data = _collected(data)
-    arrow = isinstance(data, (pa.Table, pa.RecordBatch))
-    found = list(data.schema.names) if arrow else [str(name) for name in data.columns]
+    column: Callable[[int], Cells]
+    if isinstance(data, dict):
+        found, column = list(map(str, data)), _lists(list(data.values())).__getitem__
+    else:
+        given = data.column_names if isinstance(data, pa.Table) else data.columns
+        found, column = list(map(str, given)), partial(_column, data)
     check_columns(found, tuple(found) if names is None else names)
-    return {name: _column(data, found.index(name)) for name in names or found}
+    return {name: column(found.index(name)) for name in names or found}
+
+
+def _strange(data: Any) -> DataError:
+    return DataError(
+        f"cannot read a table from {type(data).__name__!r}: pass a pandas, polars or Arrow table, "
+        "a DuckDB relation, the path of a CSV or Parquet file, lists of cells by the name of their "
+        "column, or a list of records"
+    )
+
+
+def _columns_of_records(
+    records: Sequence[Any], names: tuple[str, ...] | None
+) -> dict[str, list[Any]]:
+    """Return the cells of records by column; one without a key has no value there."""
+    if not all(isinstance(record, dict) for record in records):
+        raise _strange(records)
+    keys = tuple(next(iter(records), {})) if names is None else names
+    if any(record.keys() - {*keys} for record in records):
+        whose = "the first one lacks" if names is None else "the schema does not declare"
+        raise DataError(f"a record has a key that {whose}")  # which may say something of a person
+    return {key: [record.get(key) for record in records] for key in keys}
 
 
 def _collected(data: Any) -> Any:
-    """Run the query of a lazy frame; give any eager one back."""
+    """Return a frame, or an Arrow table, of rows that are computed or read by now."""
     import narwhals as nw
+    import pyarrow as pa
 
-    strange = DataError(
-        f"cannot read a table from {type(data).__name__!r}: pass a pandas, polars or Arrow "
-        "table, a DuckDB relation, or the path of a CSV or Parquet file"
-    )
     # An engine's own error may quote cells.
     failed = DataError("the table cannot be read: its query fails or a row is malformed")
-    with replacing(TypeError, by=strange):
+    if _streams_arrow(data):
+        with replacing(Exception, by=failed):
+            return pa.table(data)
+    with replacing(TypeError, by=_strange(data)):
         frame = nw.from_native(data)
     engine = engine_of(data)
     with replacing(Exception, by=failed), engine.quiet() if engine else nullcontext():
@@ -97,7 +136,7 @@ def _column(data: Any, position: int) -> Cells:
 
     if isinstance(data, pd.DataFrame):
         return _pandas_column(data.iloc[:, position])
-    if isinstance(data, (pa.Table, pa.RecordBatch)):
+    if isinstance(data, pa.Table):
         return data.column(position)
     series = nw.from_native(data, eager_only=True)[:, position]
     if series.dtype == nw.Object:  # of which polars would hand over the addresses
@@ -129,6 +168,15 @@ def _pandas_column(column: pd.Series[Any]) -> Cells:
 
 def _objects(cells: list[Any]) -> Cells:
     return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def _lists(columns: list[Any]) -> list[Cells]:
+    """Return lists of cells, one for each column."""
+    if not all(isinstance(cells, (list, tuple, np.ndarray)) for cells in columns):
+        raise DataError("columns by name must be lists of cells")
+    if len({*map(len, columns)}) > 1:
+        raise DataError("all columns of a table must have the same length")
+    return [_objects(list(cells)) for cells in columns]
 
 
 def check_columns(found: list[str], names: tuple[str, ...]) -> None:

@@ -13,13 +13,14 @@ import fnmatch
 import glob
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.table.cells import LONGEST_BYTES, Chunk
-from missdp.table.frames import check_columns
+from missdp.table.cells import LONGEST_BYTES, Cells
+from missdp.table.frames import check_columns, columns_from_native
 from missdp.table.memory import memory_in_force
 from missdp.table.read_files import BATCH_ROWS, file_batches, file_columns, is_csv, opened
 
@@ -34,7 +35,7 @@ class Batch(Protocol):
     def num_rows(self) -> int:
         """The number of rows."""
 
-    def column(self, place: int) -> Chunk:
+    def column(self, place: int) -> Cells:
         """Return a column's cells."""
 
 
@@ -85,6 +86,44 @@ class RowStream(abc.ABC):
             If the columns are not exactly the named ones.
         """
         check_columns(list(self.columns()), names)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldBatch:
+    """Columns of some rows that are held. Private."""
+
+    columns: Sequence[Cells]
+    num_rows: int
+
+    def column(self, place: int) -> Cells:
+        """Return a column's cells."""
+        return self.columns[place]
+
+
+class HeldRows(RowStream):
+    """The rows of a frame, or of lists, which are held already: one batch.
+
+    Parameters
+    ----------
+    data : pandas, polars or Arrow table, Arrow stream, dict of lists, or list of dicts
+    names : tuple of str, optional
+        What must be the columns.
+    """
+
+    def __init__(self, data: Any, names: tuple[str, ...] | None = None) -> None:
+        self._cells = columns_from_native(data, names)
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return tuple(self._cells)
+
+    def about(self) -> int:
+        """Return the number of rows."""
+        return len(next(iter(self._cells.values()), ()))
+
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
+        """Yield the named columns."""
+        yield HeldBatch([self._cells[name] for name in names], self.about())
 
 
 class FileRows(RowStream):
@@ -252,6 +291,11 @@ def stream_of(data: Any) -> RowStream | None:
     if isinstance(data, duckdb.DuckDBPyRelation):
         return RelationRows(data)
     return FileRows(data) if isinstance(data, (str, Path)) else None
+
+
+def rows_of(data: Any, names: tuple[str, ...] | None = None) -> RowStream:
+    """Return what reads any table; refuse what is none, or has other columns than the named."""
+    return stream_of(data) or HeldRows(data, names)
 
 
 def _parts(place: Path) -> tuple[Path, ...]:

@@ -15,16 +15,10 @@ from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
 from missdp.schema.schema import check_schema
 from missdp.table.blocks import joined, read_columns
-from missdp.table.encode import Column, Holes, check_holes, code_dtype, decode, encode
-from missdp.table.follow import follow_rules
-from missdp.table.frames import (
-    FrameKind,
-    columns_from_native,
-    frame_kind,
-    native_from_arrow,
-)
+from missdp.table.encode import Column, Holes, check_holes, code_dtype, decode
+from missdp.table.frames import FrameKind, frame_kind, native_from_arrow
 from missdp.table.inside import related
-from missdp.table.streams import stream_of
+from missdp.table.streams import rows_of
 from missdp.types import Flags, Floats
 
 if TYPE_CHECKING:
@@ -80,9 +74,13 @@ class Table:
 
         Parameters
         ----------
-        data : Table, pandas, polars or Arrow table, DuckDB relation, RowStream, str or Path
-            A path names a CSV or Parquet file. Files, relations and streams are read in batches,
-            so that little more is held at once than the codes and numbers of the table.
+        data : Table, frame, DuckDB relation, RowStream, str, Path, dict or list
+            A frame is one of pandas, polars or Arrow, or of any library with Arrow's C interface
+            (``__arrow_c_stream__``): also a record batch reader, which is used up by that. A path
+            names a CSV or Parquet file. A dict has a list of cells for each column; a list has a
+            dict for each row, in which a cell that is missing may be left out. Files, relations
+            and streams are read in batches, so that little more is held at once than the codes and
+            numbers of the table.
         schema : Schema
             The declared domain.
 
@@ -98,12 +96,8 @@ class Table:
             if data.schema != schema:
                 raise DataError("the table was read with another schema")
             return data
-        stream = stream_of(data)
-        if stream is not None:
-            return cls(schema, joined(read_columns(stream, schema), schema))
-        cells = columns_from_native(data, schema.names)
-        columns = {a.name: encode(a, cells[a.name]) for a in schema}
-        return cls(schema, follow_rules(schema, columns), kind=frame_kind(data))
+        rows = rows_of(data, schema.names)
+        return cls(schema, joined(read_columns(rows, schema), schema), kind=frame_kind(data))
 
     @classmethod
     def from_codes(

@@ -4,51 +4,34 @@
 the single checks can be called one by one. All tables are made up: never run them on private rows.
 """
 
-from missdp.testing.claims import (
-    Audit,
-    Claim,
-    audit,
-    audit_samples,
-    audit_synthesizer,
-    judge,
-    mu_of,
-)
-from missdp.testing.counting import check_source
-from missdp.testing.findings import Finding, Report
-from missdp.testing.habits import HABITS, check_habits, check_synthesizer
-from missdp.testing.holes import HolePair, differing_facts, hole_pairs
-from missdp.testing.interference import PAIRS, check_non_interference
-from missdp.testing.made_up import RULED, SCHEMA, TINY, canary, made_up, neighbours
-from missdp.testing.sensitivity import check_sensitivity
-from missdp.testing.witnesses import Answer, Recorder, Repeater
+from missdp.aliases import exported
+from missdp.testing.claims import Audit as Audit
+from missdp.testing.claims import Claim as Claim
+from missdp.testing.claims import audit as audit
+from missdp.testing.claims import audit_samples as audit_samples
+from missdp.testing.claims import audit_synthesizer as audit_synthesizer
+from missdp.testing.claims import judge as judge
+from missdp.testing.claims import mu_of as mu_of
+from missdp.testing.counting import check_source as check_source
+from missdp.testing.findings import Finding as Finding
+from missdp.testing.findings import Report as Report
+from missdp.testing.habits import HABITS as HABITS
+from missdp.testing.habits import check_habits as check_habits
+from missdp.testing.habits import check_synthesizer as check_synthesizer
+from missdp.testing.holes import HolePair as HolePair
+from missdp.testing.holes import differing_facts as differing_facts
+from missdp.testing.holes import hole_pairs as hole_pairs
+from missdp.testing.interference import PAIRS as PAIRS
+from missdp.testing.interference import check_non_interference as check_non_interference
+from missdp.testing.made_up import RULED as RULED
+from missdp.testing.made_up import SCHEMA as SCHEMA
+from missdp.testing.made_up import TINY as TINY
+from missdp.testing.made_up import canary as canary
+from missdp.testing.made_up import made_up as made_up
+from missdp.testing.made_up import neighbours as neighbours
+from missdp.testing.sensitivity import check_sensitivity as check_sensitivity
+from missdp.testing.witnesses import Answer as Answer
+from missdp.testing.witnesses import Recorder as Recorder
+from missdp.testing.witnesses import Repeater as Repeater
 
-__all__ = [
-    "HABITS",
-    "PAIRS",
-    "RULED",
-    "SCHEMA",
-    "TINY",
-    "Answer",
-    "Audit",
-    "Claim",
-    "Finding",
-    "HolePair",
-    "Recorder",
-    "Repeater",
-    "Report",
-    "audit",
-    "audit_samples",
-    "audit_synthesizer",
-    "canary",
-    "check_habits",
-    "check_non_interference",
-    "check_sensitivity",
-    "check_source",
-    "check_synthesizer",
-    "differing_facts",
-    "hole_pairs",
-    "judge",
-    "made_up",
-    "mu_of",
-    "neighbours",
-]
+__all__ = exported(globals())

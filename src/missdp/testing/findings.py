@@ -18,8 +18,6 @@ from missdp.testing.made_up import SCHEMA, has_kinds_or_rules, made_up
 
 __all__ = ["Finding", "Report"]
 
-UNANSWERED = "nothing was answered: hand the witness on, as random_state, to what draws the noise"
-CHOOSE = "Choose what to ask, and with how much noise, from public facts and released values only"
 Run: TypeAlias = Callable[[Any, Any], Any]
 """Whatever answers through a door: ``run(witness, table)``."""
 
@@ -66,9 +64,9 @@ class Subject:
             self._fits[known] = self.build(**more).fit(self.table(rows))
         return copy.deepcopy(self._fits[known])
 
-    def answered(self, witness: Any, rows: Any) -> Synthesizer:
-        """Return a model of the rows, its answers given by a witness."""
-        return self.build(random_state=witness).fit(rows)
+    def answered(self, witness: Any, rows: Table) -> Synthesizer:
+        """Return a model of the rows, its answers given by a witness, who watches them."""
+        return self.build(random_state=witness).fit(witness.watched(rows))
 
     def table(self, n: int = 300, seed: int = 0) -> Table:
         """Return a made-up table."""
@@ -95,8 +93,8 @@ def subjects(
     parameters: Mapping[str, Any] | None,
     strategies: Iterable[str] | None,
     schema: Schema | None = None,
-) -> Iterator[Subject]:
-    """Yield the family with each of its strategies, or with those that are named."""
+) -> list[Subject]:
+    """Return the family with each of its strategies, or with those that are named."""
     if not (isinstance(family, type) and issubclass(family, Synthesizer)):
         raise ParameterError(
             "a family is a class that inherits from missdp.synth.Synthesizer; for anything else "
@@ -105,21 +103,7 @@ def subjects(
     named = tuple(family.strategies if strategies is None else strategies)
     if not named or not set(named) <= set(family.strategies):
         raise ParameterError(f"strategies must be some of {list(family.strategies)}")
-    for strategy in named:
-        yield Subject(family, strategy, dict(parameters or {}), schema or SCHEMA)
-
-
-def report_on(
-    family: type[Synthesizer],
-    check: Callable[[Subject], Iterable[Finding]],
-    parameters: Mapping[str, Any] | None,
-    strategies: Iterable[str] | None,
-    schema: Schema | None,
-) -> Report:
-    """Return what a check finds on a family with each of some strategies, if all is kept."""
-    known = subjects(family, parameters, strategies, schema)
-    found = tuple(finding for on in known for finding in check(on))
-    return Report(family.__name__, found).checked()
+    return [Subject(family, name, dict(parameters or {}), schema or SCHEMA) for name in named]
 
 
 class Broken(AssertionError):  # noqa: N818 - a promise, not a program, is broken

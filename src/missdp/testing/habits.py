@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from missdp.errors import (
     DataError,
     MissDPError,
     NotFittedError,
-    OutputError,
     ParameterError,
     SchemaError,
 )
@@ -48,11 +47,10 @@ from missdp.testing.findings import (
     examine,
     expect,
     refuses,
-    report_on,
+    subjects,
 )
-from missdp.testing.interference import interference_of
 from missdp.testing.made_up import RULED, TINY, constant
-from missdp.testing.sensitivity import sensitivity_of
+from missdp.testing.sensitivity import answers_of
 from missdp.testing.witnesses import Guarded
 
 __all__ = ["HABITS", "check_habits", "check_synthesizer"]
@@ -69,266 +67,200 @@ _BAD: dict[str, tuple[Any, ...]] = {
 _KNOWN = 0.9  # rate of observation that ground-truth guarantees are asked for
 
 
-@dataclass
-class _Habits:
-    """Each public method is a promise; the first line of its docstring says which."""
+def scikit_learn(on: Subject) -> None:
+    """Parameters, clone and repr work as in scikit-learn; strategies[0] is the default."""
+    model = on.build()
+    given = [model.get_params()[name] for name in ("epsilon", "missing")]
+    expect(given == [on.epsilon, on.strategy], "get_params must return what was given")
+    again = clone(model).set_params(epsilon=2 * on.epsilon)
+    expect(again.epsilon == 2 * on.epsilon, "set_params must set epsilon")
+    expect(model.epsilon == on.epsilon, "a clone must not share parameters")
+    expect("epsilon" in repr(model), "repr must show parameters")
+    told = {key: value for key, value in on.parameters.items() if key != "missing"}
+    default = on.family(**{"epsilon": 1.0, **told}).missing
+    expect(default == on.family.strategies[0], "make 'missing' default to strategies[0]")
 
-    on: Subject
-    folder: Path
 
-    def scikit_learn(self) -> None:
-        """Parameters, clone and repr work as in scikit-learn; strategies[0] is the default."""
-        on, model = self.on, self.on.build()
-        given = [model.get_params()[name] for name in ("epsilon", "missing")]
-        expect(given == [on.epsilon, on.strategy], "get_params must return what was given")
-        again = clone(model).set_params(epsilon=2 * on.epsilon)
-        expect(again.epsilon == 2 * on.epsilon, "set_params must set epsilon")
-        expect(model.epsilon == on.epsilon, "a clone must not share parameters")
-        expect("epsilon" in repr(model), "repr must show parameters")
-        told = {key: value for key, value in on.parameters.items() if key != "missing"}
-        default = on.family(**{"epsilon": 1.0, **told}).missing
-        expect(default == on.family.strategies[0], "make 'missing' default to strategies[0]")
+def bad_parameters(on: Subject) -> None:
+    """What is wrong is refused before anything is charged, and so is what needs a fit."""
+    budget, table = _budget(on, 100), on.table(20)
+    for bad in ({name: value} for name, values in _BAD.items() for value in values):
+        with refuses(ParameterError, f"{bad}"):
+            on.build(**{"budget": budget, **bad}).fit(table)
+    model: Any = on.build(budget=budget)
+    with refuses(ParameterError, "undeclared='ignore'", containing="undeclared"):
+        model.fit(table, undeclared="ignore")
+    with refuses(DataError, "another schema than the source has", containing="another schema"):
+        model.fit(MemorySource(table), schema=_columns("x", "a", "b"))
+    with refuses(SchemaError, "a frame without a schema", containing="schema is needed"):
+        model.fit(table.to_native("pandas"))
+    expect(not budget.events, "something was charged for before it was refused")
+    with refuses(NotFittedError, "sampling from a model that is not fitted"):
+        model.sample(1)
+    with refuses(NotFittedError, "saving a model that is not fitted"):
+        model.save("model.json")
 
-    def bad_parameters(self) -> None:
-        """What is wrong is refused before anything is charged, and so is what needs a fit."""
-        on, budget, table = self.on, self._budget(100), self.on.table(20)
-        for bad in ({name: value} for name, values in _BAD.items() for value in values):
-            with refuses(ParameterError, f"{bad}"):
-                on.build(**{"budget": budget, **bad}).fit(table)
-        model: Any = on.build(budget=budget)
-        with refuses(ParameterError, "undeclared='ignore'", containing="undeclared"):
-            model.fit(table, undeclared="ignore")
-        with refuses(DataError, "another schema than the source has", containing="another schema"):
-            model.fit(MemorySource(table), schema=_columns("x", "a", "b"))
-        with refuses(SchemaError, "a frame without a schema", containing="schema is needed"):
-            model.fit(table.to_native("pandas"))
-        expect(not budget.events, "something was charged for before it was refused")
-        with refuses(NotFittedError, "sampling from a model that is not fitted"):
-            model.sample(1)
-        with refuses(NotFittedError, "saving a model that is not fitted"):
-            model.save(self.folder / "m.json")
 
-    def charged_before_reading(self) -> None:
-        """A shared budget, of clones too, is charged before anything is read."""
-        budget, charged = self._budget(), list[int]()
-        spy = Guarded(self.on.table(), lambda: charged.append(len(budget.events)))
-        model = self.on.build(budget=budget).fit(spy)
-        expect(charged, "nothing was read")
-        expect(min(charged) >= 1, "rows were read before the budget was charged")
-        most = self.on.epsilon * (1 + 1e-9)
-        expect(budget.spent.epsilon <= most, "more was charged than was asked for")
-        before = len(budget.events)
-        with Caught() as again:
-            clone(model).fit(self.on.table())
-        if not isinstance(again.error, BudgetExceededError):
-            # Two fits that were counted at a Rényi order may cost little more than one.
-            paid = again.error is None and len(budget.events) > before
-            expect(paid, f"a second fit was not charged to the budget for one {again.shown}")
+def charged_before_reading(on: Subject) -> None:
+    """A shared budget, of clones too, is charged before anything is read, or else refuses."""
+    budget, charged = _budget(on), list[int]()
+    spy = Guarded(on.table(), lambda: charged.append(len(budget.events)))
+    model = on.build(budget=budget).fit(spy)
+    expect(charged, "nothing was read")
+    expect(min(charged) >= 1, "rows were read before the budget was charged")
+    most = on.epsilon * (1 + 1e-9)
+    expect(budget.spent.epsilon <= most, "more was charged than was asked for")
+    before = len(budget.events)
+    with Caught() as again:
+        clone(model).fit(on.table())
+    if not isinstance(again.error, BudgetExceededError):
+        # Two fits that were counted at a Rényi order may cost little more than one.
+        paid = again.error is None and len(budget.events) > before
+        expect(paid, f"a second fit was not charged to the budget for one {again.shown}")
+    less = _budget(on, 0.5)
+    charged.clear()
+    for data in (spy, "no such file.csv"):
+        with refuses(BudgetExceededError, "a fit beyond the budget"):
+            on.build(budget=less).fit(data, schema=None if data is spy else on.schema)
+    expect(not charged, "rows were read although the budget refused")
+    expect(not less.events, "the budget recorded what it refused")
 
-    def refused_fit(self) -> None:
-        """A fit that a budget refuses reads nothing and charges nothing."""
-        budget, spy = self._budget(0.5), Guarded(self.on.table())
-        for data, schema in ((spy, None), (self.folder / "absent.csv", self.on.schema)):
-            with refuses(BudgetExceededError, "a fit beyond the budget"):
-                self.on.build(budget=budget).fit(data, schema=schema)
-        expect(not spy.reads, "rows were read although the budget refused")
-        expect(not budget.events, "the budget recorded what it refused")
 
-    def failed_fit(self) -> None:
-        """A fit that fails stays charged, and leaves no guarantee of an earlier one."""
-        budget = self._budget()
-        model = self.on.fitted().set_params(budget=budget)
-        with refuses(DataError, "a source that cannot be read"):
-            model.fit(Guarded(self.on.table(), _fail))
-        expect(budget.events, "a fit that failed must stay charged")
-        with refuses(NotFittedError, "sampling after a failed fit"):
-            model.sample(1)
-        expect(not hasattr(model, "guarantee_"), "a failed fit must leave no guarantee_")
+def output_shape(on: Subject) -> None:
+    """Columns, types and values of synthetic rows, and what is spent, are the schema's."""
+    wanted, spent = _types(on.table(50)), set()
+    valued = [a.name for a in on.schema if a.not_applicable is None]
+    tables = {
+        "one row": on.table(1),
+        "all missing": constant(on.schema, 50, missing=True),
+        "constant": constant(on.schema, 50),
+    }
+    models = {name: on.build(n_rows=100).fit(table) for name, table in tables.items()}
+    for name, model in {"ordinary": on.fitted(n_rows=300), **models}.items():
+        spent.add(model.guarantee_.epsilon)
+        synthetic = model.sample()
+        expect(_types(synthetic) == wanted, f"columns or types differ ({name})")
+        declared = len(synthetic) == model.n_rows
+        expect(declared, f"the declared number of rows is not drawn ({name})")
+        expect(not synthetic[valued].isna().any().any(), f"filled rows have holes ({name})")
+        Table.read(synthetic, on.schema)  # every value is in the declared domain
+    expect(max(spent) - min(spent) < 1e-12, "the guarantee depends on the rows")
+    for n in (0, 1, 7):
+        expect(len(model.sample(n)) == n, f"sample({n}) must return {n} rows")
 
-    def guarantee(self) -> None:
-        """The guarantee is computed, and within what was asked."""
-        on, found = self.on, self.on.fitted().guarantee_
-        most = on.epsilon * (1 + 1e-9)
-        asked = 0.95 * on.epsilon < found.epsilon <= most and found.delta == on.delta
-        expect(asked, "guarantee_ must be what was asked for")
-        expect(found.protects == "incomplete", "guarantee_ must be of the table with holes")
-        expect(found.adjacency == "add-remove", "guarantee_ must be for add-remove neighbours")
-        expect(ExplicitSeed() in found.conditions, "a seeded fit must say so")
-        expect(found.epsilon_at(found.delta) <= most, "the events must prove the guarantee")
 
-    def applied_parameters(self) -> None:
-        """Parameters that are set after a fit do not change what it was."""
-        on, model = self.on, self.on.fitted()
-        known = MissingCompletelyAtRandom(dict.fromkeys(on.schema.nullable, _KNOWN))
-        before = model.ground_truth_guarantee(known)
-        others = [name for name in on.family.strategies if name != on.strategy]
-        model.set_params(missing=(others or [on.strategy])[-1], epsilon=9.0)
-        again = self._saved(model)
-        kept = (again.missing, again.epsilon) == (on.strategy, on.epsilon)
-        expect(kept, "save the parameters of the fit, not those that were set later")
-        for one in (model, again):
-            kept = one.ground_truth_guarantee(known) == before
-            expect(kept, "keep what was fitted, not parameters, in a saved model, too")
+def keeping_holes(on: Subject) -> None:
+    """Holes can be kept where the strategy models them, and about as many as there were."""
+    table, model = on.table(1000), on.fitted(1000)
+    if not on.models_holes:
+        with refuses(ParameterError, "keeping holes", containing="joint"):
+            model.sample(10, missing_values="keep")
+        return
+    kept = model.sample_table(1000, missing_values="keep")
+    ruled = {name for rule in on.schema.rulebook.bound for name in rule.names}
+    for attribute in on.schema:
+        if attribute.name in ruled and attribute.nullable:  # other rows may be made of them
+            continue
+        name, hole = attribute.name, attribute.missing_code
+        rate, wanted = (float((rows.codes(name) >= hole).mean()) for rows in (kept, table))
+        near = abs(rate - wanted) < 0.12 if attribute.nullable else rate == 0
+        expect(near, f"kept holes of {name}: {rate:.2f}, of the table: {wanted:.2f}")
 
-    def output_shape(self) -> None:
-        """Columns, types and values of synthetic rows, and what is spent, are the schema's."""
-        on, spent = self.on, set()
-        wanted = _types(on.table(50))
-        valued = [a.name for a in on.schema if a.not_applicable is None]
-        tables = {
-            "empty": on.table(0),
-            "one row": on.table(1),
-            "all missing": constant(on.schema, 50, missing=True),
-            "constant": constant(on.schema, 50),
-        }
-        models = {name: on.build(n_rows=100).fit(table) for name, table in tables.items()}
-        for name, model in {"ordinary": on.fitted(n_rows=300), **models}.items():
-            spent.add(model.guarantee_.epsilon)
-            synthetic = model.sample()
-            expect(_types(synthetic) == wanted, f"columns or types differ ({name})")
-            declared = len(synthetic) == model.n_rows
-            expect(declared, f"the declared number of rows is not drawn ({name})")
-            expect(not synthetic[valued].isna().any().any(), f"filled rows have holes ({name})")
-            Table.read(synthetic, on.schema)  # every value is in the declared domain
-        expect(max(spent) - min(spent) < 1e-12, "the guarantee depends on the rows")
 
-    def ordinary_release(self) -> None:
-        """A release rests on its public domain only; any number of rows is drawn, 0 too."""
-        model: Any = self.on.fitted(random_state=None)
-        ordinary = model.guarantee_.conditions == (PublicDomain(),)
-        expect(ordinary, "conditions must be PublicDomain only")
-        for n in (0, 1, 7):
-            expect(len(model.sample(n)) == n, f"sample({n}) must return {n} rows")
-        for bad in (-1, 1.5, True, "3"):
-            with refuses(ParameterError, f"sample({bad!r})"):
-                model.sample(bad)
-        for bad in (-1, "x", 1.5, True):
-            with refuses(ParameterError, f"random_state={bad!r}", containing="random_state"):
-                model.sample(3, random_state=bad)
-
-    def keeping_holes(self) -> None:
-        """Holes can be kept where the strategy models them, and about as many as there were."""
-        on, table, model = self.on, self.on.table(1000), self.on.fitted(1000)
-        if not on.models_holes:
-            with refuses(ParameterError, "keeping holes", containing="joint"):
-                model.sample(10, missing_values="keep")
-            return
-        kept = model.sample_table(1000, missing_values="keep")
-        ruled = {name for rule in on.schema.rulebook.bound for name in rule.names}
-        for attribute in on.schema:
-            if attribute.name in ruled and attribute.nullable:  # other rows may be made of them
-                continue
-            name, hole = attribute.name, attribute.missing_code
-            rate, wanted = (float((rows.codes(name) >= hole).mean()) for rows in (kept, table))
-            near = abs(rate - wanted) < 0.12 if attribute.nullable else rate == 0
-            expect(near, f"kept holes of {name}: {rate:.2f}, of the table: {wanted:.2f}")
-
-    def save_and_load(self) -> None:
-        """A saved model draws the same rows and states the same; broken files are refused."""
-        on, model, path = self.on, self.on.fitted(), self.folder / "model.json"
-        again = self._saved(model)
-        expect(again.guarantee_ == model.guarantee_, "the guarantee changed on the way")
-        expect(again.schema_ == model.schema_, "the schema changed on the way")
-        one, other = (m.sample(50, random_state=1) for m in (again, model))
-        expect(one.equals(other), "a loaded model draws other rows")
-        with refuses(OutputError, "a folder that does not exist"):
-            model.save(self.folder / "nowhere" / "model.json")
+def save_and_load(on: Subject) -> None:
+    """A saved model draws the same rows and states what was fitted, whatever was set later."""
+    model, others = on.fitted(), [name for name in on.family.strategies if name != on.strategy]
+    known = MissingCompletelyAtRandom(dict.fromkeys(on.schema.nullable, _KNOWN))
+    before = model.guarantee_, model.ground_truth_guarantee(known)
+    drawn = model.sample(50, random_state=1)
+    model.set_params(missing=(others or [on.strategy])[-1], epsilon=9.0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        model.save(path)
+        again = on.family.load(path)
         document = unsealed(json.loads(path.read_text(encoding="utf-8")))
         wrong: tuple[dict[str, Any], ...] = ({"released": {}}, {"released": None})
         for broken in ({}, *(document | part for part in (*wrong, {"parameters": {"x": 1}}))):
             path.write_text(json.dumps(sealed(broken)), encoding="utf-8")
             with refuses(DataError, "a broken model file", containing="not a missdp model"):
                 on.family.load(path)
-
-    def repeatable(self) -> None:
-        """A seed repeats a fit and a sample, and nothing else does."""
-        for seed in (0, None):
-            models = (self.on.fitted(random_state=seed), self.on.build(random_state=seed))
-            one, other = models[0].sample(200), models[1].fit(self.on.table()).sample(200)
-            said = "equal seeds must draw equal rows" if seed == 0 else "two fits drew the same"
-            expect(one.equals(other) == (seed == 0), said)
-
-    def odd_names(self) -> None:
-        """Columns may have any name, and there may be one."""
-        names = ("schema", "counts", "größe", "a b", "missing", "大")
-        out = replace(self.on, schema=_columns(names, "x", "ü")).fitted(120).sample(3)
-        expect(tuple(out.columns) == names, "columns must keep their names")
-        table = Table.from_codes(_columns("x", "a", "b"), {"x": [0] * 300 + [1] * 100 + [2] * 100})
-        model = self.on.build(epsilon=max(5.0, self.on.epsilon)).fit(table)
-        share = float((model.sample(1000)["x"] == "a").mean())
-        expect(abs(share - 0.75) < 0.1, f"the share of 75 % was learned as {share:.0%}")
-
-    def many_columns(self) -> None:
-        """Sixty columns are handled, or refused before anything is charged."""
-        self._handled_or_refused(_columns((f"c{i}" for i in range(60)), "x", "y"))
-
-    def huge_domain(self) -> None:
-        """Thousands of levels are handled, or refused before anything is charged."""
-        self._handled_or_refused(_columns("xyz", *(f"l{i}" for i in range(3000))))
-
-    def spends_what_was_asked(self) -> str:
-        """All releases together cost what was asked for, and no more, down to epsilon 1e-6."""
-        on, table, done = self.on, self.on.table(60), 0
-        for delta in [0.0, 1e-6] if on.delta == 0 else [on.delta]:
-            for epsilon, n_rows in ((1e-6, "noisy"), (on.epsilon, "noisy"), (on.epsilon, 40)):
-                done += _spent(on, table, {"epsilon": epsilon, "delta": delta, "n_rows": n_rows})
-        expect(done, "no fit went through")
-        return f"{done} fits"
-
-    def progress(self) -> None:
-        """Progress shows no number but the fraction done."""
-        seen: list[tuple[str, float]] = []
-        self.on.build(progress=lambda *shown: seen.append(shown)).fit(self.on.table(60))
-        for stage, done in seen:
-            expect(0 <= done <= 1, "the fraction done must be between 0 and 1")
-            expect(not any(ch.isdigit() for ch in stage), "a stage must show no number")
-
-    def streaming(self) -> str:
-        """Streamed rows give what rows in memory give, or are refused before a charge."""
-        on, budget = self.on, self._budget(10)
-        on.table().to_native("pandas").to_parquet(self.folder / "x.parquet")
-        source = DuckDBSource(self.folder / "x.parquet", on.schema)
-        with Caught() as refused:
-            streamed = on.build(budget=budget).fit(source).sample(50)
-        if refused.error is None:
-            expect(streamed.equals(on.fitted().sample(50)), "streamed rows give another model")
-            return "streams"
-        # Of strategies that need rows, and of families that do.
-        typed = isinstance(refused.error, ParameterError) and "in memory" in refused.shown
-        expect(typed, f"the refusal of streams should say 'in memory': {refused.shown}")
-        expect(not budget.events, "streamed rows were charged for before they were refused")
-        return "needs the rows in memory"
-
-    def _budget(self, fits: float = 1.0) -> Budget:
-        """Return a budget whose epsilon is enough for so many fits."""
-        return Budget(fits * self.on.epsilon, min(0.9, (fits + 0.5) * self.on.delta))
-
-    def _saved(self, model: Synthesizer) -> Synthesizer:
-        """Return a model saved and loaded."""
-        model.save(self.folder / "model.json")
-        return self.on.family.load(self.folder / "model.json")
-
-    def _handled_or_refused(self, schema: Schema) -> None:
-        budget, wide = self._budget(2), replace(self.on, schema=schema)
-        with Caught() as caught:
-            out = wide.build(budget=budget).fit(wide.table(60)).sample(10)
-            expect(out.shape == (10, len(schema)), "the shape must be the schema's")
-        done = caught.error is None
-        expect(done or isinstance(caught.error, MissDPError), f"{caught.shown}: no typed refusal")
-        expect(done or not budget.events, "what public facts rule out was charged for")
+    kept = (again.missing, again.epsilon) == (on.strategy, on.epsilon)
+    expect(kept, "save the parameters of the fit, not those that were set later")
+    for one in (model, again):
+        stated = one.guarantee_, one.ground_truth_guarantee(known)
+        expect(stated == before, "keep what was fitted, not parameters, in a saved model, too")
+    expect(again.schema_ == model.schema_, "the schema changed on the way")
+    same = again.sample(50, random_state=1).equals(drawn)
+    expect(same, "a loaded model draws other rows")
 
 
-def _fail() -> None:
-    raise DataError("the disk is on fire")
+def repeatable(on: Subject) -> None:
+    """A seed repeats a fit and a sample, and nothing else does."""
+    for seed in (0, None):
+        models = (on.fitted(random_state=seed), on.build(random_state=seed))
+        one, other = models[0].sample(200), models[1].fit(on.table()).sample(200)
+        said = "equal seeds must draw equal rows" if seed == 0 else "two fits drew the same"
+        expect(one.equals(other) == (seed == 0), said)
 
 
-def _columns(names: Iterable[str], *levels: str) -> Schema:
-    return Schema(tuple(Categorical(name=n, levels=levels, nullable=True) for n in names))
+def odd_names(on: Subject) -> None:
+    """Columns may have any name, and there may be one."""
+    names = ("schema", "counts", "größe", "a b", "missing", "大")
+    out = replace(on, schema=_columns(names, "x", "ü")).fitted(120).sample(3)
+    expect(tuple(out.columns) == names, "columns must keep their names")
+    table = Table.from_codes(_columns("x", "a", "b"), {"x": [0] * 300 + [1] * 100 + [2] * 100})
+    model = on.build(epsilon=max(5.0, on.epsilon)).fit(table)
+    share = float((model.sample(1000)["x"] == "a").mean())
+    expect(abs(share - 0.75) < 0.1, f"the share of 75 % was learned as {share:.0%}")
 
 
-def _types(rows: Any) -> list[tuple[str, str]]:
-    frame = rows.to_native("pandas") if isinstance(rows, Table) else rows
-    return [(str(name), str(kind)) for name, kind in frame.dtypes.items()]
+def many_columns(on: Subject) -> None:
+    """Sixty columns are handled, or refused before anything is charged."""
+    _handled_or_refused(on, _columns((f"c{i}" for i in range(60)), "x", "y"))
+
+
+def huge_domain(on: Subject) -> None:
+    """Thousands of levels are handled, or refused before anything is charged."""
+    _handled_or_refused(on, _columns("xyz", *(f"l{i}" for i in range(3000))))
+
+
+def spends_what_was_asked(on: Subject) -> str:
+    """All releases together cost what was asked for, and no more, down to epsilon 1e-6."""
+    table, done = on.table(60), 0
+    for delta in [0.0, 1e-6] if on.delta == 0 else [on.delta]:
+        for epsilon, n_rows in ((1e-6, "noisy"), (on.epsilon, 40)):
+            done += _spent(on, table, {"epsilon": epsilon, "delta": delta, "n_rows": n_rows})
+    expect(done, "no fit went through")
+    return f"{done} fits"
+
+
+def guarantee(on: Subject) -> None:
+    """The guarantee is of the table with holes, proven by its events, and says what it needs."""
+    found, most = on.fitted().guarantee_, on.epsilon * (1 + 1e-9)
+    expect(found.protects == "incomplete", "guarantee_ must be of the table with holes")
+    expect(found.adjacency == "add-remove", "guarantee_ must be for add-remove neighbours")
+    asked = 0.95 * on.epsilon < found.epsilon <= most and found.delta == on.delta
+    proven = found.epsilon_at(found.delta) <= most
+    expect(asked and proven, "guarantee_ must be what was asked for, and its events must prove it")
+    expect(ExplicitSeed() in found.conditions, "a seeded fit must say so")
+    ordinary = on.fitted(random_state=None).guarantee_.conditions == (PublicDomain(),)
+    expect(ordinary, "a fit without a seed rests on a public domain only")
+
+
+def streaming(on: Subject) -> str:
+    """Streamed rows give what rows in memory give, or are refused before a charge."""
+    budget = _budget(on, 10)
+    with tempfile.TemporaryDirectory() as folder, Caught() as refused:
+        on.table().to_native("pandas").to_parquet(path := Path(folder) / "x.parquet")
+        streamed = on.build(budget=budget).fit(DuckDBSource(path, on.schema)).sample(50)
+    if refused.error is None:
+        expect(streamed.equals(on.fitted().sample(50)), "streamed rows give another model")
+        return "streams"
+    # Of strategies that need rows, and of families that do.
+    typed = isinstance(refused.error, ParameterError) and "in memory" in refused.shown
+    expect(typed, f"the refusal of streams should say 'in memory': {refused.shown}")
+    expect(not budget.events, "streamed rows were charged for before they were refused")
+    return "needs the rows in memory"
 
 
 def _spent(on: Subject, table: Table, asked: dict[str, Any]) -> bool:
@@ -351,7 +283,25 @@ def _spent(on: Subject, table: Table, asked: dict[str, Any]) -> bool:
     return True
 
 
-HABITS = tuple(name for name in vars(_Habits) if not name.startswith("_"))
+_HABITS: dict[str, Callable[[Subject], str | None]] = {
+    habit.__name__: habit
+    for habit in (
+        scikit_learn,
+        bad_parameters,
+        charged_before_reading,
+        output_shape,
+        keeping_holes,
+        save_and_load,
+        repeatable,
+        odd_names,
+        many_columns,
+        huge_domain,
+        spends_what_was_asked,
+        guarantee,
+        streaming,
+    )
+}
+HABITS = tuple(_HABITS)
 """Names of what every family is checked for."""
 # What could depend on kinds and rules; everything else was checked without them.
 _RULED_HABITS = (
@@ -362,6 +312,31 @@ _RULED_HABITS = (
     "streaming",
 )
 _RULED_PAIRS = ("one hole", "rows as they came", "kinds of holes")
+
+
+def _budget(on: Subject, fits: float = 1.0) -> Budget:
+    """Return a budget whose epsilon is enough for so many fits."""
+    return Budget(fits * on.epsilon, min(0.9, (fits + 0.5) * on.delta))
+
+
+def _columns(names: Iterable[str], *levels: str) -> Schema:
+    return Schema(tuple(Categorical(name=n, levels=levels, nullable=True) for n in names))
+
+
+def _types(rows: Any) -> list[tuple[str, str]]:
+    frame = rows.to_native("pandas") if isinstance(rows, Table) else rows
+    return [(str(name), str(kind)) for name, kind in frame.dtypes.items()]
+
+
+def _handled_or_refused(on: Subject, schema: Schema) -> None:
+    """Complain of a fit with a schema that fails, unless it is refused uncharged."""
+    budget, wide = _budget(on, 2), replace(on, schema=schema)
+    with Caught() as caught:
+        out = wide.build(budget=budget).fit(wide.table(60)).sample(10)
+        expect(out.shape == (10, len(schema)), "the shape must be the schema's")
+    done = caught.error is None
+    expect(done or isinstance(caught.error, MissDPError), f"{caught.shown}: no typed refusal")
+    expect(done or not budget.events, "what public facts rule out was charged for")
 
 
 def check_habits(
@@ -401,19 +376,18 @@ def check_habits(
     named = HABITS if habits is None else tuple(habits)
     if not {*named} <= {*HABITS}:
         raise ParameterError(f"habits must be some of {list(HABITS)}")
-    check = partial(_habits_of, habits=named)
-    return report_on(family, check, parameters, strategies, schema)
+    cases = subjects(family, parameters, strategies, schema)
+    found = [finding for on in cases for finding in habits_of(on, named)]
+    return Report(family.__name__, tuple(found)).checked()
 
 
-def _habits_of(on: Subject, habits: Iterable[str] = HABITS) -> list[Finding]:
-    """Return what was found for one strategy; each habit has an empty folder of its own."""
-    found = []
-    for name in habits:
-        what = (getattr(_Habits, name).__doc__ or name).split("\n")[0].rstrip(".")
-        with tempfile.TemporaryDirectory() as folder:
-            run = getattr(_Habits(on, Path(folder)), name)
-            found.append(examine("habits", what, on.case, run))
-    return found
+def habits_of(on: Subject, habits: Iterable[str] = HABITS) -> list[Finding]:
+    """Return what was found for one strategy."""
+    chosen = [_HABITS[name] for name in habits]
+    return [
+        examine("habits", (habit.__doc__ or "").rstrip("."), on.case, partial(habit, on))
+        for habit in chosen
+    ]
 
 
 def check_synthesizer(
@@ -470,19 +444,16 @@ def check_synthesizer(
     Unfinished does not keep ... promises:
     - FAILED habits: Parameters, clone and repr work as in scikit-learn...
     """
-
-    def check(on: Subject) -> list[Finding]:
-        found = [*_habits_of(on), *interference_of(on), *sensitivity_of(on, trials, seed)]
+    found = []
+    for on in subjects(family, parameters, strategies, schema):
+        found += habits_of(on) + answers_of(on, None, trials, seed)
         if audit_trials:
             found.append(_audited(on, audit_trials, seed))
         if schema is None:
             ruled = replace(on, schema=RULED)
-            found += _habits_of(ruled, _RULED_HABITS)
-            found += interference_of(ruled, _RULED_PAIRS)
-            found += sensitivity_of(ruled, max(4, trials // 2), seed)
-        return found
-
-    return report_on(family, check, parameters, strategies, schema)
+            found += habits_of(ruled, _RULED_HABITS)
+            found += answers_of(ruled, _RULED_PAIRS, max(4, trials // 2), seed)
+    return Report(family.__name__, tuple(found)).checked()
 
 
 def _audited(on: Subject, trials: int, seed: int) -> Finding:

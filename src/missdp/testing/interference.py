@@ -36,7 +36,7 @@ from missdp.testing.findings import (
     expect,
     is_run,
     name_of,
-    report_on,
+    subjects,
 )
 from missdp.testing.made_up import (
     SCHEMA,
@@ -46,7 +46,7 @@ from missdp.testing.made_up import (
     unread,
     with_other_kinds,
 )
-from missdp.testing.witnesses import UNANSWERED, Differs, Recorder, Repeater, reads_beside
+from missdp.testing.witnesses import UNANSWERED, Differs, Recorder, Repeater
 
 __all__ = ["PAIRS", "check_non_interference"]
 
@@ -104,32 +104,28 @@ def check_non_interference(
     >>> from missdp.testing import check_non_interference
     >>> report = check_non_interference(PrivBayes, strategies=["joint"], pairs=["one hole"])
     >>> len(report.findings)
-    2
+    1
     """
     if is_run(subject, parameters=parameters, strategies=strategies):
         known = _tables(schema or SCHEMA, pairs) if tables is None else tables
+        cases = {f"{name_of(subject)}, {name}": two for name, two in known.items()}
         repeated = _Repeated(subject, partial(_shown_by_run, subject), (True, False))
-        cases = {f"{name_of(subject)}, {name}": pair for name, pair in known.items()}
         found = repeated.findings("whatever a call shows was answered", cases)
         return Report(name_of(subject), tuple(found)).checked()
-    check = partial(interference_of, pairs=pairs)
-    return report_on(subject, check, parameters, strategies, schema)  # type: ignore[arg-type]
+    families = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
+    found = [finding for on in families for finding in interference_of(on, pairs)[0]]
+    return Report(subject.__name__, tuple(found)).checked()
 
 
-def interference_of(on: Subject, pairs: Iterable[str] | None = None) -> list[Finding]:
-    """Return what was found for one strategy."""
+def interference_of(
+    on: Subject, pairs: Iterable[str] | None = None
+) -> tuple[list[Finding], tuple[Recorder, Any]]:
+    """Return what was found for one strategy, and the answers and the model of its first table."""
     cases = {f"{on.case}, {name}": two for name, two in _tables(on.schema, pairs).items()}
-    repeated = _Repeated(on.family, partial(_shown_by_fit, on), (True,))
+    repeated = _Repeated(on.family, partial(_shown_by_fit, on))
     found = repeated.findings("whatever a fit shows was answered", cases)
-    one, other = next(iter(cases.values()))
-
-    def alone() -> str:
-        kept = repeated.recorded(one)[0]
-        reads = reads_beside(on.answered, kept, other)
-        expect(not reads, f"rows were read {reads} times without an answer. {_ADVICE}")
-        return f"{len(kept.kept)} answers"
-
-    return [*found, examine(_CHECK, "repeated answers read nothing", on.case, alone)]
+    kept, _, model = repeated.recorded(next(iter(cases.values()))[0])
+    return found, (kept, model)
 
 
 def _tables(schema: Schema, pairs: Iterable[str] | None) -> dict[str, tuple[Table, Table]]:
@@ -149,12 +145,12 @@ def _tables(schema: Schema, pairs: Iterable[str] | None) -> dict[str, tuple[Tabl
 
 @dataclass(frozen=True)
 class _Repeated:
-    """Runs on tables, whose answers are kept once for each table and repeated for others."""
+    """A run, whose answers are kept once for each table and repeated for others."""
 
-    subject: Any
-    shown: Callable[[Recorder, Any], Facts]
-    reads: tuple[bool, ...]  # whether rows are read while answers are repeated
-    _kept: dict[int, tuple[Any, Recorder, Facts, Facts]] = field(default_factory=dict)
+    subject: Any  # whose module, and classes, no run may change
+    shown: Callable[[Recorder, Any], tuple[Facts, Any]]  # and what the run returned
+    computes: tuple[bool, ...] = (True,)  # whether, while answers are repeated
+    _kept: dict[int, tuple[Any, Recorder, Facts, Any]] = field(default_factory=dict)
 
     def findings(self, what: str, cases: Mapping[str, tuple[Any, Any]]) -> list[Finding]:
         """Return what was found on each pair of tables."""
@@ -165,21 +161,23 @@ class _Repeated:
 
     def _compare(self, one: Any, other: Any) -> str:
         """Compare what is seen of a table with what is seen of another, given the same answers."""
-        kept, first, before = self.recorded(one)
+        kept, first, _ = self.recorded(one)
         expect(kept.kept or first["refusal"], UNANSWERED)
-        for reads in self.reads:
-            again = Repeater(kept, reads=reads)
-            second = self.shown(again, other)
-            found = _seen(kept, again, first | before, second | _outside_state(self.subject))
+        for computes in self.computes:
+            again = Repeater(kept, reads=computes)
+            second = self.shown(again, other)[0] | _outside_state(self.subject)
+            found = _seen(kept, again, first, second)
             expect(not found, found)
+            beside = kept.read_beside + again.read_beside
+            expect(not beside, f"rows were read {beside} times outside of an answer. {_ADVICE}")
         return f"{len(kept.kept)} answers, {len(first)} facts"
 
-    def recorded(self, table: Any) -> tuple[Recorder, Facts, Facts]:
-        """Return the answers on a table, what is seen of it, and what was left outside."""
+    def recorded(self, table: Any) -> tuple[Recorder, Facts, Any]:
+        """Return the answers on a table, what is seen of it and left outside, and the result."""
         if id(table) not in self._kept:
             kept = Recorder(0)
-            first = self.shown(kept, table)
-            self._kept[id(table)] = table, kept, first, _outside_state(self.subject)
+            first, result = self.shown(kept, table)
+            self._kept[id(table)] = table, kept, first | _outside_state(self.subject), result
         return self._kept[id(table)][1:]
 
 
@@ -196,11 +194,11 @@ def _seen(kept: Recorder, again: Recorder, first: Facts, second: Facts) -> str:
 # What anyone sees
 
 
-def _shown_by_fit(on: Subject, witness: Recorder, table: Any) -> Facts:
-    """Fit a model, and return everything that anyone sees of it."""
+def _shown_by_fit(on: Subject, witness: Recorder, table: Table) -> tuple[Facts, Synthesizer]:
+    """Fit a model, and return everything that anyone sees of it, and the model."""
     model, progress = on.build(random_state=witness), list[tuple[str, float]]()
     model.set_params(progress=lambda *shown: progress.append(shown))
-    seen = _called("", lambda: model.fit(table))
+    seen = _called("", lambda: model.fit(witness.watched(table)))
     model.set_params(progress=None)
     seen |= {"progress": repr(progress), "repr": repr(model)}
     if not seen["refusal"]:
@@ -209,14 +207,15 @@ def _shown_by_fit(on: Subject, witness: Recorder, table: Any) -> Facts:
     for name, value in vars(model).items():
         if name not in parameters:
             seen |= _facts_of(value, f"attribute {name}")
-    return seen
+    return seen, model
 
 
-def _shown_by_run(run: Run, witness: Recorder, table: Any) -> Facts:
-    """Return everything that anyone sees of a call."""
+def _shown_by_run(run: Run, witness: Recorder, table: Any) -> tuple[Facts, Any]:
+    """Return everything that anyone sees of a call, and what it returned."""
     result: list[Any] = []
     seen = _called("", lambda: result.append(run(witness, table)))
-    return seen | _facts_of(result[0] if result else None, "result")
+    returned = result[0] if result else None
+    return seen | _facts_of(returned, "result"), returned
 
 
 def _called(name: str, call: Callable[[], Any]) -> Facts:

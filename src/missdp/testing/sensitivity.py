@@ -38,18 +38,11 @@ from missdp.testing.findings import (
     expect,
     is_run,
     name_of,
-    report_on,
+    subjects,
 )
+from missdp.testing.interference import interference_of
 from missdp.testing.made_up import SCHEMA, Codes, neighbours
-from missdp.testing.witnesses import (
-    UNANSWERED,
-    Answer,
-    Enough,
-    Recorder,
-    Repeater,
-    reads_beside,
-    same,
-)
+from missdp.testing.witnesses import UNANSWERED, Answer, Enough, Recorder, Repeater, same
 
 __all__ = ["check_sensitivity"]
 
@@ -72,10 +65,10 @@ def check_sensitivity(
 
     Neighbours are made up at random; the row that one has more has holes in every other pair. A row
     with a hole in the gate of a charge must move nothing. There must be as many reads of the rows
-    as charges, in their order, and none beside them.
+    as charges, in their order, and a family must not read them in between.
 
-    Each law says how far is too far (``exceeds``, see `missdp.mechanisms.laws.Law`): one that
-    does not say fails, and one that cannot tell is listed as not checked.
+    Each mechanism says how far is too far (``exceeds``, see `missdp.mechanisms.session.Mechanism`):
+    one that does not say fails, and one that cannot tell is listed as not checked.
 
     Parameters
     ----------
@@ -110,31 +103,27 @@ def check_sensitivity(
     True
     """
     if is_run(subject, parameters=parameters, strategies=strategies):
-        known = list(neighbours(schema or SCHEMA, trials, seed) if pairs is None else pairs)
+        known = neighbours(schema or SCHEMA, trials, seed) if pairs is None else pairs
         found = _Compared(subject, name_of(subject), seed).findings(known)
-        # The largest table has most to be read.
-        pays = examine(_CHECK, _PAYS, name_of(subject), lambda: _paid(subject, known[-1][1])[0])
-        return Report(name_of(subject), (*found, pays)).checked()
-    check = partial(sensitivity_of, trials=trials, seed=seed)
-    return report_on(subject, check, parameters, strategies, schema)  # type: ignore[arg-type]
+        return Report(name_of(subject), tuple(found)).checked()
+    cases = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
+    found = [f for on in cases for f in sensitivity_of(on, trials, seed, paid_on=on.table(120))]
+    return Report(subject.__name__, tuple(found)).checked()
 
 
-def sensitivity_of(on: Subject, trials: int, seed: int) -> list[Finding]:
+def sensitivity_of(
+    on: Subject, trials: int, seed: int, *, paid_on: Table | None = None
+) -> list[Finding]:
     """Return whether one row moves too much, and whether each read is paid for."""
+    compared = _Compared(on.answered, on.case, seed)
+    return compared.findings(neighbours(on.schema, trials, seed), paid_on)
 
-    def paid() -> str:
-        told, kept = _paid(on.answered, table := on.table(120))
-        outside = reads_beside(on.answered, kept, table)
-        expect(
-            not outside,
-            f"rows were read {outside} times outside of an answer: read them only in what the door "
-            "computes for one",
-        )
-        return told
 
-    pairs = neighbours(on.schema, trials, seed)
-    found = _Compared(on.answered, on.case, seed).findings(pairs)
-    return [*found, examine(_CHECK, _PAYS, on.case, paid)]
+def answers_of(on: Subject, pairs: Iterable[str] | None, trials: int, seed: int) -> list[Finding]:
+    """Return what non-interference and sensitivity find, in one pass."""
+    found, first = interference_of(on, pairs)
+    compared = _Compared(on.answered, on.case, seed, runs=[first])
+    return found + compared.findings(neighbours(on.schema, trials, seed))
 
 
 @dataclass
@@ -144,23 +133,29 @@ class _Compared:
     run: Run
     case: str
     seed: int
+    runs: list[tuple[Recorder, Any]] = field(default_factory=list)  # with what they returned
     answers: int = 0
     unchecked: dict[str, str] = field(default_factory=dict)
 
-    def findings(self, pairs: Iterable[tuple[Any, ...]]) -> list[Finding]:
-        """Return the finding of all comparisons, and one for each law that cannot tell."""
+    def findings(self, pairs: Iterable[tuple[Any, ...]], paid_on: Any = None) -> list[Finding]:
+        """Return the finding of all comparisons, one for each law that cannot tell, and of pay."""
         found = examine(_CHECK, _MOVES, self.case, partial(self._over, pairs))
         rest = [
             Finding(_CHECK, _MOVES, f"{self.case}, {law}", False, why, checked=False)
             for law, why in self.unchecked.items()
         ]
-        return rest if found.passed and not self.answers else [found, *rest]
+        pays = examine(_CHECK, _PAYS, self.case, partial(self._paid, paid_on))
+        return [*([] if found.passed and not self.answers else [found]), *rest, pays]
+
+    def recorded(self, table: Any) -> Recorder:
+        """Return the answers of a run on a table."""
+        kept = Recorder(self.seed + len(self.runs))
+        self.runs.append((kept, self.run(kept, table)))
+        return kept
 
     def _over(self, pairs: Iterable[tuple[Any, ...]]) -> str:
-        many = 0
-        for many, (table, neighbour, *row) in enumerate(pairs, start=1):
-            kept = Recorder(self.seed + many - 1)
-            self.run(kept, table)
+        for table, neighbour, *row in pairs:
+            kept = self.recorded(table)
             kept.stop_after = len(kept.kept) or None  # what follows the last is post-processing
             again = Repeater(kept)
             with suppress(Enough):
@@ -170,7 +165,7 @@ class _Compared:
                     _check_gate(before, after, table, row[0])
                 self._compare(before, after)
         expect(self.answers or self.unchecked, UNANSWERED)
-        return f"{self.answers} answers of {many} pairs of neighbours compared"
+        return f"{self.answers} answers of neighbours compared"
 
     def _compare(self, before: Answer, after: Answer) -> None:
         law, name = type(before.law).__name__, _name(before.event)
@@ -187,6 +182,25 @@ class _Compared:
         expect(found is None, f"{name}: {found}. Declare a larger sensitivity, or add more noise")
         self.answers += 1
 
+    def _paid(self, also: Any) -> str:
+        """Compare the answers of every run with its charges, of one on another table, too."""
+        if also is not None:
+            self.recorded(also)
+        expect(self.runs, UNANSWERED)
+        for kept, result in self.runs:
+            expect(
+                not kept.read_beside,
+                f"rows were read {kept.read_beside} times outside of an answer: read them only in "
+                "what the door computes for one",
+            )
+            events = _events_of(result)
+            charged = [paid for event in releases(events) for paid in _steps(event)]
+            answered = [answer.event for answer in kept.kept]
+            _expect_paid(answered, charged)
+            if len(answered) == len(charged):
+                _expect_order(answered, events)
+        return f"{len(answered)} answers, {len(releases(events))} charges"
+
 
 def _check_gate(before: Answer, after: Answer, table: Table, row: Codes) -> None:
     gate, schema = before.event.gate or frozenset(), table.schema
@@ -200,23 +214,6 @@ def _check_gate(before: Answer, after: Answer, table: Table, row: Codes) -> None
 
 def _name(event: Event) -> str:
     return f"{type(event).__name__} {event.label!r}"
-
-
-def _paid(run: Run, table: Any) -> tuple[str, Recorder]:
-    """Compare the answers of a run with its charges; return what was seen, and the answers."""
-    kept = Recorder(1)
-    events = _events_of(run(kept, table))
-    charged = [paid for event in releases(events) for paid in _steps(event)]
-    answered = [answer.event for answer in kept.kept]
-    _expect_paid(answered, charged)
-    for log in _logs(events) if len(answered) == len(charged) else ():
-        rest = iter(answered)
-        expect(
-            all(any(step == found for found in rest) for e in log for step in _steps(e)),
-            "answers were computed in another order than they were charged for: charge for each "
-            "just before it is computed",
-        )
-    return f"{len(answered)} answers, {len(releases(events))} charges", kept
 
 
 def _events_of(result: Any) -> tuple[Event, ...]:
@@ -253,6 +250,17 @@ def _expect_paid(answered: list[Event], charged: list[Event]) -> None:
         f"{len(answered)} answers were computed, and {len(charged)} were charged for: charge for "
         f"each. Without a charge: {sorted({_name(event) for event in unpaid})}",
     )
+
+
+def _expect_order(answered: list[Event], events: Sequence[Event]) -> None:
+    """Complain of answers that come in another order than the charges of any budget."""
+    for log in _logs(events):
+        rest = iter(answered)
+        expect(
+            all(any(step == found for found in rest) for e in log for step in _steps(e)),
+            "answers were computed in another order than they were charged for: charge for each "
+            "just before it is computed",
+        )
 
 
 def _logs(events: Sequence[Event]) -> list[list[Event]]:

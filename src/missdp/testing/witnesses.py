@@ -13,11 +13,11 @@ import numpy as np
 from missdp.accounting import Event
 from missdp.errors import ParameterError
 from missdp.mechanisms import Witness
-from missdp.mechanisms.laws import Law
-from missdp.mechanisms.smooth_laws import Bounded
+from missdp.mechanisms.session import Mechanism
+from missdp.mechanisms.smooth import Bounded
 from missdp.sources import MemorySource
 from missdp.table import Table
-from missdp.testing.findings import Broken, Run, expect
+from missdp.testing.findings import Broken
 
 __all__ = ["Answer", "Recorder", "Repeater"]
 
@@ -28,8 +28,8 @@ _CHOOSE = "Choose what to ask, and with how much noise, from public facts and re
 class Differs(Broken):
     """The rows are asked another question than was kept: it depends on more than answers."""
 
-    def __str__(self) -> str:
-        return f"questions depend on more than answers: {super().__str__()}. {_CHOOSE}"
+    def __init__(self, how: str) -> None:
+        super().__init__(f"questions depend on more than answers: {how}. {_CHOOSE}")
 
 
 class Enough(BaseException):
@@ -41,7 +41,7 @@ class Answer:
     """What left through a door, and what was behind it."""
 
     event: Event
-    law: Law
+    law: Mechanism
     exact: Any
     released: Any
 
@@ -63,7 +63,8 @@ class Recorder(Witness):
         self.seed, self.scale, self.stop_after = seed, scale, stop_after
         self.kept: list[Answer] = []
         self.generators = 0
-        self.scaled = False
+        self.scaled = self.computing = False
+        self.read_beside = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Recorder:
         return self
@@ -71,10 +72,25 @@ class Recorder(Witness):
     def __sklearn_clone__(self) -> Recorder:
         return self
 
-    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
+    def answer(self, event: Event, law: Mechanism, exact: Callable[[], Any]) -> Any:
         """Return the answer of a law, and keep it."""
-        behind = copy.deepcopy(exact())
+        behind = self._computed(exact)
         return self._keep(Answer(event, law, behind, self.drawn(law, copy.deepcopy(behind))))
+
+    def watched(self, table: Table) -> Guarded:
+        """Return rows; how often they are read outside of an answer is then in ``read_beside``."""
+        return Guarded(table, self._notice)
+
+    def _notice(self) -> None:
+        self.read_beside += not self.computing
+
+    def _computed(self, exact: Callable[[], Any]) -> Any:
+        """Return a copy of exact numbers, for which rows may be read."""
+        self.computing = True
+        try:
+            return copy.deepcopy(exact())
+        finally:
+            self.computing = False
 
     def _keep(self, answer: Answer) -> Any:
         """Keep an answer, and return a copy of what was released."""
@@ -83,7 +99,7 @@ class Recorder(Witness):
             raise Enough
         return copy.deepcopy(answer.released)
 
-    def drawn(self, law: Law, behind: Any) -> Any:
+    def drawn(self, law: Mechanism, behind: Any) -> Any:
         """Draw an answer, with noise of the scale that was asked for or a false one."""
         self.scaled = self.scale == 1
         released = law.draw(behind, self)
@@ -133,7 +149,7 @@ class Repeater(Recorder):
         super().__init__(kept.seed, stop_after=kept.stop_after)
         self.tape, self.reads = kept.kept, reads
 
-    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
+    def answer(self, event: Event, law: Mechanism, exact: Callable[[], Any]) -> Any:
         """Return the answer that was kept, if the question is the same.
 
         Raises
@@ -142,7 +158,7 @@ class Repeater(Recorder):
             If it is not.
         """
         position = len(self.kept)
-        behind = copy.deepcopy(exact()) if self.reads else None
+        behind = self._computed(exact) if self.reads else None
         if position == len(self.tape):
             raise Differs(f"answer {position + 1} ({event.label}) was not asked for before")
         before = self.tape[position]
@@ -209,31 +225,19 @@ def same(one: Any, other: Any) -> bool:
 
 
 class Guarded(MemorySource):
-    """Rows that count how often they are read, and call a function before each time."""
+    """Rows that call a function before each time that they are read."""
 
     def __init__(self, table: Table, on_read: Callable[[], object] = lambda: None) -> None:
         super().__init__(table)
-        self.reads, self._on_read = 0, on_read
-
-    def _watched(self) -> None:
-        self.reads += 1
-        self._on_read()
+        self._on_read = on_read
 
     @property
     def table(self) -> Table:
         """The private rows."""
-        self._watched()
+        self._on_read()
         return super().table
 
     def counts(self, cliques: Any, *, rows: Any) -> Any:
         """Count every clique."""
-        self._watched()
+        self._on_read()
         return super().counts(cliques, rows=rows)
-
-
-def reads_beside(run: Run, kept: Recorder, table: Table) -> int:
-    """Return how often a run reads rows while its answers are repeated, and nothing is computed."""
-    again, rows = Repeater(kept, reads=False), Guarded(table)
-    run(again, rows)
-    expect(len(again.kept) == len(kept.kept), "fewer questions were asked")
-    return rows.reads

@@ -93,7 +93,7 @@ def _type_of(attribute: AnyAttribute, seed: int) -> pa.DataType:
     """Return a type in which everything that is declared can be written."""
     codes = [code for kind in attribute.kinds for code in attribute.codes_of(kind)]
     number = isinstance(attribute, Numeric)
-    one = 0.0 if isinstance(attribute, Numeric) else attribute.levels[0]
+    one = 0.0 if isinstance(attribute, Numeric) else next(iter(attribute.levels), "")
     if any(isinstance(code, str) for code in (*codes, one)) or seed % 3 == 0:
         return pa.string()
     if isinstance(one, bool):

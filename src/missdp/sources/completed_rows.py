@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.inference.conditionals import Conditionals
-from missdp.pricing.domain import Floats
-from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.conditions import decided
 from missdp.sources.filling import DRAWS, ROWS_AT_ONCE, Filling, fill_modelled, modelled_codes
 from missdp.sources.modelled import Modelled
@@ -25,9 +23,7 @@ from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import Rows, known_cells
 from missdp.threads import one_blas_thread
-
-Codes = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from missdp.types import Flags, Floats, Ints
 
 _STREAM = (7, 1, 5)  # of random numbers: no other part of the library draws from it
 _ROUNDS = 12  # in which a row that breaks a rule is filled again
@@ -67,7 +63,7 @@ def completed(
 
 
 def _fill(
-    schema: Schema, found: Mapping[str, Column], rows: Codes, cells: Mapping[str, Column]
+    schema: Schema, found: Mapping[str, Column], rows: Ints, cells: Mapping[str, Column]
 ) -> None:
     """Write cells into the holes of some rows; what was observed stays."""
     for attribute in schema:
@@ -92,7 +88,7 @@ class _Block:
         self._numbers = [a.name for a in self._table.schema if isinstance(a, Numeric)]
         self._codes = modelled_codes(self._modelled.table(self._table))
 
-    def filled(self, filling: Filling) -> Iterator[tuple[Codes, dict[str, Column]]]:
+    def filled(self, filling: Filling) -> Iterator[tuple[Ints, dict[str, Column]]]:
         """Yield rows with what to fill them with, once each; those that nothing fills are left."""
         lacking = np.flatnonzero(self._table.incomplete_rows())
         broken_before = self._already_broken(lacking)  # filled once, whatever rules say
@@ -104,7 +100,7 @@ class _Block:
             yield lacking[good], {name: column.take(good) for name, column in cells.items()}
             lacking, broken_before = lacking[~good], broken_before[~good]
 
-    def _attempt(self, rows: Codes, turn: int, filling: Filling) -> tuple[dict[str, Column], Flags]:
+    def _attempt(self, rows: Ints, turn: int, filling: Filling) -> tuple[dict[str, Column], Flags]:
         """Fill rows once; tell which of them then break a rule, or still have a hole."""
         part, wide = self._table.take(rows), DRAWS * len(self._names)
         drawn = self._uniforms(turn, wide + len(self._numbers))[rows]
@@ -123,7 +119,7 @@ class _Block:
             )
         return _ruled(part, columns)
 
-    def _mean(self, place: int, rows: Codes) -> Floats:
+    def _mean(self, place: int, rows: Ints) -> Floats:
         """Return the mean of a number's law given the observed cells of its row."""
         codes = self._codes[rows]
         attribute: Any = self._table.schema[self._names[place]]
@@ -135,7 +131,7 @@ class _Block:
         total = np.cumsum(law, axis=1)[:, -1]
         return np.cumsum(law * attribute.centres, axis=1)[:, -1] / np.where(total > 0, total, 1)
 
-    def _loosened(self, codes: Codes, rows: Codes, turn: int) -> Codes:
+    def _loosened(self, codes: Ints, rows: Ints, turn: int) -> Ints:
         """Let half of the holes be any level, for rows that the laws do not fill as rules have it.
 
         Never "not applicable" where no rule says so.
@@ -148,7 +144,7 @@ class _Block:
         loose = (self._codes[rows] != codes) & (drawn[:, d:] < 0.5)
         return np.where(loose, anything, codes)
 
-    def _already_broken(self, rows: Codes) -> Flags:
+    def _already_broken(self, rows: Ints) -> Flags:
         """Tell which rows break a rule by what was observed, whatever their holes are."""
         part, found = self._table.take(rows), np.zeros(len(rows), dtype=bool)
         known = known_cells(part.schema, {n: part.column(n) for n in part.schema.names})
@@ -158,7 +154,7 @@ class _Block:
 
 
 def _with_cells(
-    attribute: AnyAttribute, column: Column, codes: Codes, unit: Floats | None, mean: Floats | None
+    attribute: AnyAttribute, column: Column, codes: Ints, unit: Floats | None, mean: Floats | None
 ) -> Column:
     """Return a column with codes in place of holes; numbers in their bins, or the mean.
 
@@ -223,35 +219,3 @@ def _but_one_term(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
             found[name] = Column(codes.astype(found[name].codes.dtype), found[name].values)
             open_ &= ~take
     return found
-
-
-# The same for rows of numbers, as steps of preprocessing take them
-
-
-def table_of(rows: Floats, schema: Schema) -> Table:
-    """Return rows of numbers as a table: the inverse of `rows_of`, for any numbers.
-
-    Each row is read by itself: numbers outside the domain become its ends, and of several columns
-    of one attribute the largest is its level. A missing number makes the cell missing.
-    """
-    widths = [a.size if isinstance(a, Categorical) else 1 for a in schema]
-    parts = np.split(rows, np.cumsum(widths)[:-1], axis=1)
-    return Table(schema, {a.name: _read(a, part) for a, part in zip(schema, parts, strict=True)})
-
-
-def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
-    hole = np.asarray(np.isnan(numbers).any(axis=1))
-    known, values = np.where(hole[:, None], 0.0, numbers), None
-    unit = (np.clip(known[:, 0], -1.0, 1.0) + 1) / 2
-    if isinstance(attribute, Categorical):
-        codes = known.argmax(axis=1)
-    elif isinstance(attribute, Numeric):
-        values = attribute.lower + unit * (attribute.upper - attribute.lower)
-        values = np.clip(values, attribute.lower, attribute.upper)
-        values = np.rint(values) if attribute.integer else values
-        codes = attribute.encode_values(values)
-        values = np.where(hole, attribute.lower, values)
-    else:
-        codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
-    codes = np.where(hole, attribute.missing_code, codes)
-    return Column(codes.astype(code_dtype(attribute)), values)

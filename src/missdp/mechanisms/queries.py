@@ -1,0 +1,270 @@
+"""What a door can be asked of its rows; a query knows its exact answer and how far a row moves it.
+
+Queries hold public facts and released values only. `exact` computes from rows, and is private: only
+a session calls it, after it has charged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import DataError, ParameterError, replacing
+from missdp.inference.dyadic import depth_of, folded
+from missdp.mechanisms.noise import Noise, Selection
+from missdp.mechanisms.session import exactly, no_warnings, plain_function, read_only
+from missdp.schema import Schema
+from missdp.sources import Clique, MarginalSource, Strategy
+from missdp.sources.modelled import Modelled
+from missdp.sources.strategies import PrivateCounts
+from missdp.types import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CountedRows:
+    """The rows behind a door: as they came, and as they are counted. Private."""
+
+    came: MarginalSource
+    source: MarginalSource
+    modelled: Modelled
+    strategy: Strategy
+    schema: Schema
+    counts: PrivateCounts
+    holes: dict[Clique, Ints] = field(default_factory=dict)
+    # Scores that were worked out, each with the mark of the values that it is of.
+    scores: dict[Score, dict[Clique, tuple[object, float]]] = field(default_factory=dict)
+
+    def of(self, clique: Clique) -> Ints:
+        """Return the counts of a clique."""
+        return next(iter(self.counts.each([clique])))[1]
+
+    def observed(self, names: Clique, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+        """Return the codes of the rows in which all of these are observed."""
+        codes, whole = self.counts.codes(), self.strategy.complete_only
+        holed = [name for name in names if self.schema[name].nullable and not whole]
+        if not holed:
+            return codes
+        seen = np.logical_and.reduce([codes[n] < sizes[n] - 1 for n in holed])
+        return {n: c[seen] for n, c in codes.items()}
+
+
+class DoorQuery:
+    """What is common to queries: one row moves one number by one, if nothing else is said."""
+
+    answered_by: ClassVar[type] = Noise
+
+    def check(self, rows: CountedRows) -> None:
+        """Refuse what cannot be answered, by public facts about the rows alone."""
+
+    def moves(self, norm: float) -> float:
+        """How far one row moves the answer, in L1 or L2 norm."""
+        del norm
+        return 1
+
+
+@dataclass(frozen=True)
+class RowCount(DoorQuery):
+    """The number of all rows."""
+
+    reads = None
+    label = "number of rows"
+
+    def exact(self, rows: CountedRows) -> Ints:
+        """Return the number; private."""
+        return rows.source.counts([()], rows="extended")[()]
+
+
+@dataclass(frozen=True)
+class Kinds(DoorQuery):
+    """How many holes of an attribute are of each kind; the first is plainly missing."""
+
+    name: str
+
+    reads = None
+
+    @property
+    def label(self) -> str:
+        """Public name."""
+        return f"kinds of missing of {self.name}"
+
+    def exact(self, rows: CountedRows) -> Ints:
+        """Return the counts; private."""
+        wanted = dict.fromkeys([(self.name,), *((other,) for other in rows.modelled.kinds)])
+        if (self.name,) not in rows.holes:  # all in one pass
+            rows.holes.update(rows.came.counts(wanted, rows="extended"))
+        return rows.holes[self.name,][rows.modelled.whole[self.name].missing_code :]
+
+
+@dataclass(frozen=True)
+class Marginal(DoorQuery):
+    """How many counted rows have each combination of some attributes' codes."""
+
+    clique: Clique
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clique", tuple(self.clique))
+
+    def check(self, rows: CountedRows) -> None:
+        """Refuse attributes that there are not."""
+        if unknown := {*self.clique} - {*rows.schema.names}:
+            raise ParameterError(f"there is no attribute {min(unknown)!r}")
+
+    @property
+    def reads(self) -> Clique:
+        """The attributes; the strategy says which of them a row must have observed."""
+        return self.clique
+
+    @property
+    def label(self) -> str:
+        """Public name."""
+        return "marginal " + " x ".join(self.clique) if self.clique else "number of counted rows"
+
+    def exact(self, rows: CountedRows) -> Ints:
+        """Return the counts; private."""
+        return rows.of(self.clique)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree(DoorQuery):
+    """How many rows are in each node of a dyadic tree over an attribute's levels, as ordered.
+
+    Cells without a value are in no node. Else a row is in one node of each level of the tree: of L
+    such levels, it moves the vector of all counts by 1 in L places.
+
+    Parameters
+    ----------
+    name : str
+    size : int
+        Number of the attribute's levels.
+    levels : sequence of int
+        Of the tree, which are counted: 1 is the halves; see ``missdp.inference.dyadic``.
+    within : (int, int)
+        First cell that the tree is over, and the first after it. What lies outside is counted as
+        the nearest cell inside.
+    """
+
+    name: str
+    size: int
+    levels: Sequence[int]
+    within: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        start, stop = self.within
+        known = 0 <= start < stop - 1
+        if not known or not {*self.levels} <= {*range(1, depth_of(stop - start) + 1)}:
+            raise ParameterError("levels must be those of a tree over at least two cells")
+
+    @property
+    def reads(self) -> Clique:
+        """The attribute."""
+        return (self.name,)
+
+    @property
+    def label(self) -> str:
+        """Public name."""
+        return f"tree {self.name}"
+
+    def moves(self, norm: float) -> float:
+        """How far one row moves the counts: by sqrt(L) in L2 norm, and by L in L1 norm."""
+        deep = len(self.levels)
+        return float(deep) if norm == 1 else math.nextafter(math.sqrt(deep), math.inf)
+
+    def exact(self, rows: CountedRows) -> Ints:
+        """Return the counts of all levels, one after the other; private."""
+        cells, (start, stop) = rows.of((self.name,))[: self.size], self.within
+        place = np.clip(np.arange(len(cells)), start, stop - 1) - start
+        inside = np.zeros(stop - start, dtype=np.int64)
+        np.add.at(inside, place, cells)
+        return np.concatenate(folded(inside, self.levels))
+
+
+Values: TypeAlias = tuple[Any, ...]
+Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
+_FIXED = object()  # the mark of values that stay the same for good
+
+
+class Facts(tuple[Any, ...]):
+    """Released values that a score takes, and that are not changed as long as they are kept."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        del values
+        self.mark = object()  # by which a score is remembered, without keeping the values
+
+
+@dataclass(frozen=True)
+class Score:
+    """How much a candidate deserves to be selected: a pure function of its exact counts.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(counts, *given)`` returns a finite number. A plain function without a closure or
+        defaults, so that it cannot carry counts away: it sees them, what is given, and nothing
+        else.
+    sensitivity : float
+        How far one row can move the score: the author's proof, rounding of the function included.
+
+    Examples
+    --------
+    >>> def rows_at_first_level(counts):
+    ...     return float(counts[0])
+    >>> Score(rows_at_first_level, sensitivity=1.0).sensitivity
+    1.0
+    """
+
+    function: Callable[..., float]
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        plain_function(self.function, "a score")
+        if isinstance(self.sensitivity, bool) or not 0 < self.sensitivity < math.inf:
+            raise ParameterError(f"sensitivity must be above 0, got {self.sensitivity}")
+
+    def of(self, counts: Ints, given: Values = ()) -> float:
+        """Return the score; private."""
+        return float(self.function(read_only(counts), *map(read_only, given)))
+
+
+@dataclass(frozen=True, eq=False)
+class Scores(DoorQuery):
+    """The scores of cliques, each of its counts and what is given; see `Door.select`."""
+
+    cliques: Sequence[Clique]
+    score: Score
+    given: Given = None
+
+    answered_by = Selection
+    reads = ()
+    label = "selection of a marginal"
+
+    def __post_init__(self) -> None:
+        exactly(Score, self.score)
+
+    def moves(self, norm: float) -> float:
+        """How far one row moves any of the scores."""
+        del norm
+        return self.score.sensitivity
+
+    def exact(self, rows: CountedRows) -> Floats:
+        """Return the scores; private."""
+        known, given = rows.scores.setdefault(self.score, {}), self.given
+        failed = DataError("the score of a candidate failed")
+        for clique, counts in rows.counts.each(list(self._lacking(known))):
+            values = given(clique) if callable(given) else given[clique] if given else ()
+            mark = getattr(values, "mark", object()) if callable(given) else _FIXED
+            if clique in known and known[clique][0] is mark:
+                continue
+            # An error or a warning could tell of counts.
+            with replacing(Exception, by=failed), no_warnings():
+                known[clique] = mark, self.score.of(counts, values)
+        return np.array([known[c][1] for c in self.cliques], dtype=np.float64)
+
+    def _lacking(self, known: Mapping[Clique, tuple[object, float]]) -> Iterator[Clique]:
+        for clique in dict.fromkeys(self.cliques):
+            if callable(self.given) or known.get(clique, (0,))[0] is not _FIXED:
+                yield clique
