@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -9,7 +12,16 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import ParameterError
-from missdp.schema.conditions import MIRRORED, OPERATORS, Compare, Join, Not, Predicate
+from missdp.schema.conditions import (
+    MIRRORED,
+    OPERATORS,
+    Compare,
+    Join,
+    Known,
+    Not,
+    Predicate,
+    decided,
+)
 from missdp.schema.where import parse_names
 from missdp.statistics import parse_where
 
@@ -121,16 +133,23 @@ PREDICATES: st.SearchStrategy[tuple[Predicate, str]] = st.recursive(
 )
 
 
-def holds(what: Predicate, row: int) -> bool:
-    """Whether a row belongs, worked out for it alone."""
+Cells = dict[str, float | None]
+
+
+def holds(what: Predicate, cells: Cells) -> bool:
+    """Whether a row belongs; a cell without a value satisfies no comparison."""
     if isinstance(what, Not):
-        return not holds(what.part, row)
+        return not holds(what.part, cells)
     if isinstance(what, Join):
-        return (all if what.all_of else any)(holds(part, row) for part in what.parts)
+        return (all if what.all_of else any)(holds(part, cells) for part in what.parts)
     assert isinstance(what, Compare)
-    name, numeric = what.one.name, isinstance(what.one, Numeric)
-    cell = (ROWS.values(name) if numeric else ROWS.codes(name))[row]
-    return not ROWS.mask(name)[row] and bool(OPERATORS[what.sign](cell, what.two))
+    cell = cells[what.one.name]
+    return cell is not None and bool(OPERATORS[what.sign](cell, what.two))
+
+
+def cells_of(row: int) -> Cells:
+    values = {a.name: ROWS.values("age") if a.name == "age" else ROWS.codes(a.name) for a in SCHEMA}
+    return {n: None if ROWS.mask(n)[row] else float(v[row]) for n, v in values.items()}
 
 
 @given(PREDICATES)
@@ -140,7 +159,29 @@ def test_what_is_written_is_parsed_as_it_was_meant(written: tuple[Predicate, str
     found = parse_where(text, SCHEMA)
     assert found == meant
     assert found.names == {part.one.name for part in meant.comparisons()}
-    assert found.select(ROWS).tolist() == [holds(meant, row) for row in range(4)]
+    assert found.select(ROWS).tolist() == [holds(meant, cells_of(row)) for row in range(4)]
+
+
+@given(PREDICATES, st.dictionaries(st.sampled_from(SCHEMA.names), st.booleans()))
+@settings(max_examples=100, deadline=None)
+def test_what_is_sure_holds_whatever_is_missing(
+    written: tuple[Predicate, str], without: dict[str, bool]
+) -> None:
+    """Cells are missing, or not applicable; each missing one is tried with every value."""
+    meant, _ = written
+    row, known, tried = cells_of(0), {}, []
+    for name, cell in row.items():
+        hole, absent = (np.array([without.get(name) is flag]) for flag in (True, False))
+        known[name] = Known(np.array([cell]), np.array([cell]), hole, absent)
+        values = [-1.5, 0.0, 20.0, 50.0] if name == "age" else [*map(float, range(3))]
+        tried.append(values if hole[0] else [None if absent[0] else cell])
+    found = [
+        holds(meant, dict(zip(row, cells, strict=True))) for cells in itertools.product(*tried)
+    ]
+    (surely,), (maybe,) = decided(meant, known, 1)
+    assert all(found) or not surely
+    assert maybe or not any(found)
+    assert surely == maybe or len(found) > 1
 
 
 @given(st.lists(st.text("ab ,\n'", min_size=1), max_size=4), st.sampled_from(["", " ", "\n"]))

@@ -77,7 +77,7 @@ def read(given: tuple[AnyAttribute, ...], rules: Any) -> Schema | SchemaError:
     return found[0] if schema is None else schema
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=140, deadline=None, suppress_health_check=list(HealthCheck))
 @given(books())
 def test_every_level_of_an_accepted_schema_has_a_row_and_refusals_are_right(book: Any) -> None:
     given, ruled = book

@@ -359,12 +359,14 @@ def test_the_draft_command_prints_and_writes_it(
 
 ODD = "".join(f'"{a:,.2f}",{k % 2},{k % 5}\n' for k, a in enumerate(AMOUNTS))
 NOTHING = "no cell of these is in its declared domain: pay."
+BLANK = "no cell of these has a value: pay. Values of synthetic rows would be made up"
 STYLES = "separators, decimal commas or signs: pay.\n(For the curator only"
 UNREAD = "neither short text in UTF-8, numbers nor true/false: pay, sex.\n(For the curator only"
 CASES = [
     (ODD, (NOTHING, STYLES)),
     (ODD + "5,0,1\n", (STYLES,)),  # one value is enough, but most are lost
     ("", ()),
+    (",0,1\n ,1,2\n", (BLANK,)),
     ("5,,1\nx,0,0\n", ()),
     ("5,0,1\n6,ü,1\nü,1,0\n", ()),
     (b"5,0,1\n6,\xfc,1\n\xfc,1,0\n", (UNREAD,)),
@@ -385,11 +387,12 @@ def test_the_check_tells_the_curator_of_cells_that_cannot_be_read(
     Path("rows.csv").write_bytes(b"pay,sex,group\n" + content)
     assert main(["schema", "check", "s.toml", "rows.csv"]) == 0
     out = capsys.readouterr().out
-    assert [said for said in (NOTHING, STYLES, UNREAD) if said in out] == list(told)
+    assert [said for said in (NOTHING, BLANK, STYLES, UNREAD) if said in out] == list(told)
     assert told or "But" not in out
     assert main(["schema", "check", "s.toml", "rows.csv", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document.get("without_values") == (["pay"] if NOTHING in told else None)
+    assert document.get("blank") == (["pay"] if BLANK in told else None)
     assert document.get("other_styles") == (["pay"] if STYLES in told else None)
 
 

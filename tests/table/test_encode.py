@@ -320,7 +320,7 @@ def tables(draw: st.DrawFn) -> Table:
     return Table.from_codes(schema, codes).with_values(rng)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables())
 def test_what_is_written_with_codes_is_read_again_as_the_same_table(
     tmp_path: Path, one: Table

@@ -109,7 +109,7 @@ def check_written_and_read_again(table: Table) -> None:
     assert cells_of(again) == cells_of(table)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(row, min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_rows_settle_at_once_each_by_itself_and_in_batches(
     tmp_path: Path, rows: list[dict[str, Any]], random: Any
@@ -159,7 +159,7 @@ def ruled_rows(draw: st.DrawFn) -> tuple[Schema, pd.DataFrame]:
     return schema, pd.DataFrame(columns)
 
 
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(ruled_rows())
 def test_any_rows_under_any_rules_settle_each_by_itself(case: tuple[Schema, pd.DataFrame]) -> None:
     schema, rows = case

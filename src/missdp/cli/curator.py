@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -148,6 +148,12 @@ def _lost_in_words(lost: LostCells) -> Iterator[str]:
     """Yield lines on columns of which cells are lost without a word."""
     if lost.without_values:
         yield f"But no cell of these is in its declared domain: {', '.join(lost.without_values)}."
+    if lost.blank:
+        yield (
+            f"But no cell of these has a value: {', '.join(lost.blank)}. Values of synthetic rows "
+            "would be made up; they have none if the column is categorical, with levels = [] and "
+            "not_applicable = []."
+        )
     if lost.other_styles:
         yield (
             "But cells of these look like numbers and cannot be read, as with thousands "
@@ -159,7 +165,8 @@ def _lost_in_words(lost: LostCells) -> Iterator[str]:
             f"{', '.join(lost.unreadable)}."
         )
     if lost:
-        yield "(For the curator only: this was read from the rows. Write these cells anew.)"
+        anew = " Write these cells anew." if replace(lost, blank=()) else ""
+        yield f"(For the curator only: this was read from the rows.{anew})"
 
 
 _HELD = 4  # tables: the rows, those with holes, and the chances of all cells

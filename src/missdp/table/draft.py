@@ -364,20 +364,23 @@ class LostCells:
 
     #: No cell of these is in the declared domain; columns that rules may fill are left out.
     without_values: tuple[str, ...] = ()
+    #: The same, and nothing stands in any of their cells, or codes of missing alone.
+    blank: tuple[str, ...] = ()
     #: Numeric ones of which a cell looks like a number in a spelling that is not read as one.
     other_styles: tuple[str, ...] = ()
     #: A cell of these is neither text, number nor true/false: it is not UTF-8, or very long.
     unreadable: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.without_values or self.other_styles or self.unreadable)
+        return any((self.without_values, self.blank, self.other_styles, self.unreadable))
 
 
 def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
     """Return the columns of which a schema loses cells without a word; none of no rows."""
     filled = schema.rulebook.may_fill
-    bare = {a.name: replace(a, nullable=True, outside="missing") for a in schema}
-    empty = {name: Encoder(a) for name, a in bare.items() if name not in filled and a.size}
+    bare = [replace(a, nullable=True, outside="missing") for a in schema if a.size]
+    empty = {a.name: Encoder(a) for a in bare if a.name not in filled}
+    blank = {a.name: Encoder(replace(a, outside="error")) for a in bare if a.name in empty}
     styles, unreadable, rows = set[str](), set[str](), 0
     for batch in stream.batches(schema.names):
         rows += batch.num_rows
@@ -385,13 +388,19 @@ def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
             name, column = attribute.name, batch.column(place)
             if name in empty and (empty[name].encode(column).codes < attribute.size).any():
                 del empty[name]
+            if name in empty and name in blank:
+                try:
+                    blank[name].encode(column)
+                except DataError:
+                    del blank[name]
             for cell in () if attribute.refuses else _unread(column, attribute):
                 if isinstance(cell, Unreadable):
                     unreadable.add(name)
                 elif isinstance(cell, str) and isinstance(attribute, Numeric):
                     styles |= {name} if number_style([cell.strip()], every=True) else set()
     ordered = (tuple(n for n in schema.names if n in found) for found in (styles, unreadable))
-    return LostCells(tuple(empty) if rows else (), *ordered)
+    nothing = tuple(name for name in empty if name in blank and rows)
+    return LostCells(tuple(n for n in empty if rows and n not in nothing), nothing, *ordered)
 
 
 def _unread(column: Chunk, attribute: AnyAttribute) -> list[Plain]:
