@@ -318,6 +318,12 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/evaluate/test_violations.py"),
     ("testing", "a kit that compares nothing", "seen = differences(first, second)", "seen: list[str] = []",
      "tests/testing/test_kit.py"),
+    ("testing", "rows that are read beside answers", "self.read_beside += not self.computing", "pass",
+     "tests/testing/test_kit.py"),
+    ("testing", "answers that nobody paid for", "            _expect_paid(answered, charged)\n", "",
+     "tests/testing/test_kit.py"),
+    ("testing", "a gate that is not looked at", "_check_gate(before, after, table, row[0])", "pass",
+     "tests/testing/test_kit.py"),
     ("testing", "an audit that refutes nothing", "flagged=low > claim.most_hits(high)", "flagged=False",
      "tests/testing/test_audits.py"),
     # cli, files, records, errors

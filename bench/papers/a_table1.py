@@ -18,6 +18,7 @@ by itself, which a release may choose. None covers the private choice of the net
 
 import json
 import sys
+from functools import cache
 
 from a_shared import DATA, SHARED, Claim, claims_table, markdown, options
 from algorithm4 import paper_approximation, sound_partition
@@ -61,6 +62,7 @@ def as_text(name, gates, rate):
     return sum(min(cost for a, cost in blocks.items() if a in text) for text in texts) / len(gates)
 
 
+@cache
 def figures(name, rate):
     """Return the figures of a cell of the table, in the order of its head."""
     gates = marginals(name, rate)

@@ -218,7 +218,7 @@ def asked(case: Case, table: Table) -> tuple[dict[str, ImputedStatistics], Any]:
         "ours": ImputedStatistics(table, case.knn, budget=budget),
     }
     made["no noise"] = made["ours"]
-    return made, made["ours"]._door._rows._made
+    return made, made["ours"]._door._rows.cells
 
 
 def by_global_sensitivity(

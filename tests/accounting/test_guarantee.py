@@ -35,13 +35,6 @@ GAUSSIAN = GaussianEvent(sensitivity=1, sigma=5)
 LAPLACE = LaplaceEvent(sensitivity=1, scale=2)
 
 
-def test_replace_one_events_prove_nothing_under_add_remove():
-    event = PureEvent(epsilon=1, adjacency="replace-one")
-    with pytest.raises(UnprovenError):
-        Guarantee(1, events=[event])
-    assert Guarantee.from_events([event], adjacency="replace-one").epsilon == 1
-
-
 def test_epsilon_at_recomputes_and_keeps_the_statement():
     guarantee = Guarantee.from_events([GAUSSIAN] * 2, delta=1e-6)
     assert guarantee.epsilon_at(1e-9) > guarantee.epsilon > guarantee.epsilon_at(1e-3)

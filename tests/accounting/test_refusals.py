@@ -392,7 +392,7 @@ ASKED = {
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_every_event_is_accounted_or_refused_in_time(name):
-    for number in (0.0, 5e-324, 1e-300, 1e-17, 1e17, 1.7e308, *NO_NUMBER):
+    for number in (0.0, 5e-324, 1e-17, 1e17, 1.7e308, *NO_NUMBER):
         event = answer_or_refusal(f"a {name} event", EVENTS[name], number)
         for what, ask in ASKED.items() if isinstance(event, Event) else ():
             answer_or_refusal(f"{what} of a {name} event", ask, event)

@@ -46,7 +46,7 @@ class Awkward:
 ODD = ["odd", None, pd.NA, np.array([1, 2]), 10**400, float("inf"), [1], Awkward()]
 
 
-SHAPES = ("mean, Laplace", "covariance", "histogram", "logistic, sgd")
+SHAPES = ("covariance", "histogram", "logistic, sgd")
 
 
 @pytest.mark.parametrize("name", sorted(set(CHAINS) - {"none"}))

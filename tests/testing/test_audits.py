@@ -111,14 +111,14 @@ def ask(witness, rows, times=1):
 
 def test_anything_that_answers_through_a_door_can_be_audited():
     rows = list(range(9)), list(range(10))
-    found = audit(ask, *rows, trials=300)
+    found = audit(ask, *rows, trials=100)
     assert not found.flagged
     assert found.mu_claim == pytest.approx(1.0, abs=0.06)
     assert found.ratio > 0.8
     assert found.to_dict()["flagged"] is False
     assert "not refuted" in str(found)
     # Nine answers for the price of one: a mu of 3.
-    twice = audit(lambda w, r: ask(w, r, 9), *rows, claim=Claim((), mu=1.0), trials=60)
+    twice = audit(lambda w, r: ask(w, r, 9), *rows, claim=Claim((), mu=1.0), trials=40)
     assert twice.flagged
 
 
@@ -126,7 +126,7 @@ def test_a_question_that_only_one_table_asks_gives_it_away():
     def telling(witness, rows):
         ask(witness, rows, 1 + len(rows) % 2)
 
-    found = audit(telling, range(9), range(10), trials=60)
+    found = audit(telling, range(9), range(10), trials=30)
     assert found.flagged
     assert found.hits == 1.0
     assert found.alarms == 0.0

@@ -53,7 +53,7 @@ def leaking(frame):
 
 
 def test_a_leaking_library_is_told_what_it_tells():
-    told = {pair.name: differing_facts(leaking, pair) for pair in PAIRS}
+    told = {pair.name: differing_facts(leaking, pair, repeats=2) for pair in PAIRS}
     assert "job_missing" in told["a hole where others have none"]["columns"][1]
     assert told["an all-missing column"]["type of town"][0] == "float64"
     assert told["one missing code"]["lowest age"][1] == -9
@@ -68,7 +68,7 @@ def reading_as_text(frame):
 
 
 def test_one_hole_that_changes_how_a_whole_column_is_read_is_told():
-    told = {pair.name: differing_facts(reading_as_text, pair) for pair in PAIRS}
+    told = {pair.name: differing_facts(reading_as_text, pair, repeats=3) for pair in PAIRS}
     assert told["a hole among whole numbers"]["most of grade"] == ("3", "1")
     assert not told["NaN against null"]
 

@@ -26,8 +26,11 @@ from missdp.testing import (
     check_synthesizer,
     made_up,
 )
+from missdp.testing.findings import Subject
 from missdp.testing.interference import _facts_of, differences
+from missdp.testing.sensitivity import answers_of
 from missdp.testing.witnesses import _PerCall, same
+from synth.conformance import FEW_PAIRS, FEW_TRIALS
 from synth.worked_example import Independent
 from testing import example_sources as sources
 from testing import examples
@@ -100,28 +103,6 @@ class Refusing(examples.Histograms):
         return super()._sample(n, missing_values, rng)
 
 
-@pytest.mark.parametrize(
-    ("leaky", "seen"),
-    [
-        (examples.ExactCounts, "saved file"),
-        (examples.CarryingScore, "_CARRIED"),
-        (examples.TellingShape, "refusal"),
-        (Telling, "warnings"),
-        (Choosing, "questions depend"),
-        (Hiding, "class attribute Hiding.kept"),
-        (Refusing, "refusal of sample"),
-    ],
-)
-def test_a_family_that_leaks_is_found_by_non_interference(leaky, seen):
-    assert seen in failures(check_non_interference, leaky)
-
-
-def test_two_reads_for_one_charge_are_found():
-    message = failures(check_sensitivity, examples.ReadingTwice)
-    answered, charged = map(int, re.search(r"(\d+) answers .* and (\d+) were", message).groups())
-    assert answered == charged + 4  # of four attributes each is read twice
-
-
 class Peeking(examples.Histograms):
     """Reads rows before it is answered anything."""
 
@@ -140,15 +121,36 @@ class ForgettingTheGate(examples.Histograms):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "seen"),
+    ("leaky", "seen"),
     [
+        (examples.ExactCounts, "saved file"),
+        (examples.CarryingScore, "_CARRIED"),
+        (examples.TellingShape, "refusal"),
+        (Telling, "warnings"),
+        (Choosing, "questions depend"),
+        (Hiding, "class attribute Hiding.kept"),
+        (Refusing, "refusal of sample"),
+        (examples.ReadingTwice, "were charged for"),
         (examples.WideScore, "one row moves"),
         (Peeking, "outside of an answer"),
         (ForgettingTheGate, "a row with a hole in it"),
     ],
 )
-def test_a_family_that_moves_more_or_reads_more_than_was_charged_is_found(wrong, seen):
-    assert seen in failures(check_sensitivity, wrong)
+def test_a_family_that_leaks_is_found_by_what_ours_are_checked_with_daily(leaky, seen):
+    on = Subject(leaky, "joint")
+    found = [str(finding) for finding in answers_of(on, FEW_PAIRS, FEW_TRIALS, 0)]
+    assert any("FAILED" in finding and seen in finding for finding in found)
+
+
+def test_what_leaks_is_an_error_with_all_that_differs():
+    message = failures(check_non_interference, examples.ExactCounts, pairs=["two tables"])
+    assert "differs with the rows: saved file" in message
+
+
+def test_two_reads_for_one_charge_are_found():
+    message = failures(check_sensitivity, examples.ReadingTwice, trials=2)
+    answered, charged = map(int, re.search(r"(\d+) answers .* and (\d+) were", message).groups())
+    assert answered == charged + 4  # of four attributes each is read twice
 
 
 def test_too_little_noise_is_found_by_the_audit():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -105,11 +105,10 @@ def query(
     else:
         options = ", ".join("--" + name.replace("_", "-") for name in asked)
         raise ParameterError(f"ask exactly one question: one of {options}; or give --questions")
-    if uncertainty == "total" and (noise := [q for q in stated if _of_noise_alone(q)]):
+    if uncertainty == "total" and any(q.get("by") or q["statistic"] not in _TOTAL for q in stated):
         raise ParameterError(
-            f"--uncertainty total is for counts, proportions, means and sums without --by; the "
-            f"interval of {noise[0]['statistic']}{' by groups' if noise[0].get('by') else ''} is "
-            "of noise alone"
+            "--uncertainty total is for counts, proportions, means and sums, each without by; the "
+            "intervals of others are of noise alone"
         )
     requests = [
         QueryRequest(
@@ -138,12 +137,7 @@ def query(
     emit(found[0] if questions is None else {"answers": found}, text, as_json=as_json)
 
 
-def _of_noise_alone(question: Mapping[str, str]) -> bool:
-    """Whether the interval of a question says nothing of sampling and imputation."""
-    return bool(question.get("by")) or question["statistic"] not in _TOTAL
-
-
-_TOTAL = ("count", "proportion", "mean", "sum")
+_TOTAL = ("count", "proportion", "mean", "sum")  # have intervals over sampling and imputation
 _FIELDS = {"statistic", "of", "where", "by"}
 
 

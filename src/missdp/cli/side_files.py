@@ -256,13 +256,12 @@ def check_free(outputs: Sequence[Path], *, overwrite: bool) -> None:
         real = Path(os.path.realpath(output))
         settle(real.parent)
         note = SideFile.read(real.with_name(f"{real.stem}{SIDE}"))
-        released = note is not None and note.files.get("table") == real
-        if note is not None and released and not note.begun:
-            raise OutputError(
-                f"cannot write {str(output)!r}: it is the table of release {note.id}, and would "
-                f"not be what {shown(note.path)!r} says; name another output"
-            )
-        if note is not None and released:
+        if note is not None and note.files.get("table") == real:
+            if not note.begun:
+                raise OutputError(
+                    f"cannot write {str(output)!r}: it is the table of release {note.id}, and "
+                    f"would not be what {shown(note.path)!r} says; name another output"
+                )
             if _busy(note.path):
                 raise OutputError(note.of_claim())
             _warn(note.of_claim())

@@ -117,7 +117,7 @@ def warn_if_noise(
 
     if seen(epsilon) >= _HIDDEN:
         return
-    enough = float(f"{rows * _SEEN / seen(epsilon):.1e}")
+    enough = float(f"{_SEEN * cells * noise(epsilon, tables):.1e}")
     larger = epsilon
     while larger <= _MOST_EPSILON and seen(larger) < _SEEN:
         larger *= _STEP

@@ -438,9 +438,10 @@ def audit(
     """
     _check(trials, confidence, scale)
     attacker = _Attacker(run, (table, neighbour), scale, seed)
-    found = attacker.ratios(trials)
+    present, absent = attacker.ratios(trials)
     claimed = attacker.charged() if claim is None else _claim_of(claim)
-    return attacker.verdict(*found, claimed, confidence=confidence, subject=subject)
+    found = judge(present, absent, claimed, confidence=confidence, subject=subject)
+    return replace(found, blind=tuple(sorted(attacker.blind)))
 
 
 def _claim_of(claim: Claim | Guarantee | Iterable[Event]) -> Claim:
@@ -510,10 +511,6 @@ class _Attacker:
             return Claim.of(lists[0])
         return Claim((), max(map(_gaussian_of, lists)))
 
-    def verdict(self, present: Any, absent: Any, claim: Claim, **told: Any) -> Audit:
-        """Return the verdict on ratios, with the laws that could not be used."""
-        return replace(judge(present, absent, claim, **told), blind=tuple(sorted(self.blind)))
-
 
 def audit_synthesizer(
     family: type[Synthesizer],
@@ -574,10 +571,11 @@ def audit_subject(
         on = replace(on, parameters={**on.parameters, "epsilon": _telling_epsilon(on.delta)})
     both = tables or canary(TINY, 12)
     attacker = _Attacker(on.answered, both, scale, seed)
-    found = attacker.ratios(trials)
+    present, absent = attacker.ratios(trials)
     claim = attacker.charged().and_also(_stated(on, both[0]))
     subject = f"{on.family.__name__}, {on.strategy}"
-    return attacker.verdict(*found, claim, confidence=confidence, subject=subject)
+    found = judge(present, absent, claim, confidence=confidence, subject=subject)
+    return replace(found, blind=tuple(sorted(attacker.blind)))
 
 
 def _stated(on: Subject, table: Table) -> Claim:

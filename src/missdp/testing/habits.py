@@ -1,6 +1,7 @@
 """All checks of a synthesizer, and what only a family is checked for: its habits, and rules.
 
-A habit asks for a model of a made-up table by `Subject.fitted`, which fits each of them once.
+Each habit is a function of a subject, whose docstring is the promise. It asks for the model of a
+made-up table by `Subject.fitted`, which fits each of them once.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ _BAD: dict[str, tuple[Any, ...]] = {
 _KNOWN = 0.9  # rate of observation that ground-truth guarantees are asked for
 
 
-def scikit_learn(on: Subject) -> None:
+def _scikit_learn(on: Subject) -> None:
     """Parameters, clone and repr work as in scikit-learn; strategies[0] is the default."""
     model = on.build()
     given = [model.get_params()[name] for name in ("epsilon", "missing")]
@@ -81,7 +82,7 @@ def scikit_learn(on: Subject) -> None:
     expect(default == on.family.strategies[0], "make 'missing' default to strategies[0]")
 
 
-def bad_parameters(on: Subject) -> None:
+def _bad_parameters(on: Subject) -> None:
     """What is wrong is refused before anything is charged, and so is what needs a fit."""
     budget, table = _budget(on, 100), on.table(20)
     for bad in ({name: value} for name, values in _BAD.items() for value in values):
@@ -101,7 +102,7 @@ def bad_parameters(on: Subject) -> None:
         model.save("model.json")
 
 
-def charged_before_reading(on: Subject) -> None:
+def _charged_before_reading(on: Subject) -> None:
     """A shared budget, of clones too, is charged before anything is read, or else refuses."""
     budget, charged = _budget(on), list[int]()
     spy = Guarded(on.table(), lambda: charged.append(len(budget.events)))
@@ -126,7 +127,7 @@ def charged_before_reading(on: Subject) -> None:
     expect(not less.events, "the budget recorded what it refused")
 
 
-def output_shape(on: Subject) -> None:
+def _output_shape(on: Subject) -> None:
     """Columns, types and values of synthetic rows, and what is spent, are the schema's."""
     wanted, spent = _types(on.table(50)), set()
     valued = [a.name for a in on.schema if a.not_applicable is None]
@@ -149,7 +150,7 @@ def output_shape(on: Subject) -> None:
         expect(len(model.sample(n)) == n, f"sample({n}) must return {n} rows")
 
 
-def keeping_holes(on: Subject) -> None:
+def _keeping_holes(on: Subject) -> None:
     """Holes can be kept where the strategy models them, and about as many as there were."""
     table, model = on.table(1000), on.fitted(1000)
     if not on.models_holes:
@@ -167,7 +168,7 @@ def keeping_holes(on: Subject) -> None:
         expect(near, f"kept holes of {name}: {rate:.2f}, of the table: {wanted:.2f}")
 
 
-def save_and_load(on: Subject) -> None:
+def _save_and_load(on: Subject) -> None:
     """A saved model draws the same rows and states what was fitted, whatever was set later."""
     model, others = on.fitted(), [name for name in on.family.strategies if name != on.strategy]
     known = MissingCompletelyAtRandom(dict.fromkeys(on.schema.nullable, _KNOWN))
@@ -194,7 +195,7 @@ def save_and_load(on: Subject) -> None:
     expect(same, "a loaded model draws other rows")
 
 
-def repeatable(on: Subject) -> None:
+def _repeatable(on: Subject) -> None:
     """A seed repeats a fit and a sample, and nothing else does."""
     for seed in (0, None):
         models = (on.fitted(random_state=seed), on.build(random_state=seed))
@@ -203,7 +204,7 @@ def repeatable(on: Subject) -> None:
         expect(one.equals(other) == (seed == 0), said)
 
 
-def odd_names(on: Subject) -> None:
+def _odd_names(on: Subject) -> None:
     """Columns may have any name, and there may be one."""
     names = ("schema", "counts", "größe", "a b", "missing", "大")
     out = replace(on, schema=_columns(names, "x", "ü")).fitted(120).sample(3)
@@ -214,17 +215,17 @@ def odd_names(on: Subject) -> None:
     expect(abs(share - 0.75) < 0.1, f"the share of 75 % was learned as {share:.0%}")
 
 
-def many_columns(on: Subject) -> None:
+def _many_columns(on: Subject) -> None:
     """Sixty columns are handled, or refused before anything is charged."""
     _handled_or_refused(on, _columns((f"c{i}" for i in range(60)), "x", "y"))
 
 
-def huge_domain(on: Subject) -> None:
+def _huge_domain(on: Subject) -> None:
     """Thousands of levels are handled, or refused before anything is charged."""
     _handled_or_refused(on, _columns("xyz", *(f"l{i}" for i in range(3000))))
 
 
-def spends_what_was_asked(on: Subject) -> str:
+def _spends_what_was_asked(on: Subject) -> str:
     """All releases together cost what was asked for, and no more, down to epsilon 1e-6."""
     table, done = on.table(60), 0
     for delta in [0.0, 1e-6] if on.delta == 0 else [on.delta]:
@@ -234,7 +235,7 @@ def spends_what_was_asked(on: Subject) -> str:
     return f"{done} fits"
 
 
-def guarantee(on: Subject) -> None:
+def _guarantee(on: Subject) -> None:
     """The guarantee is of the table with holes, proven by its events, and says what it needs."""
     found, most = on.fitted().guarantee_, on.epsilon * (1 + 1e-9)
     expect(found.protects == "incomplete", "guarantee_ must be of the table with holes")
@@ -247,7 +248,7 @@ def guarantee(on: Subject) -> None:
     expect(ordinary, "a fit without a seed rests on a public domain only")
 
 
-def streaming(on: Subject) -> str:
+def _streaming(on: Subject) -> str:
     """Streamed rows give what rows in memory give, or are refused before a charge."""
     budget = _budget(on, 10)
     with tempfile.TemporaryDirectory() as folder, Caught() as refused:
@@ -284,21 +285,21 @@ def _spent(on: Subject, table: Table, asked: dict[str, Any]) -> bool:
 
 
 _HABITS: dict[str, Callable[[Subject], str | None]] = {
-    habit.__name__: habit
+    habit.__name__.removeprefix("_"): habit
     for habit in (
-        scikit_learn,
-        bad_parameters,
-        charged_before_reading,
-        output_shape,
-        keeping_holes,
-        save_and_load,
-        repeatable,
-        odd_names,
-        many_columns,
-        huge_domain,
-        spends_what_was_asked,
-        guarantee,
-        streaming,
+        _scikit_learn,
+        _bad_parameters,
+        _charged_before_reading,
+        _output_shape,
+        _keeping_holes,
+        _save_and_load,
+        _repeatable,
+        _odd_names,
+        _many_columns,
+        _huge_domain,
+        _spends_what_was_asked,
+        _guarantee,
+        _streaming,
     )
 }
 HABITS = tuple(_HABITS)

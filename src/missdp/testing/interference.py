@@ -119,13 +119,14 @@ def check_non_interference(
 
 def interference_of(
     on: Subject, pairs: Iterable[str] | None = None
-) -> tuple[list[Finding], tuple[Recorder, Any]]:
-    """Return what was found for one strategy, and the answers and the model of its first table."""
+) -> tuple[list[Finding], list[tuple[Recorder, Any]]]:
+    """Return what was found for one strategy, and the answers of its fits with their models."""
     cases = {f"{on.case}, {name}": two for name, two in _tables(on.schema, pairs).items()}
     repeated = _Repeated(on.family, partial(_shown_by_fit, on))
     found = repeated.findings("whatever a fit shows was answered", cases)
-    kept, _, model = repeated.recorded(next(iter(cases.values()))[0])
-    return found, (kept, model)
+    return found, [
+        (kept, model) for _, kept, first, model in repeated._kept.values() if not first["refusal"]
+    ]
 
 
 def _tables(schema: Schema, pairs: Iterable[str] | None) -> dict[str, tuple[Table, Table]]:
@@ -135,7 +136,7 @@ def _tables(schema: Schema, pairs: Iterable[str] | None) -> dict[str, tuple[Tabl
         "one hole": (usual, _with_a_hole(usual)),
         "full and empty": (usual, none),
         "one row and none": (made_up(schema, 1, 0), none),
-        "constant columns": (constant(schema, 200), usual),
+        "constant columns": (usual, constant(schema, 200)),
     }
     if has_kinds_or_rules(schema):
         found["rows as they came"] = (usual, unread(schema, 300, 0))

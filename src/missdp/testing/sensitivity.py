@@ -121,8 +121,8 @@ def sensitivity_of(
 
 def answers_of(on: Subject, pairs: Iterable[str] | None, trials: int, seed: int) -> list[Finding]:
     """Return what non-interference and sensitivity find, in one pass."""
-    found, first = interference_of(on, pairs)
-    compared = _Compared(on.answered, on.case, seed, runs=[first])
+    found, runs = interference_of(on, pairs)
+    compared = _Compared(on.answered, on.case, seed, runs)
     return found + compared.findings(neighbours(on.schema, trials, seed))
 
 
