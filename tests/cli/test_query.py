@@ -363,9 +363,8 @@ def made_up(rows):
 
 # What is looked at in one go takes the same however many rows there are.
 BLOCKS = (
-    "mechanisms.questions.PART_ROWS",
-    "mechanisms.private_rows.PART_ROWS", "statistics.donors.DONEES", "statistics.donors._HEARD",
-    "statistics.donors._ROWS", "statistics.imputation.DONEES", "statistics.profile.DONEES",
+    "mechanisms.questions.PART_ROWS", "mechanisms.private_rows.PART_ROWS",
+    "statistics.donors._ROWS", "statistics.imputation._AT_ONCE",
 )  # fmt: skip
 
 
