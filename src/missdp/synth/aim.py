@@ -7,6 +7,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import ClassVar, Literal, Self
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from missdp.accounting import Budget, Cost
 from missdp.accounting.filters import counting_cost
 from missdp.errors import ParameterError
+from missdp.inference.estimate import Estimate
 from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.junction import Clique
 from missdp.inference.model import Draws, Zeros
@@ -210,11 +212,15 @@ class _GraphicalSynthesizer(Synthesizer):
             self._plan(schema, whole),
             self._split,
             report=self._report,
-            shrink=self.shrink,
-            ridge=self.ridge,
-            model_rows=self.model_rows,
+            estimate=partial(
+                Estimate,
+                zeros=zeros,
+                always=always,
+                shrink=self.shrink,
+                ridge=self.ridge,
+                model_rows=self.model_rows,
+            ),
             zeros=zeros,
-            always=always,
             total=total,
         )
         estimate = learner.run()
@@ -227,10 +233,10 @@ class _GraphicalSynthesizer(Synthesizer):
             sigmas={c: float(m.std) for c, m in estimate.measured.items()},
             extended=tuple(learner.extended),
             partial=not door.every_row_counts,
+            always=always,
             shrink=self.shrink,
             ridge=self.ridge,
             model_rows=self.model_rows,
-            always=always,
             pairs={c: float(m.std) for c, m in estimate.noted.items()},
         )
         self.marginals_ = estimate.completed()

@@ -182,10 +182,10 @@ class _Expectations:
 class Learner:
     """Spend a budget on an estimate of the complete-data law.
 
-    ``weights`` are the marginals that may be measured, by weight (at most one); ``zeros`` cells
-    that are publicly known to be impossible; ``always`` levels that are never missing; ``total``
-    the number of private rows as released or declared before, if it was. ``split`` says what single
-    attributes cost, and all selections at most.
+    ``weights`` are the marginals that may be measured, by weight (at most one); ``split`` says what
+    single attributes cost, and all selections at most; ``estimate`` starts an estimate, with public
+    settings; ``zeros`` are cells that are publicly known to be impossible; ``total`` is the number
+    of private rows as released or declared before, if it was.
     """
 
     def __init__(
@@ -196,19 +196,15 @@ class Learner:
         split: Split,
         *,
         report: Callable[[str, float], None],
-        shrink: float,
-        ridge: float,
-        model_rows: int,
+        estimate: Callable[..., Estimate],
         zeros: Zeros,
-        always: Mapping[int, int],
         total: Total | None,
     ) -> None:
-        self._always = always
+        self._estimate = estimate
         self._total = total
         self._totals: list[tuple[Clique, Total]] = []
         self._door, self._weights, self._plan, self._split = door, dict(weights), plan, split
         self._report = report
-        self._shrink, self._ridge, self._model_rows = shrink, ridge, model_rows
         self._zeros = zeros
         self._growth: Growth | None = None
         self._kept = 0.0  # budget for pairs, which is not for selections
@@ -246,18 +242,13 @@ class Learner:
 
     def _begin(self, ones: Sequence[NDArray[Any]]) -> Estimate:
         """Return the estimate that single attributes make."""
-        return Estimate(
+        return self._estimate(
             ones,
             std=self.first_std,
             extended=self.extended,
             n_rows=self._counted_rows(),
             partial=not self._door.every_row_counts,
             rng=self._door.generator(),
-            shrink=self._shrink,
-            ridge=self._ridge,
-            model_rows=self._model_rows,
-            zeros=self._zeros,
-            always=self._always,
             told=self._door.told,
         )
 

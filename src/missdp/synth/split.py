@@ -181,7 +181,7 @@ class Split:
         if rest <= 0:
             return None
         largest = min(1.0, chosen.largest)
-        if largest < 1 and costs_less(self.whole, largest * rest):
+        if largest < 1 and _costs_less(self.whole, largest * rest):
             largest = 1.0
         smallest = min(chosen.gates, key=lambda gate: (len(gate), sorted(gate)))
         among = tuple(tuple(gate) for gate in chosen.gates)
@@ -216,7 +216,7 @@ class Split:
             for cost, gate in zip(self.costs(part.name), part.gates, strict=True)
             if part.kind == "counts" and (gate or last.chosen)
         )
-        return costs_less(self.whole, *gated)
+        return _costs_less(self.whole, *gated)
 
     def _cap(self, amount: float, gate: Gate, label: str) -> FilterEvent:
         capacity = replace(self.whole, amount=amount).event()
@@ -236,7 +236,7 @@ def _check(part: Part, cost: Cost) -> None:
         check_scale(part.name, _SELECTED / selection_worth(cost))
 
 
-def costs_less(whole: Cost, *amounts: float) -> bool:
+def _costs_less(whole: Cost, *amounts: float) -> bool:
     """Whether noise of counts that is worth so much costs clearly less: more is left than is told.
 
     Where it is about as small as its steps, its costs in Gaussian DP have gaps, and an end.
