@@ -6,7 +6,7 @@ r"""Error bars of statistics on imputed data: how wide, and how often they hold.
 The oracle spends the whole epsilon on the answer and knows the scale of its noise. The population
 is made up: income depends on age, sex and schooling; what is missing depends on them too (MAR 35 %)
 or on nothing (MCAR 20 %); a sample is drawn, values go missing, the question is asked.
-`interval` is to hold the answer without noise on the completed sample, on average over ties;
+`interval` is to hold the answer without noise on the completed sample;
 `total_interval` the value of the population.
 """
 
@@ -75,7 +75,7 @@ def asked(table, name, epsilon, **how):
     return run_query(table, request, budget=Budget(epsilon * (1 + 1e-9)))
 
 
-def coverage(rows, runs, epsilons, laws, names, breaks):
+def coverage(rows, runs, epsilons, laws, names):
     """Print how often total intervals hold the value of the population."""
     rng = np.random.default_rng(7)
     everyone = draw(1_000_000, rng)
@@ -86,7 +86,7 @@ def coverage(rows, runs, epsilons, laws, names, breaks):
             for _ in range(runs):
                 table = Table.read(with_holes(draw(rows, rng), law, rng), SCHEMA)
                 for name in names:
-                    answer = asked(table, name, epsilon, tie_breaks=breaks)
+                    answer = asked(table, name, epsilon)
                     low, high = answer.total_interval
                     held[name].append(low <= exact[name] <= high)
                     widths[name].append((high - low) / 2)
@@ -94,7 +94,7 @@ def coverage(rows, runs, epsilons, laws, names, breaks):
             for name in names:
                 about = f"{law:5s} epsilon {epsilon:4g}  {name:14s} held {np.mean(held[name]):.3f}"
                 half = [statistics.mean(found[name]) for found in (widths, noise)]
-                print(f"{about}  half width {half[0]:.4g}, of noise and ties alone {half[1]:.4g}")
+                print(f"{about}  half width {half[0]:.4g}, of noise alone {half[1]:.4g}")
 
 
 def oracle(table, name, epsilon):
@@ -133,7 +133,6 @@ def main():
     parser.add_argument("what", choices=("width", "coverage"))
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--tie-breaks", type=int, default=20)
     parser.add_argument("--epsilon", type=float, nargs="*", default=None)
     parser.add_argument("--laws", nargs="*", default=["mcar", "mar"])
     parser.add_argument("--names", nargs="*", default=list(ASKED))
@@ -143,7 +142,7 @@ def main():
         width(found.rows, found.epsilon or (0.3, 1.0, 3.0, 10.0), found.names[:1] + found.names[2:])
     else:
         facts = found.rows, found.runs, found.epsilon or (1.0, 3.0), found.laws, found.names
-        coverage(*facts, found.tie_breaks)
+        coverage(*facts)
     print(f"{time.process_time() - start:.0f} s of CPU")
 
 

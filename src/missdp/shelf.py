@@ -174,6 +174,27 @@ def blocks(size: int, step: int) -> Iterator[slice]:
             shelf.tidy()
 
 
+def runs(counts: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each i ``counts[i]`` times, and beside it the numbers from 0 up.
+
+    >>> [found.tolist() for found in runs(np.array([2, 0, 1]))]
+    [[0, 0, 2], [0, 1, 0]]
+    """
+    owner = np.repeat(np.arange(len(counts)), counts)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def in_portions(sizes: NDArray[np.integer], most: int) -> Iterator[slice]:
+    """Yield slices of things whose sizes add up to little more than so many.
+
+    >>> list(in_portions(np.array([3, 3, 9, 1]), 5))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    before = (np.cumsum(sizes) - sizes) // most
+    stops = np.flatnonzero(np.diff(before, append=-1)) + 1
+    yield from map(slice, (0, *stops[:-1].tolist()), stops.tolist())
+
+
 def portions(array: NDArray[Any], where: NDArray[np.integer]) -> Iterator[Any]:
     """Yield which of some places of an array are near each other, so that few pages are needed.
 

@@ -81,7 +81,7 @@ def test_a_warning_made_an_error_loses_no_release():
         assert len(model.sample(5)) == 5  # paid for, and there
         asked = ImputedStatistics(
             table(),
-            KNNImputation(impute="income", match_on="grade", tie_breaks=1),
+            KNNImputation(impute="income", match_on="grade"),
             budget=Budget(20.0),
         )
         with pytest.raises(WeakGuaranteeWarning):

@@ -6,12 +6,13 @@ has no income.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
-import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
 
@@ -92,6 +93,8 @@ class Row:
 
 
 def as_table(rows: list[Row], schema: Schema = PLAIN) -> Table:
+    """Return a table in which the rows stand in the order of their labels."""
+    rows = in_order(rows)
     columns = {
         name: pd.array(
             [getattr(row, name) for row in rows],
@@ -100,10 +103,6 @@ def as_table(rows: list[Row], schema: Schema = PLAIN) -> Table:
         for name in schema.names
     }
     return Table.read(pd.DataFrame(columns), schema)
-
-
-def labels_of(rows: list[Row]) -> np.ndarray:
-    return np.array([row.label for row in rows], dtype=np.uint64)
 
 
 def distance(x: Row, t: Row, group: bool = False) -> Fraction | None:
@@ -115,23 +114,29 @@ def distance(x: Row, t: Row, group: bool = False) -> Fraction | None:
     return near + int(x.sex != t.sex)
 
 
-def key(x: Row, t: Row, group: bool = False) -> tuple[Fraction, int] | None:
-    """How near t is to x, then the tie; None if t may not give to x."""
-    near = distance(x, t, group)
-    return None if near is None else (near, (t.label - x.label) % 10**6)
+def in_order(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: row.label)
 
 
-def donors_of(x: Row, rows: list[Row], k: int, group: bool) -> list[Row | None]:
-    keyed = [(key(x, t, group), t) for t in rows if t.gives]
-    found = [t for _, t in sorted(((q, t) for q, t in keyed if q), key=lambda pair: pair[0])]
-    return [*found[:k], *([None] * (k - len(found[:k])))]
+def ways_of(x: Row, rows: list[Row], k: int, group: bool) -> list[list[Row | None]]:
+    """Every choice of k donors that x is averaged over: of those tied, runs round the table."""
+    far = [(distance(x, t, group), t) for t in in_order(rows) if t.gives]
+    found = sorted(((d, t) for d, t in far if d is not None), key=lambda pair: pair[0])
+    if len(found) <= k:
+        return [[*(t for _, t in found), *([None] * (k - len(found)))]]
+    edge = found[k - 1][0]
+    nearer, tied = ([t for d, t in found if one(d)] for one in (lambda d: d < edge, edge.__eq__))
+    runs = [
+        in_order([tied[(i + step) % len(tied)] for step in range(k - len(nearer))])
+        for i in range(len(tied))
+    ]
+    return [[*nearer, *run] for run in (runs if len(nearer) + len(tied) > k else runs[:1])]
 
 
-def imputed(rows: list[Row], k: int, group: bool = False) -> list[tuple[float | None, int]]:
-    """Income and code of the car of every row after imputation; None where none applies."""
-    answers = []
-    for x in rows:
-        donors = donors_of(x, rows, k, group) if x.takes else []
+def fills(x: Row, rows: list[Row], k: int, group: bool = False) -> list[tuple[Any, int]]:
+    """Income and code of the car of a row in each of its ways; None where no income applies."""
+    found = []
+    for donors in ways_of(x, rows, k, group) if x.takes else [[]]:
         earned, car = x.earned, x.drives
         if earned is None and x.applies is True:
             earned = sum(DEFAULT_INCOME if t is None else t.earned for t in donors) / k
@@ -139,31 +144,50 @@ def imputed(rows: list[Row], k: int, group: bool = False) -> list[tuple[float | 
             votes = [DEFAULT_CAR if t is None else t.drives for t in donors]
             support = [sum(vote == other for other in votes) for vote in votes]
             car = votes[support.index(max(support))]
-        answers.append((earned, car))
-    return answers
+        found.append((earned, car))
+    return found
 
 
-def rank(x: Row, t: Row, rows: list[Row], group: bool = False, *, at: object = None) -> float:
-    """1 + number of donors other than t before t; infinite if t can never serve x."""
-    at = key(x, t, group) if at is None else at
-    if at is None:
-        return float("inf")
-    keys = [key(x, y, group) for y in rows if y.gives and y is not t]
-    return 1 + sum(other is not None and other < at for other in keys)
+def average(
+    rows: list[Row], k: int, of: Callable[[float | None, int], float], group: bool = False
+) -> float:
+    """Sum over rows of what a function of income and car is on average over their ways."""
+    each = (fills(x, rows, k, group) for x in rows)
+    return math.fsum(math.fsum(of(*fill) for fill in ways) / len(ways) for ways in each)
 
 
-def profile(rows: list[Row], k: int, j: int, group: bool = False) -> int:
-    """M_j, over donors that are there and every possible one: of all cells that are near any."""
+def share(x: Row, near: Fraction | None, others: list[Row], k: int, j: int, group: bool) -> float:
+    """Most of x that a donor at a distance could fill, if j others went: 0 if it never can."""
+    far = (
+        [d for t in others if (d := distance(x, t, group)) is not None] if near is not None else []
+    )
+    before, tied = sum(d < near for d in far), sum(d == near for d in far)
+    return (
+        max(
+            min(Fraction(1), Fraction(max(0, k - before + r), tied - q + 1))
+            for r in range(min(before, j) + 1)
+            for q in range(min(tied, j - r) + 1)
+        )
+        if near is not None
+        else Fraction(0)
+    )
+
+
+def profile(rows: list[Row], k: int, j: int, group: bool = False) -> Fraction:
+    """M_j, over donors that are there and every possible one."""
     grades = (*GRADES, None, *({-1} if any(row.place == "n/a" for row in rows) else ()))
     works = ("yes", *({"no"} if any(row.applies is False for row in rows) else ()))
-    labels = {row.label + 1 for row in rows} or {1}
-    possible = (
-        Row(grade, sex, 3, "no", label, work)
-        for grade, sex, work, label in product(grades, SEXES, works, sorted(labels))
+    possible = [
+        Row(grade, sex, 3, "no", -1, work) for grade, sex, work in product(grades, SEXES, works)
+    ]
+    donees, donors = ([x for x in rows if x.takes], [t for t in rows if t.gives])
+    return max(
+        sum(
+            share(x, distance(x, t, group), [y for y in donors if y is not t], k, j, group)
+            for x in donees
+        )
+        for t in [*possible, *donors]
     )
-    donees = [x for x in rows if x.takes]
-    candidates = [*possible, *(t for t in rows if t.gives)]
-    return max(sum(rank(x, t, rows, group) <= k + j for x in donees) for t in candidates)
 
 
 def completions(row: Row) -> Iterator[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 from unittest import mock
@@ -23,38 +23,22 @@ from missdp.mechanisms.smooth import Bounded, SmoothNoise
 from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
 
 
-def prepared(knn: KNNImputation, table: Table, labels: Any = None) -> Prepared:
-    """What a door makes of the rows: filled columns and profile."""
+def prepared(knn: KNNImputation, table: Table) -> Prepared:
+    """What a door makes of the rows: ways to fill them and profile."""
     how = knn.preparation(table.schema)
-    if labels is None:
-        labels = np.random.default_rng(0).permutation(len(table))
     rows = Rows(FilledRows(with_one_kind_of_hole(table), Prepared()), how.reads)
-    return how.function(rows, np.asarray(labels, dtype=np.uint64), *how.given)
+    return how.function(rows, None, *how.given)
 
 
-def filled(knn: KNNImputation, table: Table, labels: Any = None) -> dict[str, np.ndarray]:
-    """Values of filled numeric attributes, codes of others."""
-    made = FilledRows(with_one_kind_of_hole(table), prepared(knn, table, labels))
-    values = {name for name in knn.impute if table.column(name).values is not None}
-    return {n: made.values(n) if n in values else made.codes(n) for n in knn.impute}
-
-
-class Chance:
-    """In the place of a generator: fixed labels, other ones each time, and one draw for all rows.
-
-    What a row's labels are depends on its first one alone.
-    """
-
-    def __init__(self, labels, times):
-        self._labels, self._times = labels, times
-
-    def integers(self, low, high, *, size, dtype):
-        assert size == len(self._labels)
-        with np.errstate(over="ignore"):
-            return np.asarray(self._labels, dtype=dtype) * dtype(self._times)
-
-    def random(self, size):
-        return np.full(size, 0.37)
+def filled(knn: KNNImputation, table: Table) -> FilledRows:
+    """Rows as they are filled in the first of their ways."""
+    ways = prepared(knn, table).ways
+    came, first = with_one_kind_of_hole(table), ways.start[ways.lists]
+    columns = {}
+    for name, column in ways.columns.items():
+        holes = came.codes(name)[ways.rows] >= came.schema[name].missing_code
+        columns[name] = replace(column.where(first[holes]), rows=ways.rows[holes])
+    return FilledRows(came, Prepared(columns))
 
 
 @dataclass(frozen=True)
@@ -93,14 +77,9 @@ def moves_too_far(a: Behind, b: Behind) -> bool:
 class Recorder(Witness):
     """Answer the same whatever is behind, and keep what is behind."""
 
-    def __init__(self, labels=()):
+    def __init__(self):
         super().__init__(0)
-        self._labels, self._drawn = labels, 0
         self.kept: list[Behind] = []
-
-    def generator(self):
-        self._drawn += 1
-        return Chance(self._labels, 0x9E3779B97F4A7C15 ** (self._drawn - 1) % 2**64)
 
     def answer(self, event, law, exact):
         self.kept.append(Behind(event, law, exact()))
@@ -232,9 +211,9 @@ def asking(table, imputation, way, source):
     return ImputedStatistics(table, imputation, budget=budget, random_state=source, **how), cost
 
 
-def behind(table, imputation, labels, *, way="epsilon", asks=QUESTIONS) -> list[Behind]:
+def behind(table, imputation, *, way="epsilon", asks=QUESTIONS) -> list[Behind]:
     """What is behind all answers to all questions, with answers that do not depend on it."""
-    recorder = Recorder(labels)
+    recorder = Recorder()
     asked, cost = asking(table, imputation, way, recorder)
     # What a guarantee says is tested elsewhere, and takes long to compute.
     asked._door.__dict__["guarantee"] = lambda *asks: _PROMISE

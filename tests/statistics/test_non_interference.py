@@ -104,7 +104,7 @@ def counting(asked, **cost):
 
 def telling(asked, **cost):
     """Warn of an attribute that is constant in the private rows."""
-    if len(set(asked._door._rows.cells.codes("income").tolist())) > 1:
+    if len(set(asked._door._rows.cells.codes("income").tolist())) > 2:
         warnings.warn("incomes vary", stacklevel=1)
     return asked.count(**cost)
 

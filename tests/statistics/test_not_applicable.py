@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from knn_oracles import CARS, RULED, WORKS, Row, as_table, cells, labels_of, row_of, tables
+from knn_oracles import CARS, RULED, WORKS, Row, as_table, cells, in_order, row_of, tables
 from knn_witness import OF_INCOME, RULED_QUESTIONS, Behind, Exact, behind, filled, prepared
 from test_sensitivity import RULED_IMPUTATIONS
 
@@ -29,7 +29,7 @@ def read(rows: list[Row]) -> Table:
 
 
 def kept(rows: list[Row], name: str, asks=RULED_QUESTIONS) -> list[Behind]:
-    return behind(read(rows), RULED_IMPUTATIONS[name], labels_of(rows), asks=asks)
+    return behind(read(rows), RULED_IMPUTATIONS[name], asks=asks)
 
 
 def came(table: Table) -> FilledRows:
@@ -78,8 +78,8 @@ def test_other_kinds_are_holes_like_any(rows: list[Row], name: str) -> None:
 @given(tables(RULED, 7))
 def test_to_whom_an_attribute_applies_is_read_row_by_row(rows: list[Row]) -> None:
     together = came(read(rows)).applies("income")
-    assert together[0].tolist() == [r.applies is True for r in rows]
-    assert together[1].tolist() == [r.applies is not False for r in rows]
+    assert together[0].tolist() == [r.applies is True for r in in_order(rows)]
+    assert together[1].tolist() == [r.applies is not False for r in in_order(rows)]
 
 
 def test_a_hole_of_which_it_is_open_whether_it_applies_is_in_no_answer_but_in_the_worst_case():
@@ -118,7 +118,7 @@ def test_what_is_not_applicable_matches_itself_best() -> None:
             [(-1, 8), (None, 3), (1, 0), (-1, None), (-8, None), (1, -7)]
         )
     ]
-    made = filled(ONE, read(rows), labels_of(rows))["income"]
+    made = filled(ONE, read(rows)).values("income")
     assert made.tolist() == [8, 3, 0, 8, 3, 0]
 
 
@@ -141,7 +141,7 @@ def test_what_follows_from_what_may_not_apply_may_not_apply() -> None:
     surely, maybe = came(table).applies("pay")
     assert surely.tolist() == [True, False, False, True]
     assert maybe.tolist() == [True, False, True, True]
-    knn = KNNImputation(impute="pay", match_on="work", tie_breaks=1)
+    knn = KNNImputation(impute="pay", match_on="work")
     found = exactly(table, knn).sum("pay", epsilon=1.0).value
     assert found == pytest.approx(4)  # the last one takes 2, too
 
@@ -182,9 +182,7 @@ def test_who_may_not_be_asked_at_all_adds_nothing_to_the_least_sum() -> None:
     frame = pd.DataFrame(
         {"work": ["yes"] * 50 + [None] * 50, "pay": pd.array([10.0] * 50 + [None] * 50, "Float64")}
     )
-    asked = exactly(
-        Table.read(frame, schema), KNNImputation(impute="pay", match_on="work", tie_breaks=1)
-    )
+    asked = exactly(Table.read(frame, schema), KNNImputation(impute="pay", match_on="work"))
     low, high = asked.sum("pay", epsilon=1e6, uncertainty="worst-case").imputation_interval
     assert (low, high) == pytest.approx((500, 1500), abs=1)
 
@@ -197,7 +195,7 @@ def test_who_may_work_or_not_takes_what_else_is_missing_from_the_nearest_of_all(
         Row(0, "f", 3, None, 8),
         Row(0, "f", None, "yes", 10, "no"),
     ]
-    cars = filled(RULED_IMPUTATIONS["nearest"], read(rows), labels_of(rows))["car"]
+    cars = filled(RULED_IMPUTATIONS["nearest"], read(rows)).codes("car")
     assert cars.tolist() == [1, 1, 0, 0, 1]
 
 
@@ -206,5 +204,5 @@ def test_blocks_have_a_place_for_what_is_not_applicable() -> None:
     rows = [Row(-1, "f", -7, "yes", 2 + 4 * i) for i in range(7)]
     rows += [Row(0, "f", 3, "yes", 4 + 4 * i) for i in range(7)]
     for partition in ({}, {"grade": 2}):
-        knn = KNNImputation(impute="income", match_on="grade", partition=partition, tie_breaks=1)
-        assert prepared(knn, read(rows), labels_of(rows)).profile.exact(0) == 7
+        knn = KNNImputation(impute="income", match_on="grade", partition=partition)
+        assert prepared(knn, read(rows)).profile.served(1) == [7]

@@ -32,7 +32,7 @@ SCHEMA = Schema((
     Numeric(name="income", lower=-5, upper=10, nullable=True),
     Numeric(name="hours", lower=0, upper=80, nullable=True, integer=True, bins=4),
 ))  # fmt: skip
-KNN = KNNImputation(impute="income", match_on="age", tie_breaks=1)
+KNN = KNNImputation(impute="income", match_on="age")
 SECRET = 7.125
 FULL, EMPTY = [0, "f", SECRET, 7], [None] * 4
 TABLES = {
@@ -46,9 +46,9 @@ TABLES = {
     "ties": [FULL] * 3 + [[0, "f", None, None]] * 3,
 }
 IMPUTATIONS = {
-    "nearest": KNNImputation(impute=("income", "hours"), match_on=("age", "sex"), tie_breaks=1),
-    "three": KNNImputation(impute=("income", "hours"), match_on=("age", "sex"), k=3, tie_breaks=1),
-    "group": KNNImputation(impute=("sex", "income"), match_on="age", group="hours", tie_breaks=1),
+    "nearest": KNNImputation(impute=("income", "hours"), match_on=("age", "sex")),
+    "three": KNNImputation(impute=("income", "hours"), match_on=("age", "sex"), k=3),
+    "group": KNNImputation(impute=("sex", "income"), match_on="age", group="hours"),
     "none": None,
 }
 ASKS = {
@@ -138,7 +138,7 @@ def asks_of(kind, name, bad, budget):
     facts = {"table": TIES, "imputation": KNN, "budget": budget}
     if kind == "imputation":
         said = {"impute": "income", "match_on": "age", name: bad}
-        return ImputedStatistics(TIES, KNNImputation(**said, tie_breaks=1), budget=budget)
+        return ImputedStatistics(TIES, KNNImputation(**said), budget=budget)
     if kind == "statistics":
         return ImputedStatistics(**{**facts, name: bad})
     if kind == "scale":
@@ -186,9 +186,7 @@ def test_values_that_are_not_there_are_missed_before_the_charge():
     budget = Budget(10.0)
     with pytest.raises(DataError, match="'income' has no numeric values"):
         ImputedStatistics(codes, KNN, budget=budget, scale=ScaleRelease(epsilon=1.0))
-    asked = ImputedStatistics(
-        codes, KNNImputation(impute="sex", match_on="age", tie_breaks=1), budget=budget
-    )
+    asked = ImputedStatistics(codes, KNNImputation(impute="sex", match_on="age"), budget=budget)
     for ask in (
         lambda: asked.mean("income", epsilon=1.0),
         lambda: asked.count(where="not hours > 3", epsilon=1.0),

@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"age": RNG.integers(0, 3, 400), "sex": RNG.choice(["f", "m"], 400)})
 FRAME["income"] = np.where(RNG.random(400) < 0.2, np.nan, RNG.uniform(0, 10, 400))
 TABLE = Table.read(FRAME, SCHEMA)
-KNN = KNNImputation(impute="income", match_on=("age", "sex"), tie_breaks=1)
+KNN = KNNImputation(impute="income", match_on=("age", "sex"))
 
 
 def test_fits_and_statistics_share_a_fixed_budget():

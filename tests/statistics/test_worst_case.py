@@ -22,7 +22,7 @@ from missdp.mechanisms.row_door import RowDoor
 from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
 from missdp.statistics.worst_case import PLACES, _tally, _total_bounds
 
-KNN = KNNImputation(impute=("income", "car"), match_on=("grade", "sex"), tie_breaks=1)
+KNN = KNNImputation(impute=("income", "car"), match_on=("grade", "sex"))
 
 # The same conditions in the library's words and as functions of a complete row.
 CONDITIONS = {
@@ -204,7 +204,7 @@ def coverage(name: str, *, imputed: bool, epsilon: float, confidence: float) -> 
     for seed in range(40):
         statistics = asked(
             table,
-            KNNImputation(impute="income", match_on="age", tie_breaks=1) if imputed else None,
+            KNNImputation(impute="income", match_on="age") if imputed else None,
             confidence=confidence, random_state=seed, scale=ScaleRelease(epsilon=5.0),
         )  # fmt: skip
         answer = OF_THE_RICH[name](statistics, epsilon=epsilon, uncertainty="worst-case")

@@ -33,7 +33,7 @@ from missdp.testing import (
 )
 from testing import examples
 
-FILLED = KNNImputation(impute=("alter", "ok"), match_on="score", tie_breaks=1)
+FILLED = KNNImputation(impute=("alter", "ok"), match_on="score")
 
 
 def statistics(witness, table):

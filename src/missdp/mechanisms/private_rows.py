@@ -8,25 +8,23 @@ to say is as missing, for a statistic, as what got lost.
 
 from __future__ import annotations
 
-import math
-import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, Literal, cast
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.noise import NoiseSource, SecureNoise
+from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.session import no_warnings, plain_function, read_only
 from missdp.schema import Numeric, Schema
 from missdp.schema.applies import applies
 from missdp.schema.conditions import Known, Verdict
 from missdp.schema.schema import plainly_missing
-from missdp.shelf import blocks, room
+from missdp.shelf import blocks, in_portions, room, runs
 from missdp.table import Table
 from missdp.table.encode import Column as TableColumn
 from missdp.types import Flags, Floats, Ints
@@ -72,7 +70,7 @@ class Filled:
         known = (rows >= 0) & (rows < size), (codes >= 0) & (codes < levels)
         return all(bool(np.all(part)) for part in (rising, *known))
 
-    def where(self, keep: Flags | slice) -> Filled:
+    def where(self, keep: Flags | Ints | slice) -> Filled:
         """Return some of the cells."""
         values = None if self.values is None else self.values[keep]
         return Filled(self.rows[keep], self.codes[keep], values)
@@ -88,6 +86,28 @@ class Filled:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Ways:
+    """Equally likely ways to fill each of some rows: questions are averaged over them. Private.
+
+    Parameters
+    ----------
+    rows : array of int, shape (filled,)
+        Row numbers, increasing.
+    lists : array of int, shape (filled,)
+        Which list of ways each of them has.
+    start : array of int, shape (lists + 1,)
+        Where each list begins among all ways, and the last one ends; no list is empty.
+    columns : mapping of str to Filled
+        What the missing cells of these attributes are in each way; its rows are the ways.
+    """
+
+    rows: NDArray[np.integer]
+    lists: NDArray[np.integer]
+    start: NDArray[np.integer]
+    columns: Mapping[str, Filled]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Prepared:
     """What a preparation made of the rows. Private.
 
@@ -100,12 +120,16 @@ class Prepared:
     profile : object, optional
         For preparations in which a row's filled cells depend on other rows: how many one row can
         move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth bound of ``own + donee *
-        (rows that one row can move)``, rounded up by a factor of at most 1 + 2**-40.
+        (rows that one row can move)``, rounded up by a factor of at most 1 + 2**-40. A row that is
+        moved in a part of its ways only counts as that part.
+    ways : Ways, optional
+        How rows are filled in several ways, instead of ``columns``.
     """
 
     columns: Mapping[str, Filled] = field(default_factory=dict)
     keep: Flags | None = None
     profile: Any = None
+    ways: Ways | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,28 +140,28 @@ class Preparation:
     ----------
     function : callable
         ``function(rows, draws, *given)`` returns `Prepared`; a plain function, without a closure or
-        defaults. Each row becomes what it becomes by its own cells, what is given, and its own
-        draws; only attributes in ``shared`` may depend on other rows.
+        defaults. Each row becomes what it becomes by its own cells, what is given, and draws; only
+        attributes in ``shared`` may depend on other rows.
     reads : frozenset of str
         Attributes that it reads.
     given : tuple
         Public or released values.
-    draws : {"labels", "generator"} or None
-        What it gets to draw with: a 64-bit label for each row, or a generator.
+    draws : {"generator"} or None
+        What it gets to draw with.
     shared : frozenset of str
         Attributes whose filled cells depend on other rows without noise. How many rows one row can
         move is then private, and `Prepared.profile` bounds it.
-    repeats : int, default 1
-        How often the rows are prepared, each time with draws of its own: questions that read
-        shared attributes are answered with the mean. Public.
+    averaged : bool, default False
+        Whether it returns `Ways`: questions that read shared attributes are averaged over them, so
+        that they may only be `Counts` or `Sums`. Public.
     """
 
     function: Callable[..., Prepared]
     reads: frozenset[str] = frozenset()
     given: tuple[Any, ...] = ()
-    draws: Literal["labels", "generator"] | None = None
+    draws: Literal["generator"] | None = None
     shared: frozenset[str] = frozenset()
-    repeats: int = 1
+    averaged: bool = False
 
     def __post_init__(self) -> None:
         plain_function(self.function, "a preparation")
@@ -239,38 +263,23 @@ class PrivateRows:
         return "Rows(private)"
 
     def bound(self, *, own: float, donee: float, beta: float) -> float:
-        """Return a smooth bound of how far one row moves a question: the mean over repeats."""
-        weights = {"own": own, "donee": donee, "beta": beta}
-        found = [cells.profile.smooth_bound(**weights) for cells in self.worlds]
-        return math.fsum(found) / len(found)
+        """Return a smooth bound of how far one row moves a question."""
+        return float(self.cells.profile.smooth_bound(own=own, donee=donee, beta=beta))
 
     @cached_property
     def cells(self) -> FilledRows:
         """What questions read."""
-        return self._prepared()
-
-    @cached_property
-    def worlds(self) -> list[FilledRows]:
-        """The rows, as often as they are prepared; the first are `cells`."""
-        again = 0 if self._preparation is None else self._preparation.repeats - 1
-        return [self.cells, *(self._prepared() for _ in range(again))]
-
-    def _prepared(self) -> FilledRows:
         if (how := self._preparation) is None:
             return FilledRows(self._table, Prepared())
         failed = DataError("the preparation of the rows failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
             rows = Rows(FilledRows(self._table, Prepared()), how.reads)
-            made = how.function(rows, self._draws(how.draws), *how.given)
+            draws = self._noise.generator() if how.draws == "generator" else None
+            made = how.function(rows, draws, *how.given)
             if how.shared and made.profile is None:
                 raise DataError("the preparation did not bound how many rows one row moves")
             return FilledRows(self._table, made)
-
-    def _draws(self, kind: str | None) -> Any:
-        if kind == "labels":
-            return read_only(_labels(len(self._table), self._noise))
-        return self._noise.generator() if kind == "generator" else None
 
 
 class FilledRows:
@@ -288,6 +297,7 @@ class FilledRows:
         ):
             raise DataError("the preparation did not return what it should")
         self._table, self._known, self.profile = table, dict[str, Known](), made.profile
+        self.ways = made.ways
         columns = {name: self._only_holes(name, column) for name, column in columns.items()}
         if made.keep is not None:
             keep = np.asarray(made.keep, dtype=bool)
@@ -307,6 +317,43 @@ class FilledRows:
         """Return some of the rows."""
         columns = {name: filled.between(start, stop) for name, filled in self._columns.items()}
         return FilledRows(self._cut(start, stop), Prepared(columns))
+
+    def in_all_ways(
+        self, names: frozenset[str]
+    ) -> Iterator[tuple[FilledRows, NDArray[np.float64]]]:
+        """Yield rows filled in each of their ways, and how many rows each one stands for.
+
+        Rows that have the same ways, and are the same as far as a function of some attributes can
+        tell, are filled once.
+        """
+        if (ways := self.ways) is None or not len(ways.rows):
+            return
+        first, alike = self._alike(ways, names)
+        some, lists = ways.rows[first], ways.lists[first]
+        many = np.diff(ways.start)[lists]
+        for part in in_portions(many, PART_ROWS):
+            owner, step = runs(many[part])
+            way, table = ways.start[lists[part]][owner] + step, self._table.take(some[part][owner])
+            filled = {}
+            for name, column in ways.columns.items():
+                holes = np.flatnonzero(table.codes(name) >= self.schema[name].missing_code)
+                filled[name] = replace(column.where(way[holes]), rows=holes)
+            yield FilledRows(table, Prepared(filled)), (alike[part] / many[part])[owner]
+
+    def _alike(self, ways: Ways, names: frozenset[str]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return one of each kind of rows that are filled, and how many there are of it."""
+        kind = np.asarray(ways.lists, dtype=np.int64)
+        # Whether an attribute applies is told by the attributes that rules are about.
+        for name in sorted(names.union(*(rule.names for rule in self.schema.rulebook.bound))):
+            column = self._table.column(name)
+            for array in (column.codes, column.values):
+                if array is not None:
+                    cells = array[ways.rows]
+                    bits = cells.view(np.int64) if cells.dtype.kind == "f" else cells
+                    found, place = np.unique(bits, return_inverse=True)
+                    kind = np.unique(kind * len(found) + place, return_inverse=True)[1]
+        _, first, alike = np.unique(kind, return_index=True, return_counts=True)
+        return first, alike
 
     def _cut(self, start: int, stop: int) -> Table:
         def cut(column: TableColumn) -> TableColumn:
@@ -372,50 +419,3 @@ def _kept(filled: Filled, keep: Flags) -> Filled:
     """Return the filled cells of rows that stay, by their new numbers."""
     stays = filled.where(keep[filled.rows])
     return replace(stays, rows=(np.cumsum(keep) - 1)[stays.rows])
-
-
-_MANY = 2**22  # rows: of more, labels are given as their places in their order
-
-
-def _labels(size: int, source: NoiseSource) -> NDArray[np.unsignedinteger]:
-    """Draw one independent 64-bit label for each row; of many rows, return the labels' ranks.
-
-    The privacy statement of a preparation that uses them is for tables of labelled rows: a row
-    brings its own label, drawn independently of all values and of all other labels, so adding or
-    removing a row leaves the labels of the others as they were. It must be private for every fixed
-    assignment of labels, hence also on average over them.
-    """
-    draw: Callable[..., NDArray[np.uint64]] = _secure_labels
-    if not isinstance(source, SecureNoise):
-        draw = cast("Any", partial(source.generator().integers, 0, 2**64, dtype=np.uint64))
-    labels: NDArray[np.uint64] = room(size, np.uint64)
-    for part in blocks(size, PART_ROWS):
-        labels[part] = draw(size=part.stop - part.start)
-    return labels if size <= _MANY else ranks(labels)
-
-
-def _secure_labels(*, size: int) -> NDArray[np.uint64]:
-    return np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
-
-
-def ranks(labels: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """Return the place of each label in their order, of equal ones the first first.
-
-    With little memory: labels are sorted in 64 portions, by their highest bits.
-    """
-    top, found = room(len(labels), np.uint8), room(len(labels), np.uint32)
-    for part in blocks(len(labels), PART_ROWS):
-        top[part] = labels[part] >> np.uint64(58)
-    done = 0
-    for portion in range(64):
-        drawn, here = [np.zeros(0, dtype=np.uint64)], []
-        for part in blocks(len(labels), PART_ROWS):
-            here.append(part.start + np.flatnonzero(top[part] == portion))
-            drawn.append(labels[here[-1]])
-        order = np.argsort(np.concatenate(drawn), kind="stable")
-        place = np.empty(len(order), dtype=np.uint32)
-        place[order] = np.arange(done, done + len(order), dtype=np.uint32)
-        for rows in here:
-            found[rows], place = place[: len(rows)], place[len(rows) :]
-        done += len(order)
-    return found

@@ -30,6 +30,7 @@ from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.mechanisms.noise import Noise, NoiseSource, noise_source
 from missdp.mechanisms.private_rows import PrivateRows, with_one_kind_of_hole
 from missdp.mechanisms.questions import (
+    QUANTA,
     Ask,
     Counts,
     Preparation,
@@ -119,7 +120,7 @@ class RowDoor(Session):
         self._table = table = with_one_kind_of_hole(table)
         self._schema, self._valued = table.schema, _valued(table)
         self._shared: frozenset[str] = frozenset()
-        self._repeats = 1
+        self._averaged = False
         self._scale: ReleasedScale | None = None
         self._rows = self._came = PrivateRows(table, None, self._noise)
         self._resting: tuple[Event, ...] = ()
@@ -180,7 +181,7 @@ class RowDoor(Session):
         return self._with(
             _rows=PrivateRows(self._table, preparation, self._noise),
             _shared=preparation.shared,
-            _repeats=preparation.repeats,
+            _averaged=preparation.averaged,
             _scale=None,
             _resting=self._resting + tuple(e for charged in using for e in charged.events),
             _left={},
@@ -233,7 +234,8 @@ class RowDoor(Session):
         Raises
         ------
         UnprovenError
-            If one row moves its result further than was charged for. The charge stays.
+            If one row moves its result further than was charged for, or a `Query` reads cells that
+            are filled in several ways. The charge stays.
         DataError
             If its function fails. The charge stays.
         """
@@ -241,23 +243,24 @@ class RowDoor(Session):
         ask, event = charged.ask, charged.events[0]
         if not question.reads <= ask.reads or question.dimension != ask.dimension:
             raise ParameterError("the question is not the one that was charged for")
-        # Results on rows that were prepared several times are added up. For every fixed choice of
-        # all draws, each moves by no more than its own bound says, and their mean by no more than
-        # the mean of the bounds, which is as smooth as they are.
-        times = self._repeats if self._depends(ask) else 1
-        mechanism = self._mechanism(ask, question, times)
+        averaged = self._averaged and self._depends(ask)
+        if averaged and isinstance(question, Query):
+            raise UnprovenError(
+                "rows that are filled in several ways answer Counts and Sums: averages over the "
+                "ways of what each row adds"
+            )
+        mechanism = self._mechanism(ask, question, averaged=averaged)
         rows = self._observed(ask.gate) if ask.observed else self._rows
 
         def exact() -> Ints | Bounded:
-            worlds = rows.worlds if times > 1 else [rows.cells]
-            totals: Ints = np.sum([question.exact(cells) for cells in worlds], axis=0)
+            totals = (question.average if averaged else question.exact)(rows.cells)
             if not isinstance(mechanism, SmoothNoise):
                 return totals
             weights = {"own": mechanism.own, "donee": mechanism.donee, "beta": mechanism.beta}
             return Bounded(tuple(totals.tolist()), rows.bound(**weights))
 
         found = self._release(event, mechanism, exact, paid=charged)
-        unit = question.unit / times
+        unit = question.unit / (question.fine if averaged else 1)
         radius, likely = (self._radius(mechanism, float(unit), likely=x) for x in (False, True))
         return Measurement(_values(found, unit), mechanism, event, radius, likely)
 
@@ -319,8 +322,8 @@ class RowDoor(Session):
             return ZCDPEvent(rho=ask.rho or 0.0, label=ask.label)
         return PureEvent(epsilon=ask.epsilon, label=ask.label)
 
-    def _mechanism(self, ask: Ask, question: Question, times: int) -> Noise | SmoothNoise:
-        """Return how a question that was charged for is answered; results are added up."""
+    def _mechanism(self, ask: Ask, question: Question, *, averaged: bool) -> Noise | SmoothNoise:
+        """Return how a question that was charged for is answered."""
         kind = self._kind(ask)
         if kind == "plain":
             if question.own > ask.own:
@@ -328,12 +331,13 @@ class RowDoor(Session):
             return ask.noise
         if not question.donee < math.inf:
             raise UnprovenError("nobody said how far a row whose filled cells change moves this")
+        fine, own = (question.fine, 2.0 * question.dimension) if averaged else (1, 0.0)
+        own += fine * question.own
         if kind == "lomax":
-            return self._lomax(ask, times * question.own, times * question.donee)
+            return self._lomax(ask, own, fine * question.donee)
         assert self._scale is not None
         assert ask.rho is not None
-        moved = {"own": times * question.own, "donee": times * question.donee_l2}
-        return self._scale.noise(ask.rho, **moved)
+        return self._scale.noise(ask.rho, own=own, donee=fine * question.donee_l2)
 
     def _radius(
         self, mechanism: Noise | SmoothNoise, unit: float, *, likely: bool
@@ -361,7 +365,7 @@ class RowDoor(Session):
         heavy = lomax.standard_deviation * reference_bound(lomax.beta, 1.0, float(ask.moves))
         norm_2 = math.sqrt(2.0) if ask.moves > 1 else 1.0
         light = (1 + norm_2 * self._scale.donees) / math.sqrt(2 * ask.rho)
-        most = 2 * ask.own * self._repeats
+        most = 2 * max(ask.own, QUANTA)  # averages are in units as fine as that
         return "gaussian" if light < heavy and most * light < 2.0**39 else "lomax"
 
     def _can_be_gaussian(self, ask: Ask) -> bool:

@@ -100,9 +100,9 @@ class Measurement:
         """The released numbers."""
         return np.asarray(self.value, dtype=np.float64)
 
-    def each(self, *, blur: float = 0.0) -> list[Noisy]:
+    def each(self) -> list[Noisy]:
         """Return the numbers one by one."""
-        return [Noisy(value, self.radius, self.likely, blur) for value in self.values.tolist()]
+        return [Noisy(value, self.radius, self.likely) for value in self.values.tolist()]
 
 
 @dataclass(frozen=True)
@@ -115,20 +115,17 @@ class Noisy:
     radius, likely : callable or None
         From a level to the half-width that holds the noise with that probability, at most and
         about; None if the scale of the noise is private.
-    blur : float, default 0
-        Standard deviation, at most, of what else is random in it: how ties were broken.
     """
 
     value: float
     radius: Radius | None
     likely: Radius | None = None
-    blur: float = 0.0
 
     def within(self, level: float, *, times: float = 1.0) -> tuple[float, float] | None:
         """Interval of the noiseless number, or what it were if noise were that many times less."""
         if self.radius is None:
             return None
-        width = half_width(self.radius, self.blur, level) / times
+        width = self.radius(level) / times
         return self.value - width, self.value + width
 
 

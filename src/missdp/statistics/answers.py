@@ -26,7 +26,7 @@ from missdp.schema.applies import not_everywhere
 from missdp.schema.conditions import Predicate
 from missdp.schema.where import parse_where
 from missdp.statistics.imputation import KNNImputation, check_range
-from missdp.statistics.total import Beside, tie_spread
+from missdp.statistics.total import Beside
 from missdp.statistics.worst_case import Interval, MissingCells, Names, decide
 
 __all__ = ["Asking", "Estimate", "Histogram", "Statistic", "Uncertainty", "check_kind", "share"]
@@ -180,8 +180,8 @@ class Estimate(Record):
     value : float
         The answer, within its public bounds.
     interval : (float, float) or None
-        Where the noiseless answer on the imputed table, on average over ways to break ties, lies
-        with probability at least ``confidence`` over noise and ties. It costs nothing where the
+        Where the noiseless answer on the imputed table, averaged over equally near donors, lies
+        with probability at least ``confidence`` over the noise. It costs nothing where the
         scale of the noise is public: for answers that read no cell filled from other rows. For all
         others it is None unless the scale was paid for with a `ScaleRelease`. It covers neither
         sampling nor the uncertainty of the imputed values.
@@ -193,7 +193,7 @@ class Estimate(Record):
     total_interval : (float, float) or None
         Where the value of the population that the rows were sampled from lies with probability
         about ``confidence``, if values are missing at random given what is matched on: over noise,
-        ties, sampling and imputation. By estimates of their sizes, not by bounds: an approximation,
+        sampling and imputation. By estimates of their sizes, not by bounds: an approximation,
         as usual for means of many rows. None for variances, correlations and groups, and where the
         scale of the noise was not paid for.
     imputation_interval : (float, float) or None
@@ -259,7 +259,6 @@ def _without_nothing(shown: dict[str, Any]) -> dict[str, Any]:
 _SHARE = 1 - 2.0**-40
 _WORST_CASE = 0.1  # of the cost of a question, for `Estimate.imputation_interval`
 _ABOUT = 0.02  # of it, for each number that says how large other errors are
-_TIES_FAIL = 0.04  # of what an interval may fail: that more rows were filled than is reckoned with
 _TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # by which noise might be less
 
 
@@ -298,7 +297,7 @@ class Asking:
         self.applicable = not_everywhere(self.schema, sorted({*of}))
         # Attributes that may be missing after imputation.
         self.holes = tuple(name for name in self.names if name not in self.filled)
-        self.rough = bool(reads & self.filled)  # noise follows a private bound, ties are broken
+        self.rough = bool(reads & self.filled)  # noise follows a private bound
         self.about, self._whole = self._others(), cost
         self.missing, self._known = self._missing_cells(), dict[str, Noisy]()
         rest = 1 - _ABOUT * len(self.about) - (0.0 if self.missing is None else _WORST_CASE)
@@ -375,8 +374,8 @@ class Asking:
 
         Of the rows as they came, each by itself, with noise of public scale.
         """
-        total, kind = self._wants_total, self.kind
-        if (self.door.scale is None and self.rough) or not (total or self.rough):
+        kind = self.kind
+        if (self.door.scale is None and self.rough) or not self._wants_total:
             return {}
         every = self.question.reads(self.schema)
         lacking: Names = tuple(sorted(every & self.filled))
@@ -390,18 +389,18 @@ class Asking:
                 given=(self.where, lacking, about),
                 applies=frozenset(about),
             )
-        if total and (self.rough or kind == "sum"):
+        if self.rough or kind == "sum":
             asked["rows in question"] = Counts(
                 function=_possible,
                 reads=reads,
                 given=(self.where, (), about),
                 applies=frozenset(about),
             )
-        if total and kind in ("count", "sum"):
+        if kind in ("count", "sum"):
             asked["all rows"] = Counts(
                 function=_applicable, given=(about,), applies=frozenset(about)
             )
-        if total and kind in ("mean", "sum"):
+        if kind in ("mean", "sum"):
             (name,) = self.names
             a = self.numeric(name)
             asked["squares as observed"] = Sums(
@@ -416,19 +415,7 @@ class Asking:
             function=_members, reads=charged.ask.reads, applies=frozenset(self.applicable),
             given=((self.where, *also), self.holes, self.applicable),
         )  # fmt: skip
-        return self.released(charged, question, 1.0)[0]
-
-    def released(self, charged: Charged, question: Question, change: float) -> list[Noisy]:
-        """Return released numbers, of which one value from another donor moves each by so much."""
-        scale, spread = self.door.scale, 0.0
-        if charged.ask.reads & self.filled and scale is not None and self.imputation is not None:
-            some = self._known["rows filled"].within(1 - self.ties_fail)
-            assert some is not None  # its noise is of public scale
-            spread = tie_spread(
-                change, taken=some[1] * self.imputation.k, donees=scale.donees,
-                repeats=self.imputation.tie_breaks,
-            )  # fmt: skip
-        return self.door.answer(charged, question).each(blur=spread)
+        return self.door.answer(charged, question).each()[0]
 
     def products(
         self, charged: Charged, names: Names, centres: tuple[float, ...], limit: float, move: float
@@ -436,12 +423,16 @@ class Asking:
         """Return a released sum of products of deviations, each within the limit."""
         # A donee that enters or leaves the subpopulation brings or takes its whole term.
         change = max(move, limit) if self.depends() else move
+        linear = not self.depends() and len([name for name in names if name in self.filled]) < 2
+        if self.imputation is not None and self.imputation.k > 1 and not linear:
+            # Of donors that are equally near, runs stand for sets: see `profile`.
+            change = min(2 * change, limit if names[1:] == names[:1] else 2 * limit)
         question = Sums(
             function=_products, reads=charged.ask.reads, applies=frozenset(self.applicable),
             given=(((self.where,), self.holes, self.applicable), names, centres),
             bound=limit, change=change,
         )  # fmt: skip
-        return self.released(charged, question, change)[0]
+        return self.door.answer(charged, question).each()[0]
 
     def centred(self, charged: Charged, name: str) -> Noisy:
         """Return the released sum of deviations from the middle of the bounds."""
@@ -484,12 +475,7 @@ class Asking:
         """Probability that is left to the noise of what is released."""
         scale = self.door.scale
         fails = 0.0 if scale is None else scale.failure
-        return (1 - self.confidence) - fails - (self.ties_fail if fails and self.rough else 0.0)
-
-    @property
-    def ties_fail(self) -> float:
-        """Probability that ties leave more to chance than is reckoned with."""
-        return _TIES_FAIL * (1 - self.confidence)
+        return (1 - self.confidence) - fails
 
     def boxes(
         self, numbers: Iterable[Noisy], pieces: int, times: float = 1.0
@@ -530,7 +516,6 @@ class Asking:
             kind=self.kind, bounds=(0.0, 1.0) if a is None else (a.lower, a.upper),
             known={name: max(noisy.value, 0.0) for name, noisy in self._known.items()},
             divisor=numbers[1] if len(numbers) > 1 else None,
-            repeats=1 if self.imputation is None else self.imputation.tie_breaks,
         )  # fmt: skip
 
     def estimate(
@@ -844,7 +829,7 @@ def _at_once(ask: Asking, label: str, question: Question) -> list[Noisy]:
         dimension=question.dimension,
     )  # fmt: skip
     (charged,) = ask.begin(release)
-    return ask.released(charged, question, 2.0 if isinstance(question, Sums) else 1.0)
+    return ask.door.answer(charged, question).each()
 
 
 def _per_level(

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, SchemaError, names_of, number
-from missdp.mechanisms.questions import Filled, Preparation, Prepared, Rows
+from missdp.mechanisms.questions import Filled, Preparation, Prepared, Rows, Ways
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.schema.applies import not_everywhere
-from missdp.shelf import blocks, numbered, pick, put, room
-from missdp.statistics.donors import DONEES, IntArray, Ints, choose_donors, lay_out
+from missdp.shelf import blocks, room
+from missdp.statistics.donors import IntArray, choose_donors, lay_out
 from missdp.statistics.metric import Metric, MetricName, build_metric
 from missdp.statistics.profile import Profile
 
@@ -27,6 +27,7 @@ Aggregate = Literal["nearest", "mean", "majority"]
 Fill: TypeAlias = tuple[str, str, float]
 """An attribute to fill, how k values become one, and what stands in for absent donors."""
 _CLOSEST = 1e-150
+_AT_ONCE = 1 << 20  # values
 
 
 def check_range(attribute: AnyAttribute) -> None:
@@ -42,7 +43,9 @@ class KNNImputation:
     """k-nearest-neighbour imputation of one or several attributes; public parameters only.
 
     A row is *complete* (a possible donor) if all of ``impute`` is observed in it. Every other row
-    keeps what it has and takes what it lacks from its k nearest donors.
+    keeps what it has and takes what it lacks from its k nearest donors. Where more donors are as
+    near as the k-th, it counts as the average over ways to choose among them, in each of which as
+    many that follow each other in the table are taken; each of them counts alike.
 
     What is not applicable is never filled, and rows to which nothing of ``impute`` applies neither
     give nor take. A hole in a routed attribute is filled where the rule's condition surely holds
@@ -74,9 +77,8 @@ class KNNImputation:
     default : mapping of str to a level or number, default {}
         Public value that stands in for donors that do not exist (default: the middle of the
         bounds, or the first level).
-    tie_breaks : int, default 20
-        How often ties among equally near donors are broken anew, at random; answers are means over
-        these, so that they hardly depend on the draws. Public; from 1 to 1000.
+    tie_breaks : int, default 1
+        Changes nothing any more, from 1 to 1000: answers are averages over all equally near donors.
 
     Raises
     ------
@@ -109,7 +111,7 @@ class KNNImputation:
     aggregate: Aggregate | Mapping[str, Aggregate] | None = None
     partition: Mapping[str, int] | None = None
     default: Mapping[str, Level | float] | None = None
-    tie_breaks: int = 20
+    tie_breaks: int = 1
 
     def __post_init__(self) -> None:
         impute, match_on, group = (
@@ -201,83 +203,45 @@ class KNNImputation:
             function=_impute,
             reads=frozenset(self.impute) | frozenset(metric.names),
             given=(fills, self.k, metric),
-            draws="labels",
             shared=frozenset(self.impute),
-            repeats=self.tie_breaks,
+            averaged=True,
         )
 
 
-def _impute(
-    rows: Rows, labels: NDArray[np.uint64], fills: tuple[Fill, ...], k: int, metric: Metric
-) -> Prepared:
-    """Fill rows from their k nearest donors; the result is private."""
-    layout = lay_out(rows, [name for name, _, _ in fills], metric, labels)
-    donors = choose_donors(layout, k)
-    order = _in_order(layout.donees.rows, len(rows))
-    columns = {fill[0]: _fill(rows, fill, layout.donees.rows, order, donors) for fill in fills}
-    return Prepared(columns, profile=Profile(layout, k))
+def _impute(rows: Rows, draws: None, fills: tuple[Fill, ...], k: int, metric: Metric) -> Prepared:
+    """Fill rows from their k nearest donors, in all ways; the result is private."""
+    del draws
+    layout = lay_out(rows, [name for name, _, _ in fills], metric)
+    donors, start = choose_donors(layout, k)
+    order, counts = np.argsort(layout.donees.rows), layout.donees.counts
+    filled, lists = (room(len(order), np.int64) for _ in range(2))
+    filled[:] = layout.donees.rows[order]
+    lists[:] = np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])[order]
+    columns = {fill[0]: _fill(rows, fill, donors) for fill in fills}
+    return Prepared(ways=Ways(filled, lists, start, columns), profile=Profile(layout, k))
 
 
-def _fill(table: Rows, fill: Fill, rows: Ints, order: Ints, donors: IntArray) -> Filled:
-    """Return the holes of one attribute in ``rows``, filled from the donors of each.
+def _fill(table: Rows, fill: Fill, donors: IntArray) -> Filled:
+    """Return one attribute in all ways, from the donors of each.
 
     Donor -1 is the virtual one, which holds the default: a value, or a code if not numeric.
     """
     name, how, default = fill
-    attribute = table.schema[name]
-    numeric = isinstance(attribute, Numeric)
-    given = table.values(name) if numeric else _codes(table, name)
-    lacking, done = room(len(rows), rows.dtype), 0
-    codes = room(len(rows), _code_type(attribute))
-    values = room(len(rows), np.float64) if numeric else None
-    for part in blocks(len(rows), max(1, DONEES // donors.shape[1])):
-        of_rows = pick(rows, order[part])
-        keep = _lacks(table, name, of_rows)
-        here = slice(done, done + int(np.count_nonzero(keep)))
-        done, lacking[here] = here.stop, of_rows[keep]
-        chosen = pick(donors, order[part][keep])
-        of_donors = np.where(chosen < 0, default, pick(given, chosen))
-        if isinstance(attribute, Numeric) and values is not None:
-            ones = of_donors.mean(axis=1) if how == "mean" else of_donors[:, 0]
-            values[here] = np.clip(ones, attribute.lower, attribute.upper)
-            codes[here] = attribute.encode_values(values[here])
+    attribute, given = table.schema[name], room(len(table) + 1, np.float64)
+    for where, part in table.parts():
+        given[where] = part.values(name) if isinstance(attribute, Numeric) else part.codes(name)
+    given[-1] = default
+    codes, values = room(len(donors), np.int64), room(len(donors), np.float64)
+    for where in blocks(len(donors), max(1, _AT_ONCE // donors.shape[1])):
+        some = given[donors[where]]
+        if isinstance(attribute, Numeric):
+            ones = some.mean(axis=1) if how == "mean" else some[:, 0]
+            values[where] = np.clip(ones, attribute.lower, attribute.upper)
+            codes[where] = attribute.encode_values(values[where])
         else:
-            codes[here] = _majority(of_donors.astype(np.int64))
-    return Filled(lacking[:done], codes[:done], None if values is None else values[:done])
-
-
-def _in_order(rows: Ints, size: int) -> Ints:
-    """Return the order of some rows, each there once, of a table."""
-    there, order = room(size, bool, filled=0), room(len(rows), np.int64)
-    for part in blocks(len(rows), DONEES):
-        put(there, rows[part], 1)
-    place = numbered(there, np.int64)
-    for part in blocks(len(rows), DONEES):
-        put(order, pick(place, rows[part]), np.arange(part.start, part.stop))
-    return order
-
-
-def _lacks(table: Rows, name: str, rows: Ints) -> NDArray[np.bool_]:
-    """Tell which of some rows, in increasing order, have a hole that is to be filled."""
-    found = np.zeros(len(rows), dtype=bool)
-    for where, part in table.parts():
-        here = slice(*np.searchsorted(rows, (where.start, where.stop)))
-        if here.start < here.stop:
-            hole = part.holes(name) & part.applies(name)[0]
-            found[here] = hole[rows[here].astype(np.int64) - where.start]
-    return found
-
-
-def _codes(table: Rows, name: str) -> Ints:
-    """Return the codes of all rows in little room."""
-    codes = room(len(table), _code_type(table.schema[name]))
-    for where, part in table.parts():
-        codes[where] = part.codes(name)
-    return codes
-
-
-def _code_type(attribute: AnyAttribute) -> type[np.integer]:
-    return np.int16 if attribute.extended_size < 2**15 else np.int64
+            codes[where] = _majority(some.astype(np.int64))
+    numeric = isinstance(attribute, Numeric)
+    return Filled(np.arange(len(donors)), codes, values if numeric else None)
 
 
 def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:

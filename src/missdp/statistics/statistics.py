@@ -233,9 +233,7 @@ class QueryRequest:
     by : str
         An attribute for each of whose levels the statistic is asked for; blank for none.
     tie_breaks : int, optional
-        How often ties among equally near donors are broken; the answer is the mean. By default 20
-        times, and 20 for each unit of epsilon above 1, up to 200: what ties leave to chance is to
-        be small beside the noise.
+        Changes nothing any more: answers are averages over all equally near donors.
 
     Raises
     ------
@@ -286,8 +284,9 @@ class QueryRequest:
         impute, match, group = (
             parse_names(text, schema) for text in (self.impute, self.match, self.group)
         )
-        often = self.tie_breaks or min(200, max(20, math.ceil(20 * self.epsilon)))
-        return KNNImputation(impute=impute, match_on=match, k=self.k, group=group, tie_breaks=often)
+        return KNNImputation(
+            impute=impute, match_on=match, k=self.k, group=group, tie_breaks=self.tie_breaks or 1
+        )
 
 
 def run_query(

@@ -1,4 +1,4 @@
-"""How far a released estimate may be from the population: noise, ties, sampling, imputation.
+"""How far a released estimate may be from the population: noise, sampling, imputation.
 
 Under MAR given the attributes that are matched on, a completed mean over n rows, r of them filled,
 has about the variance
@@ -9,8 +9,8 @@ sigma^2 the variance of the values: the first term is that of sampling, the seco
 A donor that stands for 1 + w rows counts (1 + w)^2 times, which adds w + w^2 for each donor; w is
 r / (n - r) on average over donors, and larger on average over recipients, who are many where donors
 are few: by half is allowed for. That donors resemble recipients more than other rows do is not
-used, so the variance is rather too large. How ties are broken adds r / n * (1 + w) * sigma^2 / n,
-divided by how often that is done.
+used, so the variance is rather too large. Of equally near donors each counts alike, so that
+nothing is left to chance.
 
 Everything here is public, or released.
 """
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from missdp.mechanisms.row_door import Noisy, half_width
 from missdp.statistics.worst_case import Interval
 
-__all__ = ["Beside", "Sample", "tie_spread"]
+__all__ = ["Beside", "Sample"]
 
 _UNEVEN = 1.5  # donors are scarcer around recipients than on average
 _MOST_FILLED = 0.95
@@ -43,22 +43,18 @@ class Sample:
         How many of them were filled, about.
     variance : float
         Of what is averaged over them.
-    repeats : int
-        How often ties were broken.
     """
 
     rows: float
     filled: float
     variance: float
-    repeats: int
 
     @property
     def of_mean(self) -> float:
-        """Variance of their mean as an estimate of the population's, ties included."""
+        """Variance of their mean as an estimate of the population's."""
         rows = max(self.rows, 1.0)
         share = min(max(self.filled / rows, 0.0), _MOST_FILLED)
-        serves = share / (1 - share)
-        lost = share * (1 + _UNEVEN * serves) + share * (1 + serves) / self.repeats
+        lost = share * (1 + _UNEVEN * share / (1 - share))
         return max(self.variance, 0.0) / rows * (1 + lost)
 
 
@@ -75,15 +71,12 @@ class Beside:
         Released numbers of rows, and sums of squares around the middle of the bounds; at least 0.
     divisor : Noisy or None
         What the answer's main release was divided by.
-    repeats : int
-        How often ties were broken.
     """
 
     kind: str
     bounds: Interval
     known: Mapping[str, float]
     divisor: Noisy | None
-    repeats: int
 
     def interval(self, value: float, main: Noisy, confidence: float) -> Interval | None:
         """Return where the population's value is; None if the scale of the noise is private."""
@@ -113,14 +106,14 @@ class Beside:
         rows, everyone, filled = self._rows, self._everyone, self.known.get("rows filled", 0.0)
         if self.kind == "count":
             part = min(value / everyone, 1.0)
-            sample = Sample(everyone, filled, part * (1 - part), self.repeats)
+            sample = Sample(everyone, filled, part * (1 - part))
             return everyone**2 * sample.of_mean
         # Of the rows that may be in question, as many are filled as of those that are.
         filled *= rows / max(self.known.get("rows in question", rows), 1.0)
         if self.kind == "proportion":
-            return Sample(rows, filled, value * (1 - value), self.repeats).of_mean
+            return Sample(rows, filled, value * (1 - value)).of_mean
         mean = value if self.kind == "mean" else value / rows
-        of_mean = Sample(rows, filled, self._spread(mean, rows - filled), self.repeats).of_mean
+        of_mean = Sample(rows, filled, self._spread(mean, rows - filled)).of_mean
         if self.kind == "mean":
             return of_mean
         # How many rows are in question varies from sample to sample, too.
@@ -132,15 +125,3 @@ class Beside:
         mean, largest = min(max(mean, lower), upper), ((upper - lower) / 2) ** 2
         squares = self.known["squares as observed"] / max(observed, 1.0)
         return max(0.0, min(squares, largest) - (mean - (lower + upper) / 2) ** 2)
-
-
-def tie_spread(change: float, *, taken: float, donees: float, repeats: int) -> float:
-    """Return the standard deviation, at most, of a sum by how ties were broken.
-
-    One value taken from another of equally near donors moves the sum by at most ``change``, and so
-    has at most the variance ``change^2 / 4``. Labels are independent of values, so donors stand on
-    their circle in random order: if n_j values are taken from donor j, the sum has at most the
-    variance ``change^2 / 4`` times the sum of the n_j^2 (of a random permutation). No n_j is above
-    what one row can move, ``donees``, and they add up to the number ``taken``.
-    """
-    return change / 2 * math.sqrt(max(taken, 0.0) * donees / repeats)

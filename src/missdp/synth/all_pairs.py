@@ -75,11 +75,11 @@ class PairsSynthesizer(Synthesizer):
     model_: RowModel = field(init=False)
 
     def _check_parameters(self) -> Budget:
-        super()._check_parameters()
-        if self._delta == 0:
+        if self.delta == 0:  # before the budget is worth nothing
             raise ParameterError(
                 "delta must be above 0: the noise is Gaussian. AIM, MST and PrivBayes offer pure DP"
             )
+        super()._check_parameters()
         check_imputer(self.imputer)
         self._check_share("imputer_share")
         if self.first_share is not None:
