@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from missdp.inference.clipping import (
-    _row_norms,
+    row_norms,
     clip_norm,
     clipped_away,
     clipped_share,
@@ -37,7 +37,7 @@ def vectors(rows, blocks, alone):
 
 def clipped_moments(rows, blocks, clip, alone):
     """Means over rows of clipped blocks and products, without noise."""
-    factor = np.minimum(1, clip / _row_norms(rows, blocks, alone=alone))[:, None]
+    factor = np.minimum(1, clip / row_norms(rows, blocks, alone=alone))[:, None]
     own = [block[rows[:, a]] for a, block in enumerate(blocks)]
     pairs = {
         (a, b): (own[a] * factor).T @ own[b] / len(rows)
@@ -57,7 +57,7 @@ def test_norms_are_those_of_the_vectors(rng, alone):
     rows = table(200, rng)
     _, blocks = blocks_of(rows)
     expected = np.linalg.norm(vectors(rows, blocks, alone), axis=1)
-    assert np.allclose(_row_norms(rows, blocks, alone=alone), expected)
+    assert np.allclose(row_norms(rows, blocks, alone=alone), expected)
 
 
 def test_what_clipping_took_and_what_is_left_add_up(rng):
@@ -105,7 +105,7 @@ def test_independent_rows_have_the_margins_and_are_the_same_each_time():
 
 def test_more_rows_are_clipped_the_more_noise_there_is(rng):
     margins, blocks = blocks_of(table(5_000, rng))
-    norms = _row_norms(independent_rows(margins, 4_000), blocks, alone=1.2)
+    norms = row_norms(independent_rows(margins, 4_000), blocks, alone=1.2)
     clips = [clip_norm(margins, blocks, signal, alone=1.2) for signal in (1, 5_000, 1e9)]
     shares = [(norms > clip).mean() for clip in clips]
     assert np.abs(np.array(shares) - [0.8, 0.5, 0.05]).max() < 0.1

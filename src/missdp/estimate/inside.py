@@ -5,12 +5,14 @@ Everything here is a function of released values and public facts.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
@@ -25,8 +27,10 @@ _FAR = 100.0  # times as far from the middle as where rows were found; further o
 _PLAIN = 2.5  # standard deviations by which a count must exceed what is expected to be believed
 _TREE = 1.4  # times the noise of a count: halves of what stands out are kept, or moved
 _MOST_TAKEN = 0.9  # of a bin
+_FREE = 0.5  # chance that as many rows are beyond as counts alone allow: a spike far out
+_LOWEST = -5.0  # standard deviations: a count further below 0 is taken for this
 _PART = 2.0  # how far rows beyond may lie towards either end of their interval
-_APART = 0.5  # how much the share of them in a group may differ from that of the bin beside
+_APART = 1.0  # how much they may differ from the bin beside, in standard deviations of others
 _HARDLY = 3.0  # standard deviations: of smaller bins it is not known how values lie in them
 
 
@@ -99,8 +103,11 @@ class Beyond:
     stds: Floats
 
     @classmethod
-    def of(cls, model: Synthesizer, attribute: Numeric) -> Self:
-        """Return those of an attribute that may move its mean most."""
+    def of(cls, model: Synthesizer, attribute: Numeric, *, free: bool = False) -> Self:
+        """Return those of an attribute that may move its mean most.
+
+        ``free`` ones may have as many rows as counts allow with a chance of one half.
+        """
         known = model.__dict__.get("_beyond", {}).get(attribute.name, np.zeros((0, 4)))
         low, high = reach(attribute)
         middle = _median(attribute) if len(known) else low
@@ -118,13 +125,27 @@ class Beyond:
         plain = np.square(prior) + np.maximum(more, 0.0)
         kept = plain / (plain + np.square(noise))
         rows, stds = np.maximum(prior + kept * (counts - prior), 0.0), np.sqrt(kept) * noise
+        most_rows, most_stds = _in_between(rows, stds, counts, noise)
         off = np.abs(ends.mean(axis=1) - np.where(above, high, low))
-        most = np.sort(np.argsort(-(stds + np.abs(rows)) * off)[:_FURTHER])
+        most = np.sort(np.argsort(-(most_stds + most_rows) * off)[:_FURTHER])
         places = (np.arange(_POINTS) + 0.5) / _POINTS
         steps = (near[:, None] - places * (near - away)[:, None])[most] ** -0.5
         points = middle + np.where(above, scale, -scale)[most, None] * steps
+        if free:
+            rows, stds = most_rows, most_stds
         home = attribute.encode_values(np.clip(ends.mean(axis=1), attribute.lower, attribute.upper))
         return cls(home[most], above[most], points, rows[most], stds[most])
+
+
+def _in_between(rows: Floats, stds: Floats, counts: Floats, noise: Floats) -> tuple[Floats, Floats]:
+    """Return mean and deviation of rows, which now and then may be as many as counts allow."""
+    noise = np.maximum(noise, _LEAST_SHARE)
+    at = np.maximum(counts / noise, _LOWEST)
+    ratio = np.exp(-np.square(at) / 2) / math.sqrt(2 * math.pi) / ndtr(at)
+    free, variance = noise * (at + ratio), np.square(noise) * (1 - ratio * (at + ratio))
+    found = rows + _FREE * (free - rows)
+    spread = (1 - _FREE) * np.square(stds) + _FREE * variance
+    return found, np.sqrt(spread + _FREE * (1 - _FREE) * np.square(free - rows))
 
 
 def _median(attribute: Numeric) -> float:
@@ -152,6 +173,12 @@ class Move:
     margin: Floats | float = 0.0
 
 
+def found_alone(number: Coordinate) -> Floats:
+    """Return what sums are released of, by finer code: ``z``, the number, and its square less 1."""
+    line, square = number.powers
+    return np.stack([number.z, line, square - 1.0])
+
+
 @dataclass(frozen=True, eq=False)
 class Sums:
     """What was released of a number beside its bins, of rows in which it is observed.
@@ -159,8 +186,12 @@ class Sums:
     Parameters
     ----------
     number : Coordinate
+    left : array, shape (codes,)
+        Part of a row with each finer code that was left when whole rows were clipped: those far out
+        lose most.
     means, stds : arrays of shape (3,)
-        Of ``z``, of the number clipped far out and of its square, with their noise.
+        Of ``z``, of the number clipped far out, and of its square less 1, as far as these are left;
+        with their noise.
     law : array, shape (codes,)
         Share of each bin.
     law_std : float
@@ -168,6 +199,7 @@ class Sums:
     """
 
     number: Coordinate
+    left: Floats
     means: Floats
     stds: Floats
     law: Floats
@@ -178,7 +210,7 @@ class Sums:
         order = np.argsort(self.number.values, kind="stable")
         values = self.number.values[order]
         code = order[np.searchsorted((values[1:] + values[:-1]) / 2, points)]
-        return np.asarray(np.concatenate([self.number.z[None], self.number.powers])[:, code])
+        return np.asarray(found_alone(self.number) * self.left)[:, code]
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +253,7 @@ class Inside:
         n_rows: float,
         holes: NDArray[np.bool_],
         sums: Sums | None = None,
+        free: bool = False,
     ) -> Self:
         """Return that of a numeric attribute of a model, whose margin is estimated like this."""
         attribute = counted(model, model.modelled_.names[at])
@@ -233,7 +266,8 @@ class Inside:
         shares = np.maximum(margin[: attribute.size], max(_LEAST_SHARE, _HARDLY * std))
         if sums is not None:
             sums = replace(sums, law=sums.law[: attribute.size])
-        return cls(piece, shares, n_rows, seen, std, Beyond.of(model, attribute), points, sums)
+        beyond = Beyond.of(model, attribute, free=free)
+        return cls(piece, shares, n_rows, seen, std, beyond, points, sums)
 
     @property
     def values(self) -> Floats:
@@ -359,11 +393,18 @@ class Inside:
             table[home] -= further[place]
         return np.moveaxis(np.concatenate([table[:size], further, table[size:]]), 0, axis)
 
-    def hiding_of(self, vector: Floats, margin: Floats, move: Move) -> Floats:
-        """Return sums by code in which rows that may be hidden have codes of their own."""
+    def hiding_of(
+        self, vector: Floats, margin: Floats, move: Move, rng: np.random.Generator
+    ) -> Floats:
+        """Return sums of a ``z`` by code in which rows that may be hidden have codes of their own.
+
+        What they add is as in the bins that they were counted in, up to a draw; ``z`` has a
+        variance of about 1.
+        """
         home, size = self.beyond.home, len(self.shares)
         part = move.hidden / np.maximum(margin[home], _LEAST_WEIGHT / self.n_rows)
-        further, vector = vector[home] * part, vector.copy()
+        draw = rng.normal(size=len(home)) * move.spread
+        further, vector = vector[home] * part + draw, vector.copy()
         np.subtract.at(vector, home, further)
         return np.concatenate([vector[:size], further, vector[size:]])
 

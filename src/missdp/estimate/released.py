@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.estimate.inside import Inside, Move, Sums
+from missdp.estimate.inside import Inside, Move, Sums, found_alone
 from missdp.estimate.lines import Lines
 from missdp.estimate.products import Products, about, completed, noisy, observed, with_rows
 from missdp.inference.completion import PairTables, complete
@@ -45,6 +45,7 @@ _DRAWS = 100
 _KEPT = 8  # questions of a model whose tables are kept
 _ROWS = 20_000  # of the model, which play the private rows
 _FEWER = 6_000  # by which draws are made
+_FEWEST = 300  # by which it is told how much is left of rows that are clipped
 _PRIOR_ROWS = 5.0
 _CLIPPED = 0.03  # of what clipping takes from a number: a model tells it, and is not exact
 _LEAN = 0.5  # how unsure it is how steeply relations go on inside bins
@@ -156,8 +157,13 @@ class Released:
 _KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
-def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Released:
+def released_by(
+    model: Synthesizer, cliques: Iterable[tuple[str, ...]], linear: Iterable[str] = ()
+) -> Released:
     """Return what a fitted model tells of some sets of attributes.
+
+    Numbers that are asked for in a ``linear`` way may have as many rows far out as counts allow. In
+    squares that would leave nothing known; there fewer are expected the further out.
 
     Raises
     ------
@@ -186,15 +192,17 @@ def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Relea
     else:
         _MarginalsSource.check(model, wanted)
     known = _KNOWN.setdefault(model.model_, {})
-    if wanted not in known:
+    free = frozenset(map(names.index, linear))
+    key = (wanted, free)
+    if key not in known:
         if () not in known:
             known[()] = (
                 _AllPairsSource(model) if isinstance(model, AllPairs) else _MarginalsSource(model)
             )
         for oldest in [asked for asked in known if asked][: max(0, len(known) - _KEPT)]:
             del known[oldest]  # the tables of many questions are hundreds of megabytes
-        known[wanted] = _released(known[()].about(wanted), model, wanted)
-    found: Released = known[wanted]
+        known[key] = _released(known[()].about(wanted), model, wanted, free)
+    found: Released = known[key]
     return found
 
 
@@ -350,16 +358,19 @@ class _AllPairsSource(_Source):
         law = self._known.margins[place][level.groups] * level.shares
         seen = float(self._known.margins[place][: level.n_groups].sum())
         (mean, std), (powers, stds) = self._told.means[at], self._told.powers[at]
-        left = float(self._left[0][at])
-        grown, std = 1 / (seen * left), math.hypot(std, _CLIPPED * (1 - left))
-        alone = stds[0] * self._numbers[at].factors[0] * self.n_rows
+        number, left = self._numbers[at], float(self._left[0][at])
+        alone = stds[0] * number.factors[0] * self.n_rows
         law_std = (self._whole.crude.std**-2 + alone**-2) ** -0.5
+        kept = self._whole.left_of(at, self._seen[:_FEWEST])
+        codes = np.bincount(self._seen[:, at], minlength=level.n_groups)[number.groups]
+        put_back = found_alone(number) @ ((1 - kept) * number.shares * codes / len(self._seen))
         return Sums(
-            self._numbers[at],
-            np.array([mean, *powers]) / seen,
-            np.array([std, *stds]) * grown,
+            number,
+            kept,
+            (np.array([mean, powers[0], powers[1] - seen]) - put_back) / seen,
+            np.array([math.hypot(std, _CLIPPED * (1 - left)), *stds]) / seen,
             law / seen,
-            law_std / self.n_rows * grown,
+            law_std / self.n_rows / (seen * left),
         )
 
     def point(self) -> Statistics:
@@ -532,7 +543,9 @@ def _counted(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats
     return np.asarray(np.bincount(cells, weights, int(np.prod(shape))).reshape(shape), float)
 
 
-def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> Released:
+def _released(
+    source: _Source, model: Synthesizer, wanted: Sequence[Clique], free: frozenset[int]
+) -> Released:
     """Return what a source tells, on declared codes, and draws around it."""
     rng = np.random.default_rng(2)
     cliques = [*{(a,): None for clique in wanted for a in clique}, *(c for c in wanted if c[1:])]
@@ -547,6 +560,7 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
             n_rows=source.n_rows,
             holes=source.holes[:, at],
             sums=source.sums(at),
+            free=at in free,
         )
         for (at,) in (c for c in cliques if not c[1:])
         if isinstance(model.schema_[model.modelled_.names[at]], Numeric)
@@ -567,7 +581,7 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
         return Tables(known, weights, lean, lines, products)
 
     def _hidden(vector: Floats, c: int, margin: Floats, moves: Mapping[int, Move]) -> Floats:
-        return inside[c].hiding_of(vector, margin, moves[c]) if c in inside else vector
+        return inside[c].hiding_of(vector, margin, moves[c], rng) if c in inside else vector
 
     even = {at: one.even for at, one in inside.items()}
     lines: dict[int, Lines] = {}

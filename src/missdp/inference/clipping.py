@@ -1,7 +1,7 @@
 """What clipping takes from sums over rows, as a model's rows tell it, and where to clip.
 
 The vector of a row holds a block for each attribute, perhaps further numbers, and the products of
-every two blocks (see ``_row_norms``). All of it is multiplied by one factor, so that its L2 norm is
+every two blocks (see ``row_norms``). All of it is multiplied by one factor, so that its L2 norm is
 at most ``clip``.
 Rows with many rare levels have long vectors: clipping under-weights them, and what is released is
 
@@ -52,13 +52,13 @@ def clip_norm(
     and BR2000, from 1,000 to 300,000 rows and epsilon from 0.1 to 10, quantiles 0.2 off cost less
     than a twentieth.
     """
-    norms = _row_norms(independent_rows(margins, _POINTS), blocks, alone=alone, further=further)
+    norms = row_norms(independent_rows(margins, _POINTS), blocks, alone=alone, further=further)
     share = 0.5 + _PER_DECADE * np.log10(max(signal, 1.0) / _HALF)
     found = float(np.quantile(norms, np.clip(share, _LEAST, _MOST)))
     return max(found, _SHORTEST)
 
 
-def _row_norms(
+def row_norms(
     rows: Ints,
     blocks: Sequence[Floats],
     *,
@@ -89,7 +89,7 @@ def clipped_away(
 
     After the blocks come the ``further`` numbers of some attributes, which enter no product.
     """
-    norms = _row_norms(rows, blocks, alone=alone, further=further)
+    norms = row_norms(rows, blocks, alone=alone, further=further)
     lost = 1 - clip / np.maximum(norms, clip)
     lost *= 1 / max(1, len(rows))
     touched = np.flatnonzero(lost > 0)
@@ -125,7 +125,7 @@ def clipped_share(
     A first guess, from rows that need not be those of a good model: what is released, divided by
     it, has about the right size.
     """
-    norms = _row_norms(rows, blocks, alone=alone, further=further)
+    norms = row_norms(rows, blocks, alone=alone, further=further)
     kept = clip / np.maximum(norms, clip)
     sizes = [np.square(b).sum(axis=1)[rows[:, a]] for a, b in enumerate(blocks)]
     squares = np.stack(sizes, axis=1)

@@ -16,7 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.inference.clipping import clip_norm, clipped_away, clipped_share, independent_rows
+from missdp.inference.clipping import (
+    clip_norm,
+    clipped_away,
+    clipped_share,
+    independent_rows,
+    row_norms,
+)
 from missdp.inference.completion import Completed, PairTables, complete, rows_enough
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
@@ -286,6 +292,15 @@ class PairRelease(Record):
     def left(self, rows: Ints) -> tuple[Floats, dict[Pair, float]]:
         """Return what part of the size of blocks and products clipping leaves."""
         return clipped_share(**self._clipping(rows))
+
+    def left_of(self, at: int, rows: Ints) -> Floats:
+        """Return what part clipping leaves of rows with each finer code of a number."""
+        how, size = self._clipping(rows), len(self.numbered[at].groups)
+        told = np.repeat(how.pop("rows"), size, axis=0)
+        told[:, at] = np.tile(np.arange(size), len(rows))
+        clip = how["clip"]
+        norms = row_norms(told, how["blocks"], alone=how["alone"], further=how["further"])
+        return np.asarray((clip / np.maximum(norms, clip)).reshape(-1, size).mean(axis=0))
 
     def _clipping(self, rows: Ints) -> dict[str, Any]:
         assert self.plan is not None
