@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from missdp.inference.clipping import (
-    row_norms,
     clip_norm,
     clipped_away,
     clipped_share,
     independent_rows,
+    row_norms,
 )
 from missdp.inference.fit_heads import fit_heads
 
