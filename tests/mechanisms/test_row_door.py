@@ -228,6 +228,25 @@ def test_what_was_not_charged_for_is_not_answered():
         asked.answer(charged, Query(function=size, sensitivity=2))
 
 
+@pytest.mark.parametrize("changed", [{"cost": QUIET}, {"own": 9}, {"label": "y"}])
+def test_an_ask_that_was_changed_is_not_answered(changed):
+    asked = door()
+    (charged,) = asked.begin(Ask(label="x", cost=Noise("laplace", 50.0)))
+    for name, value in changed.items():
+        object.__setattr__(charged.ask, name, value)
+    with pytest.raises(ParameterError, match="not what was charged for"):
+        asked.answer(charged, SIZE)
+
+
+@pytest.mark.parametrize("currency", ["gdp", "renyi"])
+def test_a_question_costs_pure_epsilon_or_rho(currency):
+    asked = door()
+    cost = Cost(currency=currency, amount=0.01, order=2.0 if currency == "renyi" else None)
+    with pytest.raises(ParameterError, match="pure epsilon or rho"):
+        asked.measure(SIZE, cost)
+    assert asked.budget.events == ()
+
+
 class Exact(Query):
     """A stranger's query."""
 
@@ -239,12 +258,20 @@ class Silent(Noise):
         return exact
 
 
+class Cheaper(ScaleRelease):
+    """A stranger's release of the scale: Gaussian noise may rest on what never paid for that."""
+
+    gaussian = True
+
+
 def test_what_a_door_to_rows_is_asked_is_a_closed_set():
     asked = door()
     with pytest.raises(ParameterError, match="one of Counts, Sums, Query"):
         asked.measure(Exact(function=size, sensitivity=1), QUIET)
     with pytest.raises(ParameterError, match="Noise, or for a Cost"):
         asked.measure(SIZE, Silent("laplace", 1.0))
+    with pytest.raises(ParameterError, match="nothing made from it"):
+        asked.prepared(shared()).scaled(Cheaper(epsilon=1.0), confidence=0.95)
     assert asked.budget.events == ()
     found = asked.measure(SIZE, Noise("laplace", 1e-6))
     assert (found.values.tolist(), found.mechanism) == ([40.0], Noise("laplace", 1e-6))
