@@ -24,7 +24,7 @@ from missdp.schema import Numeric, Schema
 from missdp.schema.applies import applies
 from missdp.schema.conditions import Known, Verdict
 from missdp.schema.schema import plainly_missing
-from missdp.shelf import blocks, in_portions, room, runs
+from missdp.shelf import blocks, in_portions, pick, room, runs
 from missdp.table import Table
 from missdp.table.encode import Column as TableColumn
 from missdp.types import Flags, Floats, Ints
@@ -348,7 +348,7 @@ class FilledRows:
             column = self._table.column(name)
             for array in (column.codes, column.values):
                 if array is not None:
-                    cells = array[ways.rows]
+                    cells = pick(array, ways.rows)
                     bits = cells.view(np.int64) if cells.dtype.kind == "f" else cells
                     found, place = np.unique(bits, return_inverse=True)
                     kind = np.unique(kind * len(found) + place, return_inverse=True)[1]
