@@ -38,7 +38,7 @@ from missdp.mechanisms import (
     questions,
 )
 from missdp.mechanisms.noise import SecureNoise
-from missdp.mechanisms.questions import QUANTA, Rows
+from missdp.mechanisms.questions import QUANTA, Rows, Ways
 from missdp.mechanisms.row_door import Charged, PrivateRows
 from missdp.mechanisms.session import read_only
 from missdp.mechanisms.smooth import Bounded, ReleasedScale, ScaleRelease, plan_smooth
@@ -386,22 +386,47 @@ def filling(rows, draws, places, codes):
     return Prepared({"age": Filled(len(rows) - 1 - places, codes)}, profile=Known())
 
 
-WRONG = {
-    "no bound": {"function": without_profile},
-    "an error": {"function": loud},
-    "no cells": {"function": lambda rows, draws: Prepared({"age": (1, None)}, profile=Known())},
-} | {
-    name: {"function": filling, "given": (np.array(places), np.array(codes))}
-    for name, places, codes in (
-        ("other lengths", [3, 2], [0, 0, 0]),
-        ("a row twice", [3, 3], [0, 0]),
-        ("no such row", [-1], [0]),
-        ("a row from the end", [40], [0]),
-        ("far before the first", [30, np.iinfo(np.int64).max], [0, 0]),
-        ("no such code", [3], [99]),
-        ("no whole code", [3], [0.0]),
-    )
-}
+def in_ways(rows, draws, places, lists, start, keep):
+    """Fill the ages of these rows in one of two lists of ways."""
+    ways = {"age": Filled(np.arange(4), np.arange(4))}
+    return Prepared(profile=Known(), keep=keep, ways=Ways(places, lists, start, ways))
+
+
+WRONG = (
+    {
+        "no bound": {"function": without_profile},
+        "an error": {"function": loud},
+        "no cells": {"function": lambda rows, draws: Prepared({"age": (1, None)}, profile=Known())},
+    }
+    | {
+        name: {"function": filling, "given": (np.array(places), np.array(codes))}
+        for name, places, codes in (
+            ("other lengths", [3, 2], [0, 0, 0]),
+            ("a row twice", [3, 3], [0, 0]),
+            ("no such row", [-1], [0]),
+            ("a row from the end", [40], [0]),
+            ("far before the first", [30, np.iinfo(np.int64).max], [0, 0]),
+            ("no such code", [3], [99]),
+            ("no whole code", [3], [0.0]),
+        )
+    }
+    | {
+        f"{name}, in several ways": {
+            "function": in_ways,
+            "averaged": True,
+            "given": (np.array(places), np.array(lists), np.array(start), keep),
+        }
+        for name, places, lists, start, keep in (
+            ("a row twice", [3, 3], [0, 1], [0, 2, 4], None),
+            ("a row from the end", [-1, 3], [0, 1], [0, 2, 4], None),
+            ("no such row", [3, 40], [0, 1], [0, 2, 4], None),
+            ("no such list", [3, 4], [0, 2], [0, 2, 4], None),
+            ("no way", [3, 4], [0, 1], [0, 4, 4], None),
+            ("lists out of order", [3, 4], [0, 1], [0, 3, 2], None),
+            ("fewer rows", [3, 4], [0, 1], [0, 2, 4], np.arange(40) > 2),
+        )
+    }
+)
 
 
 def shared(function=shared_ages, **more):
