@@ -6,7 +6,7 @@ r"""Error bars of statistics on imputed data: how wide, and how often they hold.
 The oracle spends the whole epsilon on the answer and knows the scale of its noise. The population
 is made up: income depends on age, sex and schooling; what is missing depends on them too (MAR 35 %)
 or on nothing (MCAR 20 %); a sample is drawn, values go missing, the question is asked.
-`interval` is to hold the answer without noise on the completed sample, on average over ties;
+`interval` is to hold the answer without noise on the completed sample;
 `total_interval` the value of the population.
 """
 
@@ -19,10 +19,11 @@ import numpy as np
 import pandas as pd
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.accounting import Budget
+from missdp.accounting import Budget, Cost
+from missdp.accounting.exact import zcdp_rho
 from missdp.errors import WeakGuaranteeWarning
 from missdp.mechanisms.smooth import plan_smooth
-from missdp.statistics import QueryRequest, run_query
+from missdp.statistics import ImputedStatistics, QueryRequest, ScaleRelease, run_query
 
 warnings.simplefilter("ignore", WeakGuaranteeWarning)
 SCHEMA = Schema(
@@ -75,7 +76,7 @@ def asked(table, name, epsilon, **how):
     return run_query(table, request, budget=Budget(epsilon * (1 + 1e-9)))
 
 
-def coverage(rows, runs, epsilons, laws, names, breaks):
+def coverage(rows, runs, epsilons, laws, names):
     """Print how often total intervals hold the value of the population."""
     rng = np.random.default_rng(7)
     everyone = draw(1_000_000, rng)
@@ -86,7 +87,7 @@ def coverage(rows, runs, epsilons, laws, names, breaks):
             for _ in range(runs):
                 table = Table.read(with_holes(draw(rows, rng), law, rng), SCHEMA)
                 for name in names:
-                    answer = asked(table, name, epsilon, tie_breaks=breaks)
+                    answer = asked(table, name, epsilon)
                     low, high = answer.total_interval
                     held[name].append(low <= exact[name] <= high)
                     widths[name].append((high - low) / 2)
@@ -94,14 +95,12 @@ def coverage(rows, runs, epsilons, laws, names, breaks):
             for name in names:
                 about = f"{law:5s} epsilon {epsilon:4g}  {name:14s} held {np.mean(held[name]):.3f}"
                 half = [statistics.mean(found[name]) for found in (widths, noise)]
-                print(f"{about}  half width {half[0]:.4g}, of noise and ties alone {half[1]:.4g}")
+                print(f"{about}  half width {half[0]:.4g}, of noise alone {half[1]:.4g}")
 
 
 def oracle(table, name, epsilon):
     """Half width of whoever spends everything on the answer, and knows the scale of its noise."""
     request = QueryRequest(**FILL, **ASKED[name], epsilon=epsilon)
-    from missdp.statistics import ImputedStatistics
-
     door = ImputedStatistics(table, request.imputation(SCHEMA), budget=Budget(1.0))._door
     rows, n = door._rows, len(table)
     part, donee, own = {"mean": (0.9, 2, 100.0), "sum": (1, 1, 200.0)}.get(name, (1, 1, 1.0))
@@ -112,19 +111,36 @@ def oracle(table, name, epsilon):
     return noise.quantile(0.95) * bound * unit
 
 
-def width(rows, epsilons, names):
+def asked_with(delta, table, name, epsilon):
+    """Ask with (epsilon, delta): half of delta lets the scale fail, half of the rest bounds it."""
+    rho = zcdp_rho(epsilon, delta / 2) * (1 - 1e-9)
+    request = QueryRequest(**FILL, **ASKED[name], epsilon=1.0, uncertainty="noise")
+    asking = ImputedStatistics(
+        table,
+        request.imputation(SCHEMA),
+        budget=Budget(epsilon, delta),
+        scale=ScaleRelease(rho=rho / 2, delta=delta / 2),
+    )
+    return asking.answer(request.question(SCHEMA), Cost(currency="zcdp", amount=rho / 2 * 0.999))
+
+
+def width(rows, epsilons, names, runs, delta, law):
     """Print half widths of error bars, ours and the oracle's."""
     rng = np.random.default_rng(7)
-    table = Table.read(with_holes(draw(rows, rng), "mar", rng), SCHEMA)
+    table = Table.read(with_holes(draw(rows, rng), law, rng), SCHEMA)
     for epsilon in epsilons:
         for name in names:
             best, half = oracle(table, name, epsilon), []
-            for _ in range(20):
-                low, high = asked(table, name, epsilon).interval
-                half.append((high - low) / 2)
+            for _ in range(runs):
+                answer = (
+                    asked(table, name, epsilon)
+                    if not delta
+                    else asked_with(delta, table, name, epsilon)
+                )
+                half.append((answer.interval[1] - answer.interval[0]) / 2)
             ours = statistics.median(half)
             about = f"epsilon {epsilon:4g}  {name:14s} oracle {best:.4g}"
-            print(f"{about}  ours {ours:.4g}  {ours / best:.2f}")
+            print(f"{about}  ours {ours:.4g}  {ours / best:.2f}", flush=True)
 
 
 def main():
@@ -133,17 +149,18 @@ def main():
     parser.add_argument("what", choices=("width", "coverage"))
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--tie-breaks", type=int, default=20)
     parser.add_argument("--epsilon", type=float, nargs="*", default=None)
+    parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--laws", nargs="*", default=["mcar", "mar"])
     parser.add_argument("--names", nargs="*", default=list(ASKED))
     found = parser.parse_args()
     start = time.process_time()
     if found.what == "width":
-        width(found.rows, found.epsilon or (0.3, 1.0, 3.0, 10.0), found.names[:1] + found.names[2:])
+        epsilons, names = found.epsilon or (0.3, 1.0, 3.0, 10.0), found.names[:1] + found.names[2:]
+        width(found.rows, epsilons, names, found.runs, found.delta, found.laws[-1])
     else:
         facts = found.rows, found.runs, found.epsilon or (1.0, 3.0), found.laws, found.names
-        coverage(*facts, found.tie_breaks)
+        coverage(*facts)
     print(f"{time.process_time() - start:.0f} s of CPU")
 
 

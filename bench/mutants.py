@@ -74,6 +74,8 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/synth/test_cuts.py"),
     ("mechanisms", "cells below the range that a tree was told count at its end", "place = np.clip(np.arange(len(cells)), start, stop - 1) - start", "place = np.minimum(np.arange(len(cells)), stop - 1) - start",
      "tests/synth/test_cuts.py"),
+    ("estimate", "products of two numbers are not read", "if left and right:", "if False:",
+     "tests/estimate/test_estimate.py"),
     ("synth", "tables of a workload spend more than was planned", "noise = Noise.worth(cost)\n            counts = door", "noise = Noise(\"gaussian\", Noise.worth(cost).scale / 2)\n            counts = door",
      "tests/synth/test_top_up.py"),
     ("synth", "caps count tables of a workload behind too large a gate", "gates = self._gates([[schema.names[a] for a in clique] for clique in named], schema)", "gates = self._gates([schema.names for _ in named], schema)",

@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,8 @@ from scipy.optimize import brentq
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, Cost
 from missdp.errors import WeakGuaranteeWarning
-from missdp.mechanisms import Counts, RowDoor
+from missdp.mechanisms import Counts, Prepared, RowDoor
+from missdp.mechanisms.private_rows import FilledRows
 from missdp.mechanisms.smooth import plan_smooth, reference_bound
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.table.encode import Column
@@ -218,7 +219,11 @@ def asked(case: Case, table: Table) -> tuple[dict[str, ImputedStatistics], Any]:
         "ours": ImputedStatistics(table, case.knn, budget=budget),
     }
     made["no noise"] = made["ours"]
-    return made, made["ours"]._door._rows.cells
+    cells = made["ours"]._door._rows.cells
+    ways = cells.ways  # what others do takes the first of equally near donors
+    first = cells.ways.columns[case.target].where(ways.start[ways.lists])
+    columns = {case.target: replace(first, rows=ways.rows)}
+    return made, FilledRows(table, Prepared(columns, profile=cells.profile))
 
 
 def by_global_sensitivity(
@@ -311,7 +316,9 @@ def repetition(
         for group, (low, high) in GROUPS.items():
             bare = answer(case, made["no noise"], kind, group, 1e6)
             found.append((None, "no noise", kind, group, bare))
-            bound = (one + profile.exact(0) * donee) / ((age >= low) & (age < high)).sum()
+            bound = (one + float(profile.served(1)[0]) * donee) / (
+                (age >= low) & (age < high)
+            ).sum()
             for epsilon in epsilons:
                 value = bare + bound * published_noise(epsilon, rng)
                 found.append((epsilon, "published", kind, group, value))
@@ -347,7 +354,7 @@ def errors(case: Case, epsilons: tuple[float, ...], repetitions: int) -> Found:
     return {
         "rows": len(case.table), "missing": float(case.rates().mean()),
         "repetitions": repetitions, "truth": truth, "errors": rows,
-        "profile": [profile.exact(j) for j in range(10)], "noise": noises(profile),
+        "profile": profile.served(10).tolist(), "noise": noises(profile),
     }  # fmt: skip
 
 
@@ -394,7 +401,7 @@ def noises(profile: Any) -> list[Found]:
         row = {"epsilon": epsilon, "loss": true_loss(epsilon), "published": None}
         if gamma > 3:
             spread = math.sqrt(math.sin(math.pi / gamma) / math.sin(3 * math.pi / gamma))
-            row["published"] = spread * (1 + profile.exact(0)) / LN2
+            row["published"] = spread * (1 + float(profile.served(1)[0])) / LN2
         ours = plan_smooth(epsilon)
         for law, (deviation, beta) in {
             "cauchy": best_cauchy(epsilon),

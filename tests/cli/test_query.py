@@ -391,4 +391,4 @@ def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k):
         run_query(table, asked[0], budget=Budget(9.0))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert (peaks[1] - peaks[0]) / 3_000 < COMMAND._row_bytes(asked[0], table.schema)
+    assert (peaks[1] - peaks[0]) / 3_000 < COMMAND._row_bytes(asked[0])

@@ -121,6 +121,113 @@ def test_two_groups_at_once_where_the_three_were_measured(exact):
     np.testing.assert_allclose(found.estimate, truth.to_numpy(float), atol=0.1)
 
 
+def test_three_that_a_workload_names_are_read_from_all_pairs(exact):
+    """The table of three is read, not made up from pairs; others are refused before any work."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 2, 3000), rng.integers(0, 2, 3000)
+    frame = pd.DataFrame({"a": a, "b": b, "odd": a ^ b, "x": rng.integers(0, 3, 3000)})
+    schema = Schema(tuple(Ordinal(name=n, levels=(0, 1, 2)[: 2 + (n == "x")]) for n in frame))
+    model = AllPairs(epsilon=3.0, workload=[("a", "b", "odd")], random_state=0)
+    found = model.fit(frame, schema=schema).estimate("mean(odd)", by=["a", "b"])
+    assert found.labels == ("0, 0", "0, 1", "1, 0", "1, 1")
+    np.testing.assert_allclose(found.estimate, [0, 1, 1, 0], atol=0.1)
+    assert min(found.noise) > 0
+    with pytest.raises(ParameterError, match="a, b, x are more than two"):
+        model.estimate("mean(x)", by=["a", "b"])
+
+
+NUMBERS = Schema(
+    (
+        Numeric(name="pay", lower=0, upper=700, step=0.1),
+        Numeric(name="age", lower=0, upper=120, step=0.1),
+        Categorical(name="sex", levels=("f", "m")),
+    )
+)
+
+
+def paid(n, seed=0):
+    """Skewed pay that depends on age and sex."""
+    rng = np.random.default_rng(seed)
+    sex, age = rng.integers(0, 2, n), np.clip(rng.normal(45, 12, n), 18, 90)
+    pay = np.exp(3.0 + 0.02 * age + 0.3 * sex + rng.normal(0, 0.4, n))
+    frame = pd.DataFrame({"pay": pay.round(1), "age": age.round(1)})
+    return frame.assign(sex=np.array(["f", "m"])[sex])
+
+
+@pytest.fixture(scope="module")
+def numbered():
+    return AllPairs(epsilon=1.0, random_state=0).fit(paid(6000), schema=NUMBERS)
+
+
+def test_numbers_have_the_noise_of_their_products(numbered):
+    """From bins alone they are 5.5, 3.3 and 12 times what is the unit here."""
+    frame = paid(6000)
+    pay, age = frame["pay"], frame["age"]
+    product = numbered.pairs_.products.std / 6000
+    for question, truth, unit in (
+        ("correlation(pay, age)", pay.corr(age), 4 * product),
+        ("mean(pay) by sex", pay.groupby(frame["sex"]).mean(), 4 * pay.std() * product),
+        ("pay ~ age", np.polyfit(age, pay, 1)[::-1], 4 * pay.std() / age.std() * product),
+    ):
+        found = asked(numbered, question)
+        off = np.abs(np.subtract(found.estimate, np.asarray(truth)))
+        assert (off < 3 * np.array(found.errors)).all(), question
+        assert found.noise[-1] < 2.9 * unit, question
+
+
+def test_a_slope_of_a_skewed_number_is_not_flattened():
+    """Products reach to where they are clipped, and straight lines go on beyond."""
+    model = AllPairs(epsilon=100.0, random_state=0).fit(paid(6000), schema=NUMBERS)
+    frame = paid(6000)
+    slope = np.polyfit(frame["age"], frame["pay"], 1)[0]
+    assert model.regress("pay ~ age").estimate[1] == pytest.approx(slope, rel=0.01)
+
+
+def test_tails_are_those_that_released_means_tell(numbered):
+    """Rows far out hide from every count, and are in the sums of the number and its square."""
+    pay = paid(6000)["pay"]
+    for question, truth in (("mean(pay)", pay.mean()), ("sd(pay)", pay.std())):
+        found = numbered.estimate(question)
+        assert abs(found.estimate[0] - truth) < 3 * found.errors[0]
+        assert found.noise[0] < 0.06 * pay.std()
+
+
+def test_several_tables_are_told_the_products_of_numbers(numbered, monkeypatch):
+    """With them, and with their noise: else tables vary as if bins were all that is known."""
+    from missdp.synth import uncertain_pairs
+
+    told = []
+
+    class Spy(uncertain_pairs.Smoothing):
+        def drawn(self, noise, numbers=None):
+            told.append((self.numbers, numbers))
+            return super().drawn(noise, numbers)
+
+    monkeypatch.setattr(uncertain_pairs, "Smoothing", Spy)
+    numbered.sample(10, multiple=2)
+    (known, off), (_, again) = told
+    assert {*known.both} == {(0, 1)} == {*off.both}
+    noise = numbered.pairs_.products.std / 6000 * 4
+    assert 0 < abs(off.both[0, 1][0]) < 6 * noise
+    assert off.both[0, 1][0] != again.both[0, 1][0]
+
+
+def test_people_read_numbers_as_they_write_them(numbered):
+    found = dataclasses.replace(
+        numbered.estimate("mean(pay) by sex"),
+        estimate=(37218.4, 0.012345),
+        noise=(310.0, 0.0011),
+        sampling=(0.0, 0.0),
+        missing=(0.0, 0.0),
+        rows=(840.3, 12345.6),
+    )
+    shown = found.shown()
+    assert list(shown["estimate"]) == ["37,218", "0.0123"]
+    assert list(shown["rows"]) == ["840", "12,346"]
+    assert "e+0" not in str(found)
+    assert "37,218" in found._repr_html_()
+
+
 @pytest.mark.parametrize("family", [AllPairs, AIM])
 def test_intervals_hold_with_missing_values(family):
     """Of 95 %: numbers of a table depend on each other, and these are few tables. All is seeded."""

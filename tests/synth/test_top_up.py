@@ -114,7 +114,7 @@ def test_a_table_that_is_dearer_than_its_part_is_refused():
 
 def test_refusals():
     for workload, told in [
-        ([("a", "b", "q")], "attribute names"),
+        ([("a", "b", "q")], "the workload names 'q'"),
         (0, "from 1 to 4"),
         ([], "empty"),
         ({("a", "b", "c"): -1.0}, "weights"),

@@ -70,7 +70,7 @@ def query(
         ),
     ] = None,
     tie_breaks: Annotated[
-        int | None, option(help="How often ties among donors are broken; 20 or more by default.")
+        int | None, option(help="Changes nothing: ties are averaged over.")
     ] = None,
     details: Annotated[
         bool, typer.Option("--details", help="Show the intervals of noise and of missing cells.")
@@ -172,17 +172,14 @@ def _disk_limit(stream: RowStream, facts: Schema, requests: Sequence[QueryReques
     are.
     """
     needed, _ = _needed(facts, requests)
-    fit = fits_into_memory(stream.about(), needed, beside=_row_bytes(requests[0], facts))
+    fit = fits_into_memory(stream.about(), needed, beside=_row_bytes(requests[0]))
     return None if fit else memory_in_force()
 
 
-def _row_bytes(request: QueryRequest, facts: Schema) -> int:
+def _row_bytes(request: QueryRequest) -> int:
     """Return how many bytes a row takes at most, beside its cells."""
     filled = 1 + request.impute.count(",")
-    once = _ROW_BYTES + max(1, request.k) * _DONOR_BYTES + filled * _FILLED_BYTES
-    with contextlib.suppress(MissDPError):  # what is wrong is said when the question is asked
-        return once * request.imputation(facts).tie_breaks
-    return once
+    return _ROW_BYTES + max(1, request.k) * _DONOR_BYTES + filled * _FILLED_BYTES
 
 
 def _read(stream: RowStream, facts: Schema, requests: Sequence[QueryRequest]) -> Table:

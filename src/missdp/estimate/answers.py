@@ -15,17 +15,19 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.estimate.formula import Question, parse_formula, parse_question
-from missdp.estimate.inside import Beyond, numbers, reach
+from missdp.estimate.inside import Beyond, counted, number_of, numbers, reach
 from missdp.estimate.released import Released, Tables, released_by
 from missdp.record import Record
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
+from missdp.synth.coordinates import Coordinate
 from missdp.types import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Found = tuple[Floats, Floats]  # values, and the share of rows that each is about
+Part = tuple["Column", float, Floats]  # a column, the factor of its z, and the rest of its features
 
 _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
 _DOUBT = 0.35  # of what is corrected for values that are missing selectively
@@ -112,15 +114,30 @@ class Estimates(Record):
         }
         return pd.DataFrame(columns, index=pd.Index(self.labels, name=self.question))
 
+    def shown(self) -> pd.DataFrame:
+        """Return `to_frame` as people write numbers: two digits of each error, and whole rows."""
+        frame = self.to_frame()
+        digits = [_decimals(error) for error in self.errors]
+        for name in frame.columns[:-2]:
+            pairs = zip(frame[name], digits, strict=True)
+            frame[name] = [f"{value:,.{digit}f}" for value, digit in pairs]
+        frame["missing information"] = [f"{share:.0%}" for share in self.missing_information]
+        return frame.assign(rows=[f"{rows:,.0f}" for rows in self.rows])
+
     def __str__(self) -> str:
         """Return a table for people, and what it does not cover."""
-        shown = self.to_frame().to_string(float_format="{:.4g}".format)
+        shown = self.shown().to_string()
         about = f"Intervals have confidence {self.confidence:.0%}; they cover noise and sampling."
         return "\n".join([shown, about, *self.flags])
 
     def _repr_html_(self) -> str:
         flags = "".join(f"<li>{html.escape(flag)}</li>" for flag in self.flags)
-        return f"{self.to_frame().to_html(float_format='{:.4g}'.format)}<ul>{flags}</ul>"
+        return f"{self.shown().to_html()}<ul>{flags}</ul>"
+
+
+def _decimals(error: float) -> int:
+    """Return how many decimals an error of two significant digits has."""
+    return min(max(0, 1 - math.floor(math.log10(error))), 12) if 0 < error < math.inf else 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,10 +238,15 @@ class Column:
         self.shift: float | None = None  # of rows in which it is missing, if these are apart
         self.home = np.arange(self.size)  # of rows that may be hidden far out, their bin
         self.points: Floats | None = None
+        self.number: Coordinate | None = None
         if isinstance(self.attribute, Numeric):
+            self.number = number_of(model, name)
+            self.attribute = counted(model, name)
             beyond = Beyond.of(model, self.attribute)
             self.points = np.concatenate([numbers(self.attribute), beyond.points])
             self.home = np.append(self.home, beyond.home)
+            if self.number is not None:
+                self.rest = self.number.rest(self.points)
             self.labels = self.attribute.interval_names
         else:
             levels = self.attribute.levels
@@ -236,6 +258,12 @@ class Column:
     def width(self) -> int:
         """Number of codes, those of hidden rows and of missing values included."""
         return len(self.home) * (1 if self.shift is None else 2)
+
+    def together(self, sums: Floats) -> Floats:
+        """Return sums by level, given those by code: hidden rows are in their bins."""
+        whole = np.zeros((self.size, *sums.shape[1:]))
+        np.add.at(whole, self.home, sums[: len(self.home)])
+        return whole
 
     def mean(self, tables: Tables, of: Callable[[Floats], Any] = lambda x: x) -> Floats:
         """Return the mean of a function of the numbers, code by code."""
@@ -263,51 +291,38 @@ class Column:
             return points, inside
         return np.concatenate([points, points + self.shift]), np.concatenate([inside, inside])
 
-    def features(self, tables: Tables) -> Floats:
-        """Return what a regression takes of each code: the number, or levels but the first."""
-        if self.by_levels:
-            return np.eye(self.size)[:, 1:]
-        return self.across(tables)[:, None]
+    def beside(self, tables: Tables) -> tuple[float, Floats]:
+        """Return what counts in a relation to another attribute: a factor of ``z``, and a rest.
 
-    def across(self, tables: Tables) -> Floats:
-        """Return the number that each code stands for in a relation to another attribute.
-
-        Relations go on inside bins: what goes with a value is read off straight lines between the
-        means of bins. That gives the means of values and ends of the range their due; the mean
-        over all codes stays as it is.
+        The rest is what each code counts, a column for each feature: the number, or levels but the
+        first. Products with ``z`` were released, if a number has one; then the rest is what ``z``
+        does not tell of the number: where it was clipped.
         """
-        means = self._across(tables)
-        return means if self.shift is None else np.append(means, means + self.shift)
+        if self.by_levels:
+            return 0.0, np.eye(self.size)[:, 1:]
+        if self.number is None or self.at not in tables.products.mean:
+            return 0.0, self.across(tables)[:, None]
+        return self.number.scale, self.across(tables, self.rest)[:, None]
 
-    def _across(self, tables: Tables) -> Floats:
-        means, inside = self._mean(tables, lambda x: x), tables.inside.get(self.at)
-        if inside is None or self.points is None:
-            return means
-        bins = np.flatnonzero(np.ptp(self.points[: self.size], axis=1) > 0)
-        order = bins[np.argsort(means[bins])]
-        if len(order) < 2:
-            return means
-        law = tables.of(self.at)[: self.width].reshape(-1, len(self.home)).sum(axis=0)
-        share = np.maximum(law[order], _LEAST)[:, None]
-        points, knots = self.points[order], means[order]
-        off = tables.lean * share * inside[order] * (points - knots[:, None])
-        after = np.clip(np.searchsorted(knots, points), 1, len(knots) - 1)
-        gap = np.maximum(knots[after] - knots[after - 1], _LEAST)
-        part = np.clip((points - knots[after - 1]) / gap, 0.0, 1.0)
-        moved = np.bincount(after.ravel(), (off * part).ravel(), len(order))
-        moved += np.bincount(after.ravel() - 1, (off * (1 - part)).ravel(), len(order))
-        means[order] += moved / share[:, 0]
-        return means
+    def across(self, tables: Tables, values: Floats | None = None) -> Floats:
+        """Return what each code counts in a relation to another attribute: see `Lines`.
+
+        ``values`` are a function of the number, if not itself, at the points of each code.
+        """
+        means = self._mean(tables, lambda x: x if values is None else values)
+        inside = tables.inside.get(self.at)
+        if inside is not None and self.points is not None:
+            law = tables.of(self.at)[: self.width].reshape(-1, len(self.home)).sum(axis=0)
+            values = self.points if values is None else values
+            means = tables.lines[self.at].along(values, inside, law, lean=tables.lean)
+        return means if self.shift is None else np.append(means, means + self.shift)
 
 
 def _cells(tables: Tables, first: Column, others: Sequence[Column]) -> Floats:
     """Return shares by the codes of an attribute, one column for each group."""
     table = tables.of(first.at, *(other.at for other in others))
     for axis, other in enumerate(others, start=1):
-        moved = np.moveaxis(table, axis, 0)[: len(other.home)]
-        whole = np.zeros((other.size, *moved.shape[1:]))
-        np.add.at(whole, other.home, moved)
-        table = np.moveaxis(whole, 0, axis)
+        table = np.moveaxis(other.together(np.moveaxis(table, axis, 0)), 0, axis)
     return table[: first.width].reshape(first.width, -1)
 
 
@@ -323,9 +338,16 @@ def _ratio(top: Floats, cells: Floats) -> Found:
 
 def _mean(tables: Tables, asked: Question, first: Column, others: list[Column]) -> Found:
     cells = _cells(tables, first, others)
-    if asked.where is None:
+    if asked.where is not None:
+        return _ratio(_belongs(tables, asked, first) @ cells, cells)
+    if len(others) != 1:
         return _ratio((first.across if others else first.mean)(tables) @ cells, cells)
-    return _ratio(_belongs(tables, asked, first) @ cells, cells)
+    factor, rest = first.beside(tables)
+    sums = rest[:, 0] @ cells
+    if factor:
+        by_level = tables.products.by_level[first.at, others[0].at][: others[0].width]
+        sums += factor * others[0].together(by_level)
+    return _ratio(sums, cells)
 
 
 @dataclass(frozen=True)
@@ -381,8 +403,7 @@ def _quantile(tables: Tables, asked: Question, first: Column, others: list[Colum
 
 
 def _correlation(tables: Tables, _: Question, x: Column, others: list[Column]) -> Found:
-    means, gram, share = _moments(tables, [x, others[0]])
-    spread = gram - np.outer(means, means)
+    spread, share = _moments(tables, [x, others[0]])[1:]
     scale = np.sqrt(np.maximum(np.diag(spread), _LEAST))
     return np.clip([spread[0, 1] / scale[0] / scale[1]], -1.0, 1.0), np.array([share])
 
@@ -397,49 +418,56 @@ _ANSWERS = {
 
 
 def _moments(tables: Tables, columns: Sequence[Column]) -> tuple[Floats, Floats, float]:
-    """Return means and mean products of the features of columns, and the share of rows."""
-    parts = [column.features(tables) for column in columns]
-    if len(columns) == 2:  # of the rows in which both are applicable
+    """Return means and covariances of the features of columns, and the share of rows."""
+    if any(column.skipped for column in columns):  # of two: rows in which both are applicable
         cells = _joint(tables, *columns)
         share = float(cells.sum())
         laws = [cells.sum(axis=1) / share, cells.sum(axis=0) / share]
     else:
         share, laws = 1.0, [tables.of(c.at)[: c.width] for c in columns]
-    means = [law @ part for law, part in zip(laws, parts, strict=True)]
+    alone = [_alone(tables, column, law) for column, law in zip(columns, laws, strict=True)]
+    parts = [(column, *column.beside(tables)) for column in columns]
     blocks = [
         [
-            _products(tables, one, other, parts[i], parts[j], laws[i], share)
-            for j, other in enumerate(columns)
+            alone[i][1] if i == j else _covariances(tables, one, other, share)
+            for j, other in enumerate(parts)
         ]
-        for i, one in enumerate(columns)
+        for i, one in enumerate(parts)
     ]
-    return np.concatenate(means), np.block(blocks), share
+    return np.concatenate([mean for mean, _ in alone]), np.block(blocks), share
 
 
-def _products(
-    tables: Tables,
-    one: Column,
-    other: Column,
-    left: Floats,
-    right: Floats,
-    law: Floats,
-    share: float,
-) -> Floats:
-    """Return the mean products of the features of two columns.
+def _alone(tables: Tables, column: Column, law: Floats) -> tuple[Floats, Floats]:
+    """Return means and covariances of the features of one column."""
+    if column.by_levels:
+        means = law[1:]
+        return means, np.diag(means) - np.outer(means, means)
+    mean = float(law @ column.mean(tables))
+    return np.array([mean]), np.array([[law @ column.mean(tables, np.square) - mean**2]])
 
-    The one place where released moments of numbers themselves would enter.
-    """
-    if one is other:
-        if one.by_levels:
-            return np.diag(law[1:])
-        return np.array([[law @ one.mean(tables, np.square)]])
-    return np.asarray(left.T @ (_joint(tables, one, other) / share) @ right)
+
+def _covariances(tables: Tables, first: Part, second: Part, share: float) -> Floats:
+    """Return covariances of the features of two columns; with products as far as released."""
+    (one, left, rest), (other, right, other_rest) = first, second
+    cells, products = _joint(tables, one, other) / share, tables.products
+    found = rest.T @ cells @ other_rest
+    means, other_means = rest.T @ cells.sum(axis=1), cells.sum(axis=0) @ other_rest
+    if left:
+        z = products.by_level[one.at, other.at][: other.width] / share
+        found, means = found + left * (z @ other_rest), means + left * z.sum()
+    if right:
+        z = products.by_level[other.at, one.at][: one.width] / share
+        found = found + right * (rest.T @ z)[:, None]
+        other_means = other_means + right * z.sum()
+    if left and right:
+        pair = min(one.at, other.at), max(one.at, other.at)
+        found = found + left * right * products.both[pair] / share
+    return np.asarray(found - np.outer(means, other_means))
 
 
 def _least_squares(tables: Tables, columns: list[Column]) -> Found:
     """Return the coefficients of the first column on the others, the intercept first."""
-    means, gram, share = _moments(tables, columns)
-    spread = gram - np.outer(means, means)
+    means, spread, share = _moments(tables, columns)
     slopes = np.linalg.lstsq(spread[1:, 1:], spread[1:, 0], rcond=1e-10)[0]
     found = np.append(means[0] - slopes @ means[1:], slopes)
     return found, np.full(len(found), share)

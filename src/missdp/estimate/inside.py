@@ -5,7 +5,7 @@ Everything here is a function of released values and public facts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
+from missdp.synth.coordinates import Coordinate
 from missdp.types import Floats
 
 _POINTS = 128  # values that stand for what lies inside a bin
@@ -24,6 +25,8 @@ _FAR = 100.0  # times as far from the middle as where rows were found; further o
 _PLAIN = 2.5  # standard deviations by which a count must exceed what is expected to be believed
 _TREE = 1.4  # times the noise of a count: halves of what stands out are kept, or moved
 _MOST_TAKEN = 0.9  # of a bin
+_PART = 2.0  # how far rows beyond may lie towards either end of their interval
+_APART = 0.5  # how much the share of them in a group may differ from that of the bin beside
 _HARDLY = 3.0  # standard deviations: of smaller bins it is not known how values lie in them
 
 
@@ -32,6 +35,28 @@ def numbers(attribute: Numeric) -> Floats:
     places = np.tile((np.arange(_POINTS) + 0.5) / _POINTS, attribute.size)
     codes = np.repeat(np.arange(attribute.size), _POINTS)
     return attribute.decode(codes, places).reshape(attribute.size, _POINTS)
+
+
+def counted(model: Synthesizer, name: str) -> Numeric:
+    """Return a number whose values lie as they were counted, with nothing where noise hides rows.
+
+    What moments of numbers tell of these is taken into account by `Inside`, with how unsure it is.
+    """
+    attribute = model.schema_[name]
+    assert isinstance(attribute, Numeric)
+    if attribute.pieces is None or attribute.shares is None:
+        return attribute
+    low, high = model.__dict__.get("_beyond", {}).get(name, np.zeros((0, 4))).T[:2]
+    pieces = np.asarray(attribute.pieces)
+    middle = (pieces[1:] + pieces[:-1])[:, None] / 2
+    hidden = ((low <= middle) & (middle <= high)).any(axis=1)
+    return replace(attribute, shares=tuple(np.where(hidden, 0.0, attribute.shares).tolist()))
+
+
+def number_of(model: Synthesizer, name: str) -> Coordinate | None:
+    """Return the number of an attribute whose products were released."""
+    pairs = getattr(model, "pairs_", None)
+    return None if pairs is None else pairs.numbered.get(model.modelled_.names.index(name))
 
 
 def reach(attribute: Numeric) -> tuple[float, float]:
@@ -117,11 +142,43 @@ class Move:
         Of each value in its code; add up to 1.
     hidden, spread : array, shape (k,)
         Share of all rows in each interval beyond, and how much that varies between groups.
+    margin : array, shape (codes,), or 0.0
+        By how much the share of each bin is another one than that which was counted.
     """
 
     weights: Floats
     hidden: Floats
     spread: Floats
+    margin: Floats | float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What was released of a number beside its bins, of rows in which it is observed.
+
+    Parameters
+    ----------
+    number : Coordinate
+    means, stds : arrays of shape (3,)
+        Of ``z``, of the number clipped far out and of its square, with their noise.
+    law : array, shape (codes,)
+        Share of each bin.
+    law_std : float
+        Noise of each.
+    """
+
+    number: Coordinate
+    means: Floats
+    stds: Floats
+    law: Floats
+    law_std: float
+
+    def at(self, points: Floats) -> Floats:
+        """Return what the means are of, at numbers: shape ``(3, *points.shape)``."""
+        order = np.argsort(self.number.values, kind="stable")
+        values = self.number.values[order]
+        code = order[np.searchsorted((values[1:] + values[:-1]) / 2, points)]
+        return np.asarray(np.concatenate([self.number.z[None], self.number.powers])[:, code])
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +197,9 @@ class Inside:
     std : float
         Noise of a piece, as a share of the rows; 0 if bins are declared.
     beyond : Beyond
+    points : array, shape (codes, points)
+    sums : Sums, optional
+        By which pieces, and rows beyond, are known better than by their counts.
     """
 
     piece: NDArray[np.int64]
@@ -148,47 +208,131 @@ class Inside:
     seen: float
     std: float
     beyond: Beyond
+    points: Floats
+    sums: Sums | None = None
 
     @classmethod
     def of(
-        cls, model: Synthesizer, at: int, margin: Floats, *, n_rows: float, holes: NDArray[np.bool_]
+        cls,
+        model: Synthesizer,
+        at: int,
+        margin: Floats,
+        *,
+        n_rows: float,
+        holes: NDArray[np.bool_],
+        sums: Sums | None = None,
     ) -> Self:
         """Return that of a numeric attribute of a model, whose margin is estimated like this."""
-        attribute = model.schema_[model.modelled_.names[at]]
-        assert isinstance(attribute, Numeric)
-        piece = np.searchsorted(attribute.pieces or (), numbers(attribute), side="right")
+        attribute = counted(model, model.modelled_.names[at])
+        points = numbers(attribute)
+        piece = np.searchsorted(attribute.pieces or (), points, side="right")
         log = [e for whole in model.guarantee_.events for e in getattr(whole, "log", ())]
         trees = [e.sigma for e in log if e.label == f"tree {attribute.name}"]
         seen = max(1 - float(holes.mean()), _LEAST_WEIGHT)
         std = _TREE * trees[-1] / (n_rows * seen) if trees and attribute.pieces else 0.0
         shares = np.maximum(margin[: attribute.size], max(_LEAST_SHARE, _HARDLY * std))
-        return cls(piece, shares, n_rows, seen, std, Beyond.of(model, attribute))
+        if sums is not None:
+            sums = replace(sums, law=sums.law[: attribute.size])
+        return cls(piece, shares, n_rows, seen, std, Beyond.of(model, attribute), points, sums)
+
+    @property
+    def values(self) -> Floats:
+        """Values that stand for each code, hidden rows included."""
+        return np.concatenate([self.points, self.beyond.points])
+
+    @property
+    def home(self) -> NDArray[np.int64]:
+        """The bin that each code lies in."""
+        return np.append(np.arange(len(self.shares)), self.beyond.home)
 
     @cached_property
     def even(self) -> Move:
         """As released."""
-        return self._move(np.full(self.piece.shape, 1 / self.piece.shape[1]), 0.0, 0.0)
+        gain, lacking, _ = self._known
+        return self._moved(gain @ lacking)
 
-    def noisy(self, rng: np.random.Generator) -> Move:
-        """Return another draw of the noise in each piece, and beyond all of them."""
+    def noisy(self, rng: np.random.Generator, off: Floats) -> Move:
+        """Return another draw of the noise in each piece, and beyond all of them.
+
+        ``off`` is by how much the margin of the same draw differs from that which was released.
+        """
+        gain, lacking, effect = self._known
+        unsure = self._unsure[: len(self._unsure) - len(self.shares)]
+        prior = np.append(rng.normal(size=len(unsure)) * unsure, off[: len(self.shares)])
+        noise = 0.0 if self.sums is None else self.sums.stds * rng.normal(size=3)
+        update = gain @ (lacking + noise - effect @ prior)
+        prior[len(unsure) :] = 0.0  # these are in the margin already
+        found = self._moved(prior + update)
+        # Where rows lie in an interval beyond is not known: between its lower and its upper part.
+        hidden, points = len(self.beyond.stds), self.piece.shape[1]
+        slope = _PART * (2 * (np.arange(points) + 0.5) / points - 1)
+        found.weights[len(self.shares) :] += rng.normal(size=(hidden, 1)) * slope / points
+        known = self.sums is not None
+        spread = _APART * np.abs(found.hidden) if known else self._hidden[1]
+        return replace(found, spread=spread)
+
+    @property
+    def _hidden(self) -> tuple[Floats, Floats]:
+        """Share of rows in each interval beyond, and how unsure it is by counts alone."""
+        rows = self.n_rows * self.seen
+        return self.beyond.rows / rows, self.beyond.stds / rows
+
+    @cached_property
+    def _unsure(self) -> Floats:
+        """How unsure masses are by counts: those of pieces, those beyond, and those of bins."""
+        pieces = np.full(int(self.piece.max()) + 1, self.std)
+        of_bins = 0.0 if self.sums is None else self.sums.law_std
+        return np.concatenate([pieces, self._hidden[1], np.full(len(self.shares), of_bins)])
+
+    @cached_property
+    def _known(self) -> tuple[Floats, Floats, Floats]:
+        """What released sums say beside counts: gain, what lacks, and effects of masses.
+
+        Masses have errors that are independent, and so have sums; a linear update takes each for as
+        much as it is worth.
+        """
+        size = len(self._unsure)
+        if self.sums is None:
+            return np.zeros((size, 3)), np.zeros(3), np.zeros((3, size))
+        found, beyond, law = self.sums.at(self.points), self.beyond, self.sums.law
+        means = found.mean(axis=2)
+        ends = np.where(beyond.above, found[:, beyond.home, -1], found[:, beyond.home, 0])
+        further = self.sums.at(beyond.points).mean(axis=2) - ends
+        off = found - means[:, :, None]
+        sums = np.stack([np.bincount(self.piece.ravel(), one.ravel()) for one in off])
+        pieces = sums / np.maximum(np.bincount(self.piece.ravel()), 1)
+        effect = np.concatenate(
+            [pieces, further, means - (means @ law / law.sum())[:, None]], axis=1
+        )
+        lacking = self.sums.means - means @ law - further @ self._hidden[0]
+        spread = effect * self._unsure
+        whole = spread @ spread.T + np.diag(np.square(self.sums.stds))
+        gain = (self._unsure[:, None] * spread.T) @ np.linalg.inv(whole)
+        return gain, lacking, effect
+
+    def _moved(self, change: Floats) -> Move:
+        """Return pieces, rows beyond, and bins with so much more mass."""
+        size = len(change) - len(self.shares)
+        pieces = size - len(self.beyond.stds)
         number = np.bincount(self.piece.ravel())[self.piece]
-        moved = rng.normal(0, self.std, int(self.piece.max()) + 1)[self.piece] / number
-        weights = _normal(1 / self.piece.shape[1] + moved / self.shares[:, None])
-        stds = self.beyond.stds / (self.n_rows * self.seen)
-        return self._move(weights, rng.normal(0.0, 1.0, len(stds)) * stds, stds)
+        moved = change[:pieces][self.piece] / number
+        weights = 1 / self.piece.shape[1] + _centred(moved) / self.shares[:, None]
+        return replace(self._move(weights, change[pieces:size], 0.0), margin=change[size:])
 
     def jitter(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Return what other rows may be like, to be scaled by their number."""
-        return rng.normal(size=self.piece.shape), rng.normal(size=len(self.beyond.stds))
+        hidden = len(self.beyond.stds)
+        shape = len(self.shares) + hidden, self.piece.shape[1]
+        return rng.normal(size=shape), rng.normal(size=hidden)
 
     def resampled(self, jitter: tuple[Floats, Floats], seen: float) -> Move:
         """Return what other rows would have been like."""
-        rows = np.maximum(self.n_rows * seen * self.shares, 1.0)[:, None]
-        weights = _normal(
-            (1 + jitter[0] * np.sqrt(self.piece.shape[1] / rows)) / self.piece.shape[1]
-        )
-        stds = np.sqrt(np.abs(self.beyond.rows) / self.seen / seen) / self.n_rows
-        return self._move(weights, jitter[1] * stds, stds)
+        beyond, even = self.even.hidden, self.even.weights
+        share = np.append(self.shares, np.abs(beyond))
+        rows = np.maximum(self.n_rows * seen * share, 1.0)[:, None]
+        weights = even + _centred(jitter[0] * np.sqrt(np.maximum(even, 0.0) / rows))
+        stds = np.sqrt(np.abs(beyond) / seen / self.n_rows)
+        return Move(weights, beyond + jitter[1] * stds, stds, self.even.margin)
 
     def _move(self, weights: Floats, off: Floats | float, spread: Floats | float) -> Move:
         beyond = self.beyond
@@ -215,19 +359,28 @@ class Inside:
             table[home] -= further[place]
         return np.moveaxis(np.concatenate([table[:size], further, table[size:]]), 0, axis)
 
+    def hiding_of(self, vector: Floats, margin: Floats, move: Move) -> Floats:
+        """Return sums by code in which rows that may be hidden have codes of their own."""
+        home, size = self.beyond.home, len(self.shares)
+        part = move.hidden / np.maximum(margin[home], _LEAST_WEIGHT / self.n_rows)
+        further, vector = vector[home] * part, vector.copy()
+        np.subtract.at(vector, home, further)
+        return np.concatenate([vector[:size], further, vector[size:]])
 
-def _normal(weights: Floats) -> Floats:
-    """Return weights that add up to 1 in each code; as they are, where noise leaves too little."""
-    total = weights.sum(axis=1, keepdims=True)
-    return np.asarray(weights / np.where(total > _LEAST_WEIGHT, total, 1.0))
+
+def _centred(change: Floats) -> Floats:
+    """Return changes of weights that add up to 0 in each code."""
+    return np.asarray(change - change.mean(axis=1, keepdims=True))
 
 
 def _without(weights: Floats, share: float, *, above: bool) -> Floats:
-    """Take a share of increasing values out of a bin, from the outermost on."""
+    """Take a share of increasing values out of a bin, from the outermost on.
+
+    Which values these are is as if all had the same weight, so that noise in weights stays as it
+    is; where less than nothing is taken, the outermost value gets more.
+    """
     share, outward = min(share, _MOST_TAKEN), weights[::-1] if above else weights
-    left = np.cumsum(outward) - share
-    kept = (
-        np.clip(left, 0.0, outward) if share > 0 else outward + (np.arange(len(left)) == 0) * -share
-    )
-    kept = kept / max(kept.sum(), _LEAST_WEIGHT)
+    place = np.arange(len(weights))
+    taken = np.clip(share * len(weights) - place, 0.0, 1.0) / len(weights) if share > 0 else 0.0
+    kept = (outward - taken + (place == 0) * max(0.0, -share)) / (1 - share)
     return np.asarray(kept[::-1] if above else kept)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import abc
 import copy
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any, Self
@@ -20,11 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.estimate.inside import Inside, Move
+from missdp.estimate.inside import Inside, Move, Sums
+from missdp.estimate.lines import Lines
+from missdp.estimate.products import Products, about, completed, noisy, observed, with_rows
 from missdp.inference.completion import PairTables, complete
+from missdp.inference.interactions import completed as of_several
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
+from missdp.inference.numbers import NumberMoments
 from missdp.schema import Numeric
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
@@ -41,6 +46,8 @@ _KEPT = 8  # questions of a model whose tables are kept
 _ROWS = 20_000  # of the model, which play the private rows
 _FEWER = 6_000  # by which draws are made
 _PRIOR_ROWS = 5.0
+_CLIPPED = 0.03  # of what clipping takes from a number: a model tells it, and is not exact
+_LEAN = 0.5  # how unsure it is how steeply relations go on inside bins
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +61,17 @@ class Tables:
         By numeric attribute, the weight of each value in its code; codes as of `Inside`.
     lean : float
         How far relations between bins are taken to go on inside them: 1 is as straight lines.
+    lines : mapping of int to Lines
+        By numeric attribute.
+    products : Products
+        With numbers, where they were released.
     """
 
     cells: Cells
     inside: Mapping[int, Floats]
     lean: float = 1.0
+    lines: Mapping[int, Lines] = field(default_factory=dict)
+    products: Products = field(default_factory=Products)
 
     def of(self, *attributes: int) -> Floats:
         """Return the table of some attributes, in this order."""
@@ -74,7 +87,22 @@ class Tables:
             gone = table[:codes] * chance
             parts = [table[:codes] - gone, gone, table[codes:]]
             cells[clique] = np.moveaxis(np.concatenate(parts), 0, axis)
-        return replace(self, cells=cells)
+
+        def apart(c: int, vector: Floats) -> Floats:
+            if c != at:
+                return vector
+            gone = vector[: len(chances[at,])] * chances[at,]
+            return np.concatenate([vector[: len(gone)] - gone, gone, vector[len(gone) :]])
+
+        return replace(self, cells=cells, products=self.products.on(apart))
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Tables on groups of levels, and products with numbers, of complete rows."""
+
+    cells: Cells
+    products: Products = field(default_factory=Products)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +181,10 @@ def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Relea
         )
     names = model.modelled_.names
     wanted = tuple(sorted({tuple(sorted(map(names.index, c))) for c in cliques}))
+    if isinstance(model, AllPairs):
+        _AllPairsSource.check(model, wanted)
+    else:
+        _MarginalsSource.check(model, wanted)
     known = _KNOWN.setdefault(model.model_, {})
     if wanted not in known:
         if () not in known:
@@ -182,7 +214,7 @@ class _Source(abc.ABC):
     flags: tuple[str, ...] = ()
 
     @cached_property
-    def draws(self) -> list[tuple[Floats, Cells, Cells]]:
+    def draws(self) -> list[tuple[Floats, Statistics, Statistics]]:
         """Weights of rows, what other noise and what rows of these weights would have made."""
         rng, n = np.random.default_rng(1), len(self.rows)  # public: draws tell how numbers vary
         found = []
@@ -197,20 +229,29 @@ class _Source(abc.ABC):
         """Return the same for some attributes; refuse what was not measured."""
 
     @abc.abstractmethod
-    def point(self) -> Cells:
+    def point(self) -> Statistics:
         """Return what was released, unshrunk."""
 
     @abc.abstractmethod
-    def observed(self) -> Cells:
+    def observed(self) -> Statistics:
         """Return the same with observed values taken for all."""
 
     @abc.abstractmethod
-    def noisy(self, rng: np.random.Generator) -> Cells:
+    def noisy(self, rng: np.random.Generator) -> Statistics:
         """Return what other noise would have made of it."""
 
     @abc.abstractmethod
-    def resampled(self, weights: Floats) -> Cells:
+    def resampled(self, weights: Floats) -> Statistics:
         """Return what other rows would have made of it: with ``weights`` more of each of these."""
+
+    def sums(self, at: int) -> Sums | None:  # noqa: ARG002
+        """Return what was released of a number beside its bins."""
+        return None
+
+    def plus(self, found: Statistics, weights: Floats) -> Statistics:
+        """Return what so much more of each complete row would make of statistics."""
+        cells = {c: t + _counted(self.rows, c, t.shape, weights) for c, t in found.cells.items()}
+        return Statistics(cells, found.products)
 
 
 class _AllPairsSource(_Source):
@@ -220,6 +261,7 @@ class _AllPairsSource(_Source):
     _release: PairRelease
     _lost: Any
     _known: PairTables
+    _moments: NumberMoments | None
 
     def __init__(self, model: AllPairs) -> None:
         fitted: Any = model.model_
@@ -231,26 +273,35 @@ class _AllPairsSource(_Source):
         self.holes = self._masks.draw(self.rows, self._rng)
         self._seen = np.where(self.holes, [level.n_groups for level in self.levels], self.rows)
         self._taken: Any = None
-        self._left: dict[Any, float] = {}
+        self._left: Any = {}, {}
         if self._whole.plan is not None:
             self._taken = self._whole.taken(self._seen)
-            self._left = self._whole.left(self._seen)[1]
-        self._rows = self.rows  # the point takes all of them, and draws are about how it varies
+            self._left = self._whole.left(self._seen)
+        self._told = self._whole.moments(self._taken)
+        self._numbers = {} if self._told is None else self._whole.numbered
+        self._rows, self._holes = self.rows, self.holes  # for the point; draws tell how it varies
         self.rows, self._seen = self._rows[:_FEWER], self._seen[:_FEWER]
         self.holes = self.holes[:_FEWER]
+        self._z = {a: n.z[n.spread(self.rows[:, a], self._rng)] for a, n in self._numbers.items()}
         self._about([*range(len(self.levels))])
 
     def about(self, wanted: Sequence[Clique]) -> Self:
         """Return the same for some attributes; for all of them, if values are missing."""
-        for clique in wanted:
-            if len(clique) > 2:
-                raise ParameterError(
-                    f"{[self._names[a] for a in clique]} are more than two: estimates "
-                    "from AllPairs read pairs only. AIM offers what its workload= names"
-                )
         if self._masks.present.any():
             return self
         return copy.copy(self)._about(sorted({a for clique in wanted for a in clique}))
+
+    @staticmethod
+    def check(model: AllPairs, wanted: Sequence[Clique]) -> None:
+        """Refuse what was not measured, before anything is computed."""
+        assert model.pairs_ is not None
+        names = model.modelled_.names
+        for clique in (c for c in wanted if len(c) > 2):
+            if clique not in model.pairs_.together:
+                raise ParameterError(
+                    f"{', '.join(names[a] for a in clique)} are more than two, and were not "
+                    "measured together: name them in workload= of AllPairs or AIM"
+                )
 
     def _about(self, of: list[int]) -> Self:
         self._of, self._release, self._lost = of, self._whole.about(of), None
@@ -259,9 +310,16 @@ class _AllPairsSource(_Source):
             lost = {(i, j): both[a, b] for (i, a), (j, b) in combinations(enumerate(of), 2)}
             self._lost = [single[a] for a in of], lost
         self._known = self._release.tables(self._lost)
+        self._moments = None if self._told is None else about(self._told, of)
         return self
 
-    def _completed(self, tables: PairTables, rows: int = _FEWER) -> Cells:
+    def _completed(
+        self,
+        tables: PairTables,
+        moments: NumberMoments | None,
+        together: Mapping[Clique, Floats],
+        rows: int = _FEWER,
+    ) -> Statistics:
         of, holed = self._of, bool(self._masks.present.any())
         drawn = self._rows[:rows, of]
         found = complete(
@@ -274,32 +332,86 @@ class _AllPairsSource(_Source):
         cells: dict[Clique, Floats] = {(of[i],): m for i, m in enumerate(found.margins)}
         for (i, j), moment in found.pairs.items():
             cells[of[i], of[j]] = moment + np.outer(found.margins[i], found.margins[j])
-        return cells
+        if together:
+            holes = found.masks, drawn, tables.sizes
+            several = of_several(together, {}, *holes, leaned=False)
+            cells |= {tuple(of[i] for i in c): table for c, table in several.items()}
+        if moments is None:
+            return Statistics(cells)
+        numbers = {i: self._numbers[a] for i, a in enumerate(of) if a in self._numbers}
+        told = completed(moments, numbers, found, drawn, self._holes[:rows, of])
+        return Statistics(cells, told.renamed(of))
 
-    def point(self) -> Cells:
+    def sums(self, at: int) -> Sums | None:
+        """Return what was released of a number beside its bins."""
+        if at not in self._numbers or self._told is None:
+            return None
+        level, place = self.levels[at], self._of.index(at)
+        law = self._known.margins[place][level.groups] * level.shares
+        seen = float(self._known.margins[place][: level.n_groups].sum())
+        (mean, std), (powers, stds) = self._told.means[at], self._told.powers[at]
+        left = float(self._left[0][at])
+        grown, std = 1 / (seen * left), math.hypot(std, _CLIPPED * (1 - left))
+        alone = stds[0] * self._numbers[at].factors[0] * self.n_rows
+        law_std = (self._whole.crude.std**-2 + alone**-2) ** -0.5
+        return Sums(
+            self._numbers[at],
+            np.array([mean, *powers]) / seen,
+            np.array([std, *stds]) * grown,
+            law / seen,
+            law_std / self.n_rows * grown,
+        )
+
+    def point(self) -> Statistics:
         """Return what was released, unshrunk."""
-        return self._completed(self._known, _ROWS)
+        return self._completed(self._known, self._moments, self._release.together, _ROWS)
 
-    def observed(self) -> Cells:
+    def observed(self) -> Statistics:
         """Return the same with observed values taken for all."""
         sizes, of, known = self._known.sizes, self._of, self._known
         cells: dict[Clique, Floats] = {(of[i],): m[: sizes[i]] for i, m in enumerate(known.margins)}
         cells |= {(of[i], of[j]): t[: sizes[i], : sizes[j]] for (i, j), t in known.tables.items()}
-        return {clique: table / table.sum() for clique, table in cells.items()}
+        for clique, table in self._release.together.items():
+            inner = tuple(slice(sizes[i]) for i in clique)
+            cells[tuple(of[i] for i in clique)] = table[inner]
+        products = Products()
+        if self._moments is not None:
+            seen = {c: float(table.sum()) for c, table in cells.items()}
+            products = observed(self._moments, known.sizes, of, seen)
+        return Statistics({c: table / table.sum() for c, table in cells.items()}, products)
 
-    def noisy(self, rng: np.random.Generator) -> Cells:
+    def noisy(self, rng: np.random.Generator) -> Statistics:
         """Return what other noise would have made of it."""
-        again = self._release.redrawn(rng).tables(self._lost)
-        of, left = self._of, self._left
-        share = {(i, j): left[of[i], of[j]] for i, j in self._known.tables}
-        return self._completed(noisier(self._known, again, share))
+        again = self._release.redrawn(rng)
+        of, left = self._of, self._left[1]
+        share = {(i, j): left[of[i], of[j]] for i, j in combinations(range(len(of)), 2)}
+        moments = None if self._moments is None else noisy(self._moments, share, rng)
+        tables = noisier(self._known, again.tables(self._lost), share)
+        return self._completed(tables, moments, again.together)
 
-    def resampled(self, weights: Floats) -> Cells:
+    def resampled(self, weights: Floats) -> Statistics:
         """Return what other rows would have made of it."""
-        seen, known = self._seen[:, self._of], self._known
+        seen, known, moments = self._seen[:, self._of], self._known, self._moments
         margins = [m + _counted(seen, (i,), m.shape, weights) for i, m in enumerate(known.margins)]
         tables = {c: t + _counted(seen, c, t.shape, weights) for c, t in known.tables.items()}
-        return self._completed(replace(known, margins=tuple(margins), tables=tables))
+        if moments is not None:
+            z = {
+                i: np.where(self.holes[:, a], 0.0, self._z[a])
+                for i, a in enumerate(self._of)
+                if a in self._z
+            }
+            moments = with_rows(moments, z, seen, weights)
+        together = {
+            c: t + self.n_rows * _counted(seen, c, t.shape, weights)
+            for c, t in self._release.together.items()
+        }
+        moved = replace(known, margins=tuple(margins), tables=tables)
+        return self._completed(moved, moments, together)
+
+    def plus(self, found: Statistics, weights: Floats) -> Statistics:
+        """Return what so much more of each complete row would make of statistics."""
+        more = found.products.plus(self._z, self.rows, weights)
+        return replace(super().plus(found, weights), products=more)
 
 
 class _MarginalsSource(_Source):
@@ -312,7 +424,7 @@ class _MarginalsSource(_Source):
         rng = np.random.default_rng(0)  # public: any points do
         self._names, self._marginals = model.modelled_.names, model.marginals_
         self.levels, self.n_rows = model.model_.levels, model._recipe.n_rows
-        self._law, self._workload = model.model_.law, candidates(model.workload, model.modelled_)
+        self._law = model.model_.law
         recipe = model._recipe
         self._std = (
             float(np.median([*recipe.sigmas.values()] or [recipe.first_sigma])) / self.n_rows
@@ -338,17 +450,25 @@ class _MarginalsSource(_Source):
     def _named(self, clique: Clique) -> str:
         return ", ".join(self._names[a] for a in clique)
 
+    @staticmethod
+    def check(model: AIM | MST, wanted: Sequence[Clique]) -> None:
+        """Refuse what is not in the workload, before anything is computed."""
+        assert model.marginals_ is not None
+        known = [*model.marginals_, *candidates(model.workload, model.modelled_)]
+        for clique in wanted:
+            if not any({*clique} <= {*one} for one in known):
+                names = model.modelled_.names
+                raise ParameterError(
+                    f"{', '.join(names[a] for a in clique)} are not together in the workload: name "
+                    "them in workload= of AIM"
+                )
+
     def _supposed(self, clique: Clique) -> Floats:
         """Return what the model has where it was right enough for nothing to be measured."""
-        if not any({*clique} <= {*known} for known in self._workload):
-            raise ParameterError(
-                f"{self._named(clique)} are not together in the workload: name them in workload= "
-                "of AIM"
-            )
         table = self._law.marginal(clique)
         return np.stack([table, np.full(table.shape, self._std)])
 
-    def _together(self, values: Mapping[Clique, Floats]) -> Cells:
+    def _together(self, values: Mapping[Clique, Floats]) -> Statistics:
         """Return the tables that are asked for, from all that tell them, by their precision."""
         cells: dict[Clique, Floats] = {}
         for clique in sorted(self._wanted, key=len):
@@ -361,13 +481,13 @@ class _MarginalsSource(_Source):
                     total = total + table.sum(axis=others) / variance
                     weight += 1 / float(variance)
             cells[clique] = _with_margins(total / weight, clique, cells)
-        return cells
+        return Statistics(cells)
 
-    def point(self) -> Cells:
+    def point(self) -> Statistics:
         """Return what was released, unshrunk."""
         return self._together({c: t[0] for c, t in self._marginals.items()})
 
-    def observed(self) -> Cells:
+    def observed(self) -> Statistics:
         """Return the same with observed values taken for all."""
         found = {}
         for clique, (values, _) in self._marginals.items():
@@ -375,11 +495,11 @@ class _MarginalsSource(_Source):
             found[clique] = seen / seen.sum()
         return self._together(found)
 
-    def noisy(self, rng: np.random.Generator) -> Cells:
+    def noisy(self, rng: np.random.Generator) -> Statistics:
         """Return what other noise would have made of it."""
         return self._together({c: rng.normal(t[0], t[1]) for c, t in self._marginals.items()})
 
-    def resampled(self, weights: Floats) -> Cells:
+    def resampled(self, weights: Floats) -> Statistics:
         """Return what other rows would have made of it."""
         moved = {}
         for clique, (values, _) in self._marginals.items():
@@ -417,32 +537,57 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
     rng = np.random.default_rng(2)
     cliques = [*{(a,): None for clique in wanted for a in clique}, *(c for c in wanted if c[1:])]
     exact = source.point()
-    point = {c: _declared(source.levels, c, exact[c]) for c in cliques}
+    exact = replace(exact, cells={c: exact.cells[c] for c in cliques})
+    point = {c: _declared(source.levels, c, exact.cells[c]) for c in cliques}
     inside = {
-        at: Inside.of(model, at, point[at,], n_rows=source.n_rows, holes=source.holes[:, at])
+        at: Inside.of(
+            model,
+            at,
+            point[at,],
+            n_rows=source.n_rows,
+            holes=source.holes[:, at],
+            sums=source.sums(at),
+        )
         for (at,) in (c for c in cliques if not c[1:])
         if isinstance(model.schema_[model.modelled_.names[at]], Numeric)
     }
 
-    def tables(cells: Cells, moves: Mapping[int, Move], lean: float = 1.0) -> Tables:
-        known = {c: _declared(source.levels, c, cells[c]) for c in cliques}
+    def tables(found: Statistics, moves: Mapping[int, Move], lean: float = 1.0) -> Tables:
+        known = {c: _declared(source.levels, c, found.cells[c]) for c in cliques}
+        products = found.products.among(cliques).on(
+            lambda c, vector: _hidden(_declared(source.levels, (c,), vector), c, known[c,], moves)
+        )
+        for at, move in moves.items():
+            known[at,][: len(inside[at].shares)] += move.margin
         for clique in known:
             for axis, at in enumerate(clique):
                 if at in inside:
                     known[clique] = inside[at].hiding(known[clique], axis, moves[at], rng)
-        return Tables(known, {at: move.weights for at, move in moves.items()}, lean)
+        weights = {at: move.weights for at, move in moves.items()}
+        return Tables(known, weights, lean, lines, products)
+
+    def _hidden(vector: Floats, c: int, margin: Floats, moves: Mapping[int, Move]) -> Floats:
+        return inside[c].hiding_of(vector, margin, moves[c]) if c in inside else vector
+
+    even = {at: one.even for at, one in inside.items()}
+    lines: dict[int, Lines] = {}
+    for at, one in inside.items():
+        law = one.hiding(point[at,], 0, even[at], rng)
+        codes = len(one.shares) + len(one.beyond.home)
+        lines[at] = Lines.of(one.values, even[at].weights, law[:codes], one.home)
 
     noise, sampled, complete_ = [], [], []
-    for weights, noisy, resampled in source.draws:
-        moves = {at: one.noisy(rng) for at, one in inside.items()}
-        noise.append(tables(noisy, moves, rng.normal(1.0, 1.0)))
+    for weights, noisier_, resampled in source.draws:
+        off = {a: noisier_.cells[a,] - exact.cells[a,] for a in inside}
+        moves = {
+            a: one.noisy(rng, _declared(source.levels, (a,), off[a])) for a, one in inside.items()
+        }
+        noise.append(tables(noisier_, moves, rng.normal(1.0, _LEAN)))
         jitter = {at: one.jitter(rng) for at, one in inside.items()}
         moves = {at: one.resampled(jitter[at], one.seen) for at, one in inside.items()}
         sampled.append(tables(resampled, moves))
-        moved = {c: exact[c] + _counted(source.rows, c, exact[c].shape, weights) for c in cliques}
         moves = {at: one.resampled(jitter[at], 1.0) for at, one in inside.items()}
-        complete_.append(tables(moved, moves))
-    even = {at: one.even for at, one in inside.items()}
+        complete_.append(tables(source.plus(exact, weights), moves))
     whole, plain = tables(exact, even), tables(source.observed(), even)
     sets = tuple(noise), tuple(sampled), tuple(complete_)
     return Released(whole, plain, *sets, source.n_rows, source.flags, source, inside)

@@ -59,15 +59,17 @@ class SensitivityAnalysis(Record):
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each shift and estimate."""
+        return self._stacked([found.to_frame() for found in self.estimates])
+
+    def _stacked(self, frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         import pandas as pd
 
-        frames = [found.to_frame() for found in self.estimates]
         return pd.concat(frames, keys=self.shifts, names=["shift", self.estimates[0].question])
 
     def __str__(self) -> str:
         """Return a table for people, where conclusions turn, and what is not covered."""
         kept = ["estimate", "error", "low", "high"]
-        shown = self.to_frame()[kept].to_string(float_format="{:.4g}".format)
+        shown = self._stacked([found.shown()[kept] for found in self.estimates]).to_string()
         unit = f"Shifts are added to missing {self.attribute}, in units of {self.deviation:.4g}."
         return "\n".join([shown, unit, *self.conclusions, *self.estimates[0].flags])
 

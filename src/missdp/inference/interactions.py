@@ -38,10 +38,13 @@ def completed(
     masks: MaskModel,
     rows: Ints,
     sizes: Sequence[int],
+    *,
+    leaned: bool = True,
 ) -> dict[Clique, Floats]:
     """Return what noisy tables with missing values say of complete rows, leaned on a model's rows.
 
-    Observed cells are divided by their chance to be observed, as those of pairs are.
+    Observed cells are divided by their chance to be observed, as those of pairs are. If not
+    ``leaned``, shares are as they come out, and noise makes some negative.
     """
     if not counts:
         return {}
@@ -56,6 +59,9 @@ def completed(
         chance = np.maximum(weighted / (number + _PRIOR_ROWS), _LEAST_CHANCE).reshape(shape)
         whole = table[tuple(map(slice, shape))] / chance
         total = max(1.0, float(whole.sum()))
+        if not leaned:
+            found[clique] = whole / total
+            continue
         margins = [np.bincount(columns[a], minlength=sizes[a]) / len(rows) for a in clique]
         alone = margins[0]
         for margin in margins[1:]:

@@ -11,7 +11,7 @@ Everything here is a function of released values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,21 @@ class Numbers:
     spread: Mapping[int, float]
     by_level: Mapping[Pair, tuple[Floats, Floats]]
     both: Mapping[Pair, tuple[float, float]]
+
+    def less(self, other: Numbers, left: Mapping[Pair, float]) -> Numbers:
+        """Return by how much covariances differ from those of another draw of the noise.
+
+        What is clipped grows with sums, of which a part is ``left``, and noise grows with it.
+        """
+        by_level = {
+            (a, c): ((found - other.by_level[a, c][0]) / left[min(a, c), max(a, c)], variance)
+            for (a, c), (found, variance) in self.by_level.items()
+        }
+        both = {
+            pair: ((found - other.both[pair][0]) / left[pair], variance)
+            for pair, (found, variance) in self.both.items()
+        }
+        return replace(self, by_level=by_level, both=both)
 
     def under(self, pair: Pair, table: Floats, *, noise: bool) -> Floats:
         """Return a table with a row and a column more for each number, or that of its noise."""

@@ -223,13 +223,19 @@ class Smoothing:
         """Return the table of a pair with what is known of numbers under it."""
         return table if self.numbers is None else self.numbers.under(pair, table, noise=False)
 
-    def drawn(self, noise: Mapping[Pair, Floats]) -> dict[Pair, Floats]:
-        """Return a draw of the posterior, given a draw of the noise of each pair.
+    def drawn(
+        self, noise: Mapping[Pair, Floats], numbers: Numbers | None = None
+    ) -> dict[Pair, Floats]:
+        """Return a draw of the posterior, given a draw of the noise of each pair, and of numbers.
 
         Its mean is that of `means`, and its variance what is kept of that of the noise.
         """
         spread = {
-            pair: kept.of(noise[pair], np.sqrt(kept.kept)) for pair, kept in self.kept.items()
+            pair: kept.of(
+                noise[pair] if numbers is None else numbers.under(pair, noise[pair], noise=False),
+                np.sqrt(kept.kept),
+            )
+            for pair, kept in self.kept.items()
         }
         for pair, found in self.sparse.items():
             spread[pair] = noise[pair] * np.sqrt(found.variance / self.variances[pair])

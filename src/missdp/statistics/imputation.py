@@ -16,7 +16,7 @@ from missdp.errors import ParameterError, SchemaError, names_of, number
 from missdp.mechanisms.questions import Filled, Preparation, Prepared, Rows, Ways
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.schema.applies import not_everywhere
-from missdp.shelf import blocks, room
+from missdp.shelf import blocks, pick, room
 from missdp.statistics.donors import IntArray, choose_donors, lay_out
 from missdp.statistics.metric import Metric, MetricName, build_metric
 from missdp.statistics.profile import Profile
@@ -233,7 +233,7 @@ def _fill(table: Rows, fill: Fill, donors: IntArray) -> Filled:
     given[-1] = default
     codes, values = room(len(donors), np.int64), room(len(donors), np.float64)
     for where in blocks(len(donors), max(1, _AT_ONCE // donors.shape[1])):
-        some = given[donors[where]]
+        some = pick(given, donors[where])
         if isinstance(attribute, Numeric):
             ones = some.mean(axis=1) if how == "mean" else some[:, 0]
             values[where] = np.clip(ones, attribute.lower, attribute.upper)

@@ -88,6 +88,13 @@ class Coordinate(Record):
         found = np.clip((self.values - self.centre) / self.deviation, -self.far, self.far)
         return np.stack([found, np.square(found)])
 
+    def rest(self, values: Floats) -> Floats:
+        """Return numbers less the scale times their ``z``: the centre, but where it is clipped."""
+        z = np.clip(
+            (np.clip(values, self.low, self.high) - self.centre) / self.scale, -_CLIP, _CLIP
+        )
+        return np.asarray(values - self.scale * z)
+
     def lifted(self, block: Floats) -> Floats:
         """Return the block of each finer code, z included, given the blocks of bins.
 

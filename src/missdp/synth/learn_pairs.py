@@ -531,7 +531,7 @@ def fit_pairs(
             rounds=int(selective),
             start=known.masks if selective else None,
         )
-        numbers = _numbers(release, taken, known, rows, holes)
+        numbers = numbers_of(release, taken, known, rows, holes)
         known, possible = _smoothed(known, ordered, allowed, numbers)
         together = release.of_several(known.masks, rows)
         last_move, moved = moved, _moved(before, tables)
@@ -557,9 +557,10 @@ def _smoothed(
     return better, found.allowed(allowed)
 
 
-def _numbers(
+def numbers_of(
     release: PairRelease, taken: Any, known: Completed, rows: Ints, holes: NDArray[np.bool_]
 ) -> Numbers | None:
+    """Return what products with numbers say of complete rows, if there are any."""
     moments = release.moments(taken)
     if moments is None:
         return None

@@ -24,7 +24,7 @@ from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
 from missdp.inference.pair_model import PairModel, targets
 from missdp.inference.smooth import Smoothing
-from missdp.synth.learn_pairs import PairRelease
+from missdp.synth.learn_pairs import PairRelease, numbers_of
 from missdp.types import Floats, Ints
 
 _ROWS = 20_000  # of the model, which play the private ones
@@ -57,18 +57,24 @@ class Varied:
         release, model = self.release, self.model
         rows = model.law.sample(_ROWS, rng)
         sizes = [level.n_groups for level in release.crude.levels]
-        seen = np.where(model.masks.draw(rows, rng), sizes, rows)
+        holes = model.masks.draw(rows, rng)
+        seen = np.where(holes, sizes, rows)
         taken, left = _clipping(release, seen)
         tables = release.tables(taken)
         known = self._completed(tables, rows, rng)
-        smoothing = Smoothing.of(known.margins, known.pairs, known.variances, self.ordered)
+        numbers = numbers_of(release, taken, known, rows, holes)
+        smoothing = Smoothing.of(
+            known.margins, known.pairs, known.variances, self.ordered, numbers=numbers
+        )
         allowed = smoothing.allowed(self.allowed)
         while True:
             again = release.redrawn(rng)
             noisy = noisier(tables, again.tables(taken), left)
             noise = self._completed(noisy, rows, rng)
             other = self._completed(_of_other_rows(noisy, seen, rng), rows, rng)
-            pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()})
+            more = numbers_of(again, taken, noise, rows, holes)
+            off = more.less(numbers, left) if more and numbers else None
+            pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()}, off)
             pairs = {c: t + other.pairs[c] - noise.pairs[c] for c, t in pairs.items()}
             drawn = replace(other, pairs=pairs, variances=smoothing.told)
             together = again.of_several(drawn.masks, rows)

@@ -1,0 +1,153 @@
+"""Products with standardised numbers, which a release of all pairs tells beside its tables.
+
+Everything here is a function of released values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.inference.completion import Completed
+from missdp.inference.heads import Pair
+from missdp.inference.junction import Clique
+from missdp.inference.numbers import NumberMoments, complete_numbers
+from missdp.synth.coordinates import Coordinate
+from missdp.types import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Means of products with standardised numbers ``z`` over complete rows.
+
+    Parameters
+    ----------
+    mean : mapping of int to float
+        Of ``z`` alone, as bins have it; a cell that is not applicable has a ``z`` of 0.
+    by_level : mapping of (int, int) to ndarray
+        Of ``z`` of one attribute where another one has each of its codes.
+    both : mapping of (int, int) to float
+        Of the ``z`` of two attributes, the earlier one first.
+    """
+
+    mean: Mapping[int, float] = field(default_factory=dict)
+    by_level: Mapping[Pair, Floats] = field(default_factory=dict)
+    both: Mapping[Pair, float] = field(default_factory=dict)
+
+    def on(self, codes: Callable[[int, Floats], Floats]) -> Products:
+        """Return the same with other codes, given what a vector becomes on them."""
+        found = {(a, c): codes(c, vector) for (a, c), vector in self.by_level.items()}
+        return replace(self, by_level=found)
+
+    def renamed(self, of: Sequence[int]) -> Products:
+        """Return the same with the positions that attributes have in the table."""
+        return Products(
+            {of[a]: mean for a, mean in self.mean.items()},
+            {(of[a], of[c]): found for (a, c), found in self.by_level.items()},
+            {(of[a], of[b]): found for (a, b), found in self.both.items()},
+        )
+
+    def among(self, cliques: Sequence[Clique]) -> Products:
+        """Return those of pairs that are among some sets of attributes."""
+        kept = {*cliques}
+        by_level = {c: told for c, told in self.by_level.items() if (min(c), max(c)) in kept}
+        return replace(self, by_level=by_level)
+
+    def plus(self, z: Mapping[int, Floats], rows: Ints, weights: Floats) -> Products:
+        """Return the means that so much more of each row would make."""
+        return Products(
+            {a: mean + float(weights @ z[a]) for a, mean in self.mean.items()},
+            {
+                (a, c): found + np.bincount(rows[:, c], weights * z[a], len(found))
+                for (a, c), found in self.by_level.items()
+            },
+            {(a, b): one + float(weights @ (z[a] * z[b])) for (a, b), one in self.both.items()},
+        )
+
+
+def completed(
+    moments: NumberMoments,
+    numbers: Mapping[int, Coordinate],
+    known: Completed,
+    rows: Ints,
+    holes: NDArray[np.bool_],
+) -> Products:
+    """Return what moments of observed cells say of complete rows: see `complete_numbers`."""
+    levels = {a: number.levels for a, number in numbers.items()}
+    mean, inside = ({a: found[k] for a, found in levels.items()} for k in (0, 1))
+    found = complete_numbers(moments, mean, inside, known.margins, rows, holes, known.masks)
+    middle = {a: float(known.margins[a] @ level) for a, level in mean.items()}
+    by_level = {
+        (a, c): told + middle[a] * known.margins[c] for (a, c), (told, _) in found.by_level.items()
+    }
+    both = {(a, b): told + middle[a] * middle[b] for (a, b), (told, _) in found.both.items()}
+    return Products(middle, by_level, both)
+
+
+def observed(
+    moments: NumberMoments, sizes: Sequence[int], of: Sequence[int], seen: Mapping[Clique, float]
+) -> Products:
+    """Return products with observed values taken for all; ``seen`` has shares of such rows."""
+
+    def share(a: int, b: int) -> float:
+        return seen[min(of[a], of[b]), max(of[a], of[b])]
+
+    return Products(
+        {a: mean / seen[of[a],] for a, (mean, _) in moments.means.items()},
+        {
+            (a, c): found[: sizes[c]] / share(a, c)
+            for (a, c), (found, _) in moments.by_level.items()
+        },
+        {(a, b): product / share(a, b) for (a, b), (product, _) in moments.both.items()},
+    ).renamed(of)
+
+
+def noisy(
+    moments: NumberMoments, left: Mapping[Pair, float], rng: np.random.Generator
+) -> NumberMoments:
+    """Return moments with other noise; what is clipped grows with sums, and noise grows with it."""
+
+    def again(pair: Pair, found: Floats | float, std: Floats | float) -> Floats:
+        grown = np.asarray(std) / left[min(pair), max(pair)]
+        return np.asarray(found + grown * rng.normal(size=np.shape(found)))
+
+    by_level = {c: (again(c, *told), told[1]) for c, told in moments.by_level.items()}
+    both = {c: (float(again(c, *told)), told[1]) for c, told in moments.both.items()}
+    return replace(moments, by_level=by_level, both=both)
+
+
+def with_rows(
+    moments: NumberMoments, z: Mapping[int, Floats], seen: Ints, weights: Floats
+) -> NumberMoments:
+    """Return the moments that so much more of each observed row would make."""
+    by_level = {
+        (a, c): (found + np.bincount(seen[:, c], weights * z[a], len(found)), std)
+        for (a, c), (found, std) in moments.by_level.items()
+    }
+    both = {
+        (a, b): (found + float(weights @ (z[a] * z[b])), std)
+        for (a, b), (found, std) in moments.both.items()
+    }
+    return replace(moments, by_level=by_level, both=both)
+
+
+def about(moments: NumberMoments, of: list[int]) -> NumberMoments:
+    """Return the moments of some attributes, by their positions among these."""
+    place = {a: i for i, a in enumerate(of)}
+    return NumberMoments(
+        {place[a]: told for a, told in moments.means.items() if a in place},
+        {place[a]: told for a, told in moments.powers.items() if a in place},
+        {
+            (place[a], place[c]): told
+            for (a, c), told in moments.by_level.items()
+            if a in place and c in place
+        },
+        {
+            (place[a], place[b]): told
+            for (a, b), told in moments.both.items()
+            if a in place and b in place
+        },
+    )
