@@ -254,6 +254,8 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released_and_charged_for"),
     ("synth", "refusal by the exact count", "source, kind = _open_data(data, schema, model._reads)", "source, kind = _open_data(data, schema, model._reads)\n    if not len(getattr(source, 'table', '1')):\n        raise ParameterError('the table is empty')",
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released_and_charged_for"),
+    ("synth", "all pairs get what trees left", "if self._caps_of_fit() is None or door", "if self._split or door",
+     "tests/synth/test_cuts.py"),
     ("synth", "counts of filled rows behind gates", "Gate() if filled else self._observed_gate(c, schema) for c in cliques", "self._observed_gate(c, schema) for c in cliques if filled or cliques",
      "tests/synth/test_cuts.py"),
     ("synth", "imputation spends more than its share", "noise = _part(cost, 1 / len(nullable))", "noise = _part(cost, 1.0)",
