@@ -355,7 +355,19 @@ def test_closures_methods_and_mutable_things_are_refused():
     assert len(Counts(function=ages, given=good).given) == len(good)
     holder = np.array([kept, None], dtype=object)
     holder.flags.writeable = False
-    loose = ([1], {"a": 1}, Held(writable), Held([1]), (1, [2]), Method(), kept, Loose(1), holder)
+    loose = (
+        Text("a"),
+        (Text("a"),),
+        [1],
+        {"a": 1},
+        Held(writable),
+        Held([1]),
+        (1, [2]),
+        Method(),
+        kept,
+        Loose(1),
+        holder,
+    )
     for bad in (*loose, Held(holder)):
         with pytest.raises(ParameterError, match="can be given"):
             Counts(function=ages, given=(bad,))
@@ -370,6 +382,10 @@ def with_default(rows, kept=[]):  # noqa: B006
 @dataclasses.dataclass(frozen=True, eq=False)
 class Held:
     value: object
+
+
+class Text(str):
+    """Text to which something can be attached."""
 
 
 @dataclasses.dataclass

@@ -248,7 +248,7 @@ def read_only(value: Any) -> Any:
 def _is_frozen(value: Any) -> bool:
     """Whether a value cannot be written to, nor anything that it holds."""
     if value is None or isinstance(value, (bool, int, float, str, Fraction, np.generic)):
-        return True
+        return not hasattr(value, "__dict__")  # in which one of a stranger's type could keep rows
     if isinstance(value, np.ndarray):
         return not (value.flags.writeable or value.dtype.hasobject)
     if isinstance(value, (tuple, frozenset)):
