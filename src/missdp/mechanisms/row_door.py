@@ -194,6 +194,7 @@ class RowDoor(Session):
         """
         if not self.needs_scale:
             raise ParameterError("how many rows one row can move is public here")
+        exactly(ScaleRelease, release)
         beta, rows = release.beta(confidence), self._rows
         ask = Ask(
             label="upper bound of the noise scale", cost=release.cost,
@@ -243,6 +244,8 @@ class RowDoor(Session):
         ask, event = charged.ask, charged.events[0]
         if not question.reads <= ask.reads or question.dimension != ask.dimension:
             raise ParameterError("the question is not the one that was charged for")
+        if charged in self._left and charged.events != self._events(ask):  # it was changed
+            raise ParameterError("what is asked for is not what was charged for")
         averaged = self._is_averaged(ask, question)
         mechanism = self._mechanism(ask, question, averaged=averaged)
         rows = self._observed(ask.gate) if ask.observed else self._rows
