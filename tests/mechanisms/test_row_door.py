@@ -6,7 +6,9 @@ import copy
 import dataclasses
 import os
 import tracemalloc
+import warnings
 from fractions import Fraction
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -40,7 +42,7 @@ from missdp.mechanisms import (
 from missdp.mechanisms.noise import SecureNoise
 from missdp.mechanisms.questions import QUANTA, Rows, Ways
 from missdp.mechanisms.row_door import Charged, PrivateRows
-from missdp.mechanisms.session import read_only
+from missdp.mechanisms.session import read_only, unquoted
 from missdp.mechanisms.smooth import Bounded, ReleasedScale, ScaleRelease, plan_smooth
 from missdp.table.encode import Column
 
@@ -118,6 +120,26 @@ def test_no_warning_tells_of_the_rows():
     """A warning is an error in these tests."""
     nobody = Query(function=of_nobody, reads={"age", "income"}, sensitivity=1)
     assert door().ask(nobody, QUIET, label="mean of an empty slice").values == [0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_tells_of_the_rows_when_another_thread_is_done():
+    before, (here, there) = list(warnings.filters), (Event(), Event())
+
+    def first():
+        here.set()
+        there.wait(10)
+
+    def second():
+        there.set()
+        other.join(10)
+        warnings.warn("40 rows", stacklevel=1)
+
+    other = Thread(target=unquoted(first))
+    other.start()
+    here.wait(10)
+    unquoted(second)()  # which a warning would make fail
+    assert list(warnings.filters) == before
 
 
 def test_numbers_too_large_to_be_signed_do_not_wrap_around():
@@ -333,7 +355,19 @@ def test_closures_methods_and_mutable_things_are_refused():
     assert len(Counts(function=ages, given=good).given) == len(good)
     holder = np.array([kept, None], dtype=object)
     holder.flags.writeable = False
-    loose = ([1], {"a": 1}, Held(writable), Held([1]), (1, [2]), Method(), kept, Loose(1), holder)
+    loose = (
+        Text("a"),
+        (Text("a"),),
+        [1],
+        {"a": 1},
+        Held(writable),
+        Held([1]),
+        (1, [2]),
+        Method(),
+        kept,
+        Loose(1),
+        holder,
+    )
     for bad in (*loose, Held(holder)):
         with pytest.raises(ParameterError, match="can be given"):
             Counts(function=ages, given=(bad,))
@@ -348,6 +382,10 @@ def with_default(rows, kept=[]):  # noqa: B006
 @dataclasses.dataclass(frozen=True, eq=False)
 class Held:
     value: object
+
+
+class Text(str):
+    """Text to which something can be attached."""
 
 
 @dataclasses.dataclass

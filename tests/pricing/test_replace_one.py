@@ -8,6 +8,7 @@ import pickle
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -328,6 +329,47 @@ def test_a_plan_is_of_the_question_that_is_asked():
     budget = Budget(1e30, 1e-3, adjacency="replace-one")
     with pytest.raises(ParameterError, match="another question"):
         door(budget=budget).ask(query(), planned(FACTS, query(multiplier=1.0)))
+    assert budget.events == ()
+
+
+class Bare(mp.VectorQuery):
+    """A stranger's question: it is charged as ours, and answered without noise."""
+
+    def law(self, distance):
+        return replace(super().law(distance), scale=1e-300)
+
+
+class Blunt(mp.Sensitivity):
+    """A stranger's sensitivity."""
+
+
+class Steep(mp.Loss):
+    """A stranger's loss: it hands the rows on."""
+
+    def exact(self, rows, target):
+        return lambda point, sample: rows[0]
+
+
+class Lenient(mp.TestPlan):
+    """A stranger's plan."""
+
+
+UNIT = mp.Sensitivity(replaced=2.0)
+MINE = {"domain": DOMAIN, "function": first_entry, "size": 1, "multiplier": 1.0}
+STRANGE = [
+    (Bare(sensitivity=UNIT, **MINE), None, "a query must be one of"),
+    (SimpleNamespace(**MINE), None, "a query must be one of"),
+    (mp.VectorQuery(sensitivity=Blunt(replaced=2.0), **MINE), None, "takes a Sensitivity"),
+    (steps(loss=Steep(**vars(LOSS))), None, "takes a Loss"),
+    (query(), Lenient(**vars(planned(FACTS, query()))), "takes a TestPlan"),
+]
+
+
+@pytest.mark.parametrize(("asked", "plan", "why"), STRANGE)
+def test_what_a_pipeline_is_asked_is_a_closed_set(asked, plan, why):
+    budget = Budget(1e30, 1e-3, adjacency="replace-one")
+    with pytest.raises(ParameterError, match=why):
+        door(budget=budget).ask(asked, plan)
     assert budget.events == ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guaran
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.mechanisms.session import Charged, Session, no_warnings
+from missdp.mechanisms.session import Charged, Session, exactly, no_warnings
 from missdp.pricing.domain import (
     NEIGHBOURS,
     Parameters,
@@ -24,11 +24,13 @@ from missdp.pricing.domain import (
     check_fillable,
     require,
 )
-from missdp.pricing.privacy_maps import Bound, bounds
+from missdp.pricing.privacy_maps import Bound, Sensitivity, bounds
 from missdp.pricing.questions import (
     GradientSteps,
+    Loss,
     NoisyGradients,
     Question,
+    SecretStop,
     VectorNoise,
     VectorQuery,
 )
@@ -194,6 +196,7 @@ class ReplaceOneDoor(Session):
     adjacency is refused, and so is a table some attribute of which is not applicable to all rows.
     """
 
+    _queries: ClassVar = (VectorQuery, GradientSteps, SecretStop)
     _budget: Budget | None  # type: ignore[assignment]
 
     def __init__(
@@ -230,6 +233,13 @@ class ReplaceOneDoor(Session):
         to failure, which one replaced row moves by at most 1, is above the threshold with Laplace
         noise of scale 1 / epsilon; if it does not, the answer is None.
         """
+        self._check(question)
+        if isinstance(question, VectorQuery):
+            exactly(Sensitivity, question.sensitivity)
+        else:
+            exactly(Loss, question.loss)
+        if plan is not None:
+            exactly(TestPlan, plan)
         event = self.price(question).event
         events = plan.charges if plan else (event,)
         require(events[-1] == event, "the test was planned for another question")
