@@ -18,6 +18,7 @@ from missdp.accounting import (
     RowIndependentMissingness,
     releases,
 )
+from missdp.accounting.exact import exact
 from missdp.accounting.filters import filter_cost
 from missdp.errors import ParameterError
 from missdp.ground_truth import planned_ground_truth
@@ -115,6 +116,9 @@ def test_cuts_are_charged_saved_and_hold_values_on_the_step(family, tmp_path):
     model = family(epsilon=2.0, random_state=1).fit(people(4000), schema=SCHEMA)
     looks = ["tree pay", "tree pay", "tree age", "tree age"]  # for the range, and inside of it
     assert [e.label for e in trees(model)] == looks
+    whole = model._budget.left
+    paid = [float(filter_cost(e, whole) / exact(whole.amount)) for e in trees(model)]
+    assert np.add.reduceat(paid, [0, 2]) == pytest.approx([0.15, 0.15], rel=0.02)  # looks included
     assert set(model.cuts_) == {"pay", "age"}
     assert model.cuts_["pay"].spikes == (0.0,)
     assert f"bins found: pay ({model.cuts_['pay'].size}), age" in repr(model)
