@@ -216,6 +216,8 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/statistics/test_sensitivity.py"),
     ("statistics", "a question rougher than the error bar it uses", "mechanism.beta < self._scale.beta:", "mechanism.beta < 0:",
      "tests/statistics/test_statistics.py"),
+    ("statistics", "what cannot be answered is charged", "self._is_averaged(ask, query)  # what", "pass  # what",
+     "tests/statistics/test_refusals.py"),
     ("statistics", "a mean of k donors moves half as far", "return 1 / self.k if self.aggregate_of", "return 0.5 / self.k if self.aggregate_of",
      "tests/statistics/test_sensitivity.py"),
     ("statistics", "filled cells taken for a row's own", "shared=frozenset(self.impute),", "shared=frozenset(),",
