@@ -19,10 +19,11 @@ import numpy as np
 import pandas as pd
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.accounting import Budget
+from missdp.accounting import Budget, Cost
+from missdp.accounting.exact import zcdp_rho
 from missdp.errors import WeakGuaranteeWarning
 from missdp.mechanisms.smooth import plan_smooth
-from missdp.statistics import QueryRequest, run_query
+from missdp.statistics import ImputedStatistics, QueryRequest, ScaleRelease, run_query
 
 warnings.simplefilter("ignore", WeakGuaranteeWarning)
 SCHEMA = Schema(
@@ -100,8 +101,6 @@ def coverage(rows, runs, epsilons, laws, names):
 def oracle(table, name, epsilon):
     """Half width of whoever spends everything on the answer, and knows the scale of its noise."""
     request = QueryRequest(**FILL, **ASKED[name], epsilon=epsilon)
-    from missdp.statistics import ImputedStatistics
-
     door = ImputedStatistics(table, request.imputation(SCHEMA), budget=Budget(1.0))._door
     rows, n = door._rows, len(table)
     part, donee, own = {"mean": (0.9, 2, 100.0), "sum": (1, 1, 200.0)}.get(name, (1, 1, 1.0))
@@ -112,19 +111,36 @@ def oracle(table, name, epsilon):
     return noise.quantile(0.95) * bound * unit
 
 
-def width(rows, epsilons, names):
+def asked_with(delta, table, name, epsilon):
+    """Ask with (epsilon, delta): half of delta lets the scale fail, half of the rest bounds it."""
+    rho = zcdp_rho(epsilon, delta / 2) * (1 - 1e-9)
+    request = QueryRequest(**FILL, **ASKED[name], epsilon=1.0, uncertainty="noise")
+    asking = ImputedStatistics(
+        table,
+        request.imputation(SCHEMA),
+        budget=Budget(epsilon, delta),
+        scale=ScaleRelease(rho=rho / 2, delta=delta / 2),
+    )
+    return asking.answer(request.question(SCHEMA), Cost(currency="zcdp", amount=rho / 2 * 0.999))
+
+
+def width(rows, epsilons, names, runs, delta, law):
     """Print half widths of error bars, ours and the oracle's."""
     rng = np.random.default_rng(7)
-    table = Table.read(with_holes(draw(rows, rng), "mar", rng), SCHEMA)
+    table = Table.read(with_holes(draw(rows, rng), law, rng), SCHEMA)
     for epsilon in epsilons:
         for name in names:
             best, half = oracle(table, name, epsilon), []
-            for _ in range(20):
-                low, high = asked(table, name, epsilon).interval
-                half.append((high - low) / 2)
+            for _ in range(runs):
+                answer = (
+                    asked(table, name, epsilon)
+                    if not delta
+                    else asked_with(delta, table, name, epsilon)
+                )
+                half.append((answer.interval[1] - answer.interval[0]) / 2)
             ours = statistics.median(half)
             about = f"epsilon {epsilon:4g}  {name:14s} oracle {best:.4g}"
-            print(f"{about}  ours {ours:.4g}  {ours / best:.2f}")
+            print(f"{about}  ours {ours:.4g}  {ours / best:.2f}", flush=True)
 
 
 def main():
@@ -134,12 +150,14 @@ def main():
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--epsilon", type=float, nargs="*", default=None)
+    parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--laws", nargs="*", default=["mcar", "mar"])
     parser.add_argument("--names", nargs="*", default=list(ASKED))
     found = parser.parse_args()
     start = time.process_time()
     if found.what == "width":
-        width(found.rows, found.epsilon or (0.3, 1.0, 3.0, 10.0), found.names[:1] + found.names[2:])
+        epsilons, names = found.epsilon or (0.3, 1.0, 3.0, 10.0), found.names[:1] + found.names[2:]
+        width(found.rows, epsilons, names, found.runs, found.delta, found.laws[-1])
     else:
         facts = found.rows, found.runs, found.epsilon or (1.0, 3.0), found.laws, found.names
         coverage(*facts)

@@ -9,14 +9,15 @@ from typing import Any
 import pandas as pd
 
 from missdp import AllPairs, Budget, Categorical, Numeric, PrivBayes, Schema, Table, load
-from missdp.accounting import DataDependentDomain, Guarantee
+from missdp.accounting import Cost, DataDependentDomain, Guarantee
 from missdp.cli.options import check_epsilon
 from missdp.cli.release_files import Release
 from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs
+from missdp.mechanisms import Query, RowDoor
 from missdp.record import sealed
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
-from missdp.statistics import QueryRequest, run_query
+from missdp.statistics import KNNImputation, QueryRequest, run_query
 from missdp.synth.registry import synthesizer_named
 from missdp.table import draft_schema
 from missdp.table.memory import memory_limit
@@ -58,6 +59,19 @@ def fits(rows: Any = ROWS, **parameters: Any) -> Any:
 def asks(**question: Any) -> Any:
     known = {"impute": "age", "match": "sex", "statistic": "mean", "of": "age", "epsilon": 1.0}
     return run_query(reads(), QueryRequest(**known | question), budget=Budget(1.0))
+
+
+def oldest(rows: Any) -> Any:
+    return rows.values("age").max()
+
+
+def asks_a_query_of_filled_rows() -> Any:
+    filled = KNNImputation(impute="age", match_on="sex").preparation(SCHEMA)
+    door = RowDoor(reads(), budget=Budget(1.0)).prepared(filled)
+    return door.ask(
+        Query(function=oldest, reads={"age"}, sensitivity=99),
+        Cost(currency="pure", amount=1.0),
+    )
 
 
 def claimed() -> None:
@@ -165,6 +179,7 @@ CASES: list[Callable[[], Any]] = [
     lambda: Guarantee(1.0).compose(Guarantee(1.0).to_replace_one()),
     lambda: Guarantee(1.0, protects="ground-truth"),
     fits_and_asks_of_the_truth,
+    asks_a_query_of_filled_rows,
     lambda: Guarantee(0.1, events=Guarantee(1.0).events),
     lambda: check_epsilon(0.0),
     lambda: memory_limit("100MB").__enter__(),

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import warnings
 
 # The rooms whose names are public, in the order in which a name without a room is looked up.
 ROOMS = tuple(
@@ -49,9 +50,11 @@ def key_in(scope, parts):
             if first in vars(kind) or first in vars(kind).get("__annotations__", {}):
                 return None if rest else f"{kind.__module__}.{kind.__qualname__}.{first}"
         return None
-    if not hasattr(scope, first):
-        return None
-    found = getattr(scope, first)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # names that moved say so
+        if not hasattr(scope, first):
+            return None
+        found = getattr(scope, first)
     if inspect.isclass(found) or inspect.ismodule(found):
         return key_in(found, rest)
     return None if rest else described(found) or f"{first} = {id(found)}"

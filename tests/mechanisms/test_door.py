@@ -417,6 +417,50 @@ def test_what_a_session_measures_is_a_closed_set():
         door.measure(scores, Selection(1.0, 0.5))
 
 
+def test_levels_of_a_tree_are_those_that_were_charged_for():
+    for levels in ([1], np.array([1])):
+        door, spy = door_to(table())
+        tree = Tree(name="c", size=4, levels=levels, within=(0, 4))
+        more = levels.append if isinstance(levels, list) else levels.fill
+        found = door.admitting(lambda event, more=more: more(2)).measure(tree, tiny)
+        assert found.value.shape == (2,)
+        assert spy.budget.events[0].sensitivity == 1
+
+
+class Short(list):
+    """A list that says it is shorter than it is."""
+
+    def __len__(self):
+        return 1
+
+
+def test_as_many_levels_of_a_tree_are_charged_for_as_are_counted():
+    door, spy = door_to(table())
+    found = door.measure(Tree(name="c", size=4, levels=Short([1, 2]), within=(0, 4)), tiny)
+    assert found.value.shape == (6,)
+    assert spy.budget.events[0].sensitivity == 2
+
+
+def slopes(codes, theta):
+    return theta + codes["a"][:, None]
+
+
+def test_steps_are_taken_as_they_were_planned_when_they_were_charged_for():
+    rows = table()
+    budget = Budget(1.0, 1e-6, schedule="adaptive", currency="renyi")
+    facts = {"budget": budget, "noise": SeededNoise(0)}
+    door = Door(MemorySource(rows), strategy_named("joint"), **facts)
+    plan = Training.worth(door.left, rate=2.0**-30, steps=1, clip=1.0)
+    training = door.train(plan, slopes, (np.zeros(1),))
+    object.__setattr__(plan, "rate", 1.0)  # every row would be read
+    assert abs(training.step(np.zeros(1))[0]) < 10 * training.noise_std
+
+
+def test_a_door_has_a_budget():
+    with pytest.raises(ParameterError, match="must be a Budget"):
+        Door(MemorySource(table()), strategy_named("joint"), budget=None, noise=SeededNoise(0))
+
+
 def test_names_that_can_be_read_only_once_are_counted_behind_their_gate():
     rows = table()
     door, _ = door_to(rows, "observed")

@@ -6,7 +6,9 @@ import copy
 import dataclasses
 import os
 import tracemalloc
+import warnings
 from fractions import Fraction
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -38,9 +40,9 @@ from missdp.mechanisms import (
     questions,
 )
 from missdp.mechanisms.noise import SecureNoise
-from missdp.mechanisms.questions import QUANTA, Rows
+from missdp.mechanisms.questions import QUANTA, Rows, Ways
 from missdp.mechanisms.row_door import Charged, PrivateRows
-from missdp.mechanisms.session import read_only
+from missdp.mechanisms.session import read_only, unquoted
 from missdp.mechanisms.smooth import Bounded, ReleasedScale, ScaleRelease, plan_smooth
 from missdp.table.encode import Column
 
@@ -118,6 +120,26 @@ def test_no_warning_tells_of_the_rows():
     """A warning is an error in these tests."""
     nobody = Query(function=of_nobody, reads={"age", "income"}, sensitivity=1)
     assert door().ask(nobody, QUIET, label="mean of an empty slice").values == [0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_tells_of_the_rows_when_another_thread_is_done():
+    before, (here, there) = list(warnings.filters), (Event(), Event())
+
+    def first():
+        here.set()
+        there.wait(10)
+
+    def second():
+        there.set()
+        other.join(10)
+        warnings.warn("40 rows", stacklevel=1)
+
+    other = Thread(target=unquoted(first))
+    other.start()
+    here.wait(10)
+    unquoted(second)()  # which a warning would make fail
+    assert list(warnings.filters) == before
 
 
 def test_numbers_too_large_to_be_signed_do_not_wrap_around():
@@ -228,6 +250,25 @@ def test_what_was_not_charged_for_is_not_answered():
         asked.answer(charged, Query(function=size, sensitivity=2))
 
 
+@pytest.mark.parametrize("changed", [{"cost": QUIET}, {"own": 9}, {"label": "y"}])
+def test_an_ask_that_was_changed_is_not_answered(changed):
+    asked = door()
+    (charged,) = asked.begin(Ask(label="x", cost=Noise("laplace", 50.0)))
+    for name, value in changed.items():
+        object.__setattr__(charged.ask, name, value)
+    with pytest.raises(ParameterError, match="not what was charged for"):
+        asked.answer(charged, SIZE)
+
+
+@pytest.mark.parametrize("currency", ["gdp", "renyi"])
+def test_a_question_costs_pure_epsilon_or_rho(currency):
+    asked = door()
+    cost = Cost(currency=currency, amount=0.01, order=2.0 if currency == "renyi" else None)
+    with pytest.raises(ParameterError, match="pure epsilon or rho"):
+        asked.measure(SIZE, cost)
+    assert asked.budget.events == ()
+
+
 class Exact(Query):
     """A stranger's query."""
 
@@ -239,12 +280,20 @@ class Silent(Noise):
         return exact
 
 
+class Cheaper(ScaleRelease):
+    """A stranger's release of the scale: Gaussian noise may rest on what never paid for that."""
+
+    gaussian = True
+
+
 def test_what_a_door_to_rows_is_asked_is_a_closed_set():
     asked = door()
     with pytest.raises(ParameterError, match="one of Counts, Sums, Query"):
         asked.measure(Exact(function=size, sensitivity=1), QUIET)
     with pytest.raises(ParameterError, match="Noise, or for a Cost"):
         asked.measure(SIZE, Silent("laplace", 1.0))
+    with pytest.raises(ParameterError, match="nothing made from it"):
+        asked.prepared(shared()).scaled(Cheaper(epsilon=1.0), confidence=0.95)
     assert asked.budget.events == ()
     found = asked.measure(SIZE, Noise("laplace", 1e-6))
     assert (found.values.tolist(), found.mechanism) == ([40.0], Noise("laplace", 1e-6))
@@ -306,7 +355,19 @@ def test_closures_methods_and_mutable_things_are_refused():
     assert len(Counts(function=ages, given=good).given) == len(good)
     holder = np.array([kept, None], dtype=object)
     holder.flags.writeable = False
-    loose = ([1], {"a": 1}, Held(writable), Held([1]), (1, [2]), Method(), kept, Loose(1), holder)
+    loose = (
+        Text("a"),
+        (Text("a"),),
+        [1],
+        {"a": 1},
+        Held(writable),
+        Held([1]),
+        (1, [2]),
+        Method(),
+        kept,
+        Loose(1),
+        holder,
+    )
     for bad in (*loose, Held(holder)):
         with pytest.raises(ParameterError, match="can be given"):
             Counts(function=ages, given=(bad,))
@@ -321,6 +382,10 @@ def with_default(rows, kept=[]):  # noqa: B006
 @dataclasses.dataclass(frozen=True, eq=False)
 class Held:
     value: object
+
+
+class Text(str):
+    """Text to which something can be attached."""
 
 
 @dataclasses.dataclass
@@ -359,22 +424,47 @@ def filling(rows, draws, places, codes):
     return Prepared({"age": Filled(len(rows) - 1 - places, codes)}, profile=Known())
 
 
-WRONG = {
-    "no bound": {"function": without_profile},
-    "an error": {"function": loud},
-    "no cells": {"function": lambda rows, draws: Prepared({"age": (1, None)}, profile=Known())},
-} | {
-    name: {"function": filling, "given": (np.array(places), np.array(codes))}
-    for name, places, codes in (
-        ("other lengths", [3, 2], [0, 0, 0]),
-        ("a row twice", [3, 3], [0, 0]),
-        ("no such row", [-1], [0]),
-        ("a row from the end", [40], [0]),
-        ("far before the first", [30, np.iinfo(np.int64).max], [0, 0]),
-        ("no such code", [3], [99]),
-        ("no whole code", [3], [0.0]),
-    )
-}
+def in_ways(rows, draws, places, lists, start, keep):
+    """Fill the ages of these rows in one of two lists of ways."""
+    ways = {"age": Filled(np.arange(4), np.arange(4))}
+    return Prepared(profile=Known(), keep=keep, ways=Ways(places, lists, start, ways))
+
+
+WRONG = (
+    {
+        "no bound": {"function": without_profile},
+        "an error": {"function": loud},
+        "no cells": {"function": lambda rows, draws: Prepared({"age": (1, None)}, profile=Known())},
+    }
+    | {
+        name: {"function": filling, "given": (np.array(places), np.array(codes))}
+        for name, places, codes in (
+            ("other lengths", [3, 2], [0, 0, 0]),
+            ("a row twice", [3, 3], [0, 0]),
+            ("no such row", [-1], [0]),
+            ("a row from the end", [40], [0]),
+            ("far before the first", [30, np.iinfo(np.int64).max], [0, 0]),
+            ("no such code", [3], [99]),
+            ("no whole code", [3], [0.0]),
+        )
+    }
+    | {
+        f"{name}, in several ways": {
+            "function": in_ways,
+            "averaged": True,
+            "given": (np.array(places), np.array(lists), np.array(start), keep),
+        }
+        for name, places, lists, start, keep in (
+            ("a row twice", [3, 3], [0, 1], [0, 2, 4], None),
+            ("a row from the end", [-1, 3], [0, 1], [0, 2, 4], None),
+            ("no such row", [3, 40], [0, 1], [0, 2, 4], None),
+            ("no such list", [3, 4], [0, 2], [0, 2, 4], None),
+            ("no way", [3, 4], [0, 1], [0, 4, 4], None),
+            ("lists out of order", [3, 4], [0, 1], [0, 3, 2], None),
+            ("fewer rows", [3, 4], [0, 1], [0, 2, 4], np.arange(40) > 2),
+        )
+    }
+)
 
 
 def shared(function=shared_ages, **more):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,12 +16,15 @@ from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise
 from missdp.mechanisms.exact_noise import seeded_words
 from missdp.mechanisms.smooth import (
+    BarPlan,
     Bounded,
     ReleasedScale,
     SmoothNoise,
+    _bar_level,
     _LazyUniform,
     _lomax_loss,
     _round_lomax,
+    plan_bar,
     plan_smooth,
     reference_bound,
 )
@@ -105,6 +109,32 @@ def test_reference_bound_is_the_supremum() -> None:
     for beta in (0.001, 0.02, 0.3, 2.0):
         exact = np.max(np.exp(-beta * steps) * (1 + 2 * (4 + steps)))
         assert exact <= reference_bound(beta, 1.0, 2.0) <= exact * 1.05
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 10.0])
+def test_bars_are_planned_well_wherever_a_profile_starts(epsilon: float) -> None:
+    """Nothing is lost beside a plan for the lowest start, or for the highest, if it is another."""
+
+    def width(plan: BarPlan, first: float) -> float:
+        rest = (1 - plan.share) * epsilon
+        noise = plan_smooth(rest, donee=2.0, least_beta=plan.beta)
+        reach = math.log(1 / (2 * plan.failure)) / (plan.share * epsilon)
+        bound = reference_bound(plan.beta, 0.0, 1.0, first) * math.exp(plan.beta * reach)
+        return noise.quantile(0.95 + plan.failure) * (1 + 2 * bound)
+
+    def planned(first: float | None) -> BarPlan:
+        level = _bar_level(epsilon) if first is None else first
+        with mock.patch("missdp.mechanisms.smooth._bar_level", return_value=level):
+            return plan_bar.__wrapped__(epsilon, donee=2.0, confidence=0.95)
+
+    firsts = (0.5, 1.0, 2.0, 4.0)
+    best = [width(planned(first), first) for first in firsts]
+
+    def loses(plan: BarPlan) -> float:
+        return max(width(plan, first) / b for first, b in zip(firsts, best, strict=True))
+
+    assert loses(planned(None)) < 1.2
+    assert loses(planned(None)) <= min(loses(planned(0.5)), loses(planned(4.0)))
 
 
 def test_unproven_parameters_are_refused() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import os
 import pickle
+import sys
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -54,6 +56,10 @@ def planned(facts, asked):
 
 def first_entry(rows):
     return rows[:1, 0]
+
+
+def other_entry(rows):
+    return rows[:1, 1]
 
 
 def with_target(rows, target, weights, text):
@@ -317,6 +323,82 @@ def test_a_question_is_answered_if_the_test_passes(here, passes):
     assert DeclaredRowCount(7) not in budget.spent.conditions
     if found is not None:
         np.testing.assert_allclose(found, DOMAIN.enforce(ROWS).mean(axis=0) / 2, atol=1e-4)
+
+
+def test_a_plan_is_of_the_question_that_is_asked():
+    budget = Budget(1e30, 1e-3, adjacency="replace-one")
+    with pytest.raises(ParameterError, match="another question"):
+        door(budget=budget).ask(query(), planned(FACTS, query(multiplier=1.0)))
+    assert budget.events == ()
+
+
+class Bare(mp.VectorQuery):
+    """A stranger's question: it is charged as ours, and answered without noise."""
+
+    def law(self, distance):
+        return replace(super().law(distance), scale=1e-300)
+
+
+class Blunt(mp.Sensitivity):
+    """A stranger's sensitivity."""
+
+
+class Steep(mp.Loss):
+    """A stranger's loss: it hands the rows on."""
+
+    def exact(self, rows, target):
+        return lambda point, sample: rows[0]
+
+
+class Lenient(mp.TestPlan):
+    """A stranger's plan."""
+
+
+UNIT = mp.Sensitivity(replaced=2.0)
+MINE = {"domain": DOMAIN, "function": first_entry, "size": 1, "multiplier": 1.0}
+STRANGE = [
+    (Bare(sensitivity=UNIT, **MINE), None, "a query must be one of"),
+    (SimpleNamespace(**MINE), None, "a query must be one of"),
+    (mp.VectorQuery(sensitivity=Blunt(replaced=2.0), **MINE), None, "takes a Sensitivity"),
+    (steps(loss=Steep(**vars(LOSS))), None, "takes a Loss"),
+    (query(), Lenient(**vars(planned(FACTS, query()))), "takes a TestPlan"),
+]
+
+
+@pytest.mark.parametrize(("asked", "plan", "why"), STRANGE)
+def test_what_a_pipeline_is_asked_is_a_closed_set(asked, plan, why):
+    budget = Budget(1e30, 1e-3, adjacency="replace-one")
+    with pytest.raises(ParameterError, match=why):
+        door(budget=budget).ask(asked, plan)
+    assert budget.events == ()
+
+
+def interrupted(method, here, meanwhile):
+    """Call a method, and something else before each of its lines, as another thread could."""
+    code, busy = method.__func__.__code__, []
+
+    def line(frame, event, arg):
+        if event == "line" and not busy:
+            busy.append(True)
+            meanwhile()
+            busy.clear()
+        return line
+
+    before = sys.gettrace()
+    sys.settrace(lambda frame, *_: line if frame.f_code is code and not busy else None)
+    try:
+        return method(here)
+    finally:
+        sys.settrace(before)
+
+
+def test_threads_that_ask_different_things_are_charged_and_answered_apart():
+    asked, dear, cheap = door(), query(), query(other_entry, multiplier=1.0)
+    for _ in range(2):
+        found = interrupted(asked.price, dear, lambda: asked.price(cheap))
+        assert found.event == FACTS.bounds(dear)[0].event
+        exact = interrupted(asked._exact, dear, lambda: asked._exact(cheap))
+        assert exact == DOMAIN.enforce(ROWS)[0, 0]
 
 
 class Loud(Alarming):

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, Cost
 from missdp.errors import BudgetExceededError, DataError, MissDPError, UnprovenError
+from missdp.mechanisms.questions import Ask, Query
+from missdp.mechanisms.row_door import RowDoor
 from missdp.mechanisms.smooth import ReleasedScale
 from missdp.statistics import (
     Histogram,
@@ -130,6 +132,7 @@ BAD_COSTS = [
     {}, {"epsilon": 1.0, "rho": 1.0}, *({"epsilon": e} for e in (0, 1e-300, 1e-12, 1e300, "1")),
     {"epsilon": math.nan}, {"rho": -1.0},
 ]  # fmt: skip
+ONE = Cost(currency="pure", amount=1.0)
 MEAN = {"impute": "income", "match": "age", "statistic": "mean", "of": "income", "epsilon": 1.0}
 
 
@@ -146,7 +149,7 @@ def asks_of(kind, name, bad, budget):
     if kind == "request":
         return run_query(TIES, QueryRequest(**{**MEAN, name: bad}), budget=budget)
     if kind == "question":
-        return ImputedStatistics(**facts).answer(Statistic(*bad), Cost(currency="pure", amount=1.0))
+        return ImputedStatistics(**facts).answer(Statistic(*bad), ONE)
     return ASKS[name](ImputedStatistics(**facts), **bad)
 
 
@@ -178,6 +181,25 @@ def test_what_is_wrong_is_refused_in_one_line_and_costs_nothing():
     for kind in ("variance", "standard_deviation", "correlation", "histogram"):
         with pytest.raises(UnprovenError, match="count, proportion, mean, sum"):
             QueryRequest(**{**MEAN, "statistic": kind}, uncertainty="worst-case")
+
+
+def income_alone(rows):
+    return rows.values("income").max(initial=0.0)
+
+
+def test_a_function_of_the_whole_table_reads_no_filled_cells_and_costs_nothing():
+    """An average over ways to fill rows is known of sums of what each row adds alone."""
+    budget = Budget(1.0)
+    filled = RowDoor(TIES, budget=budget).prepared(KNN.preparation(SCHEMA))
+    whole, cost = Query(function=income_alone, reads={"income"}, sensitivity=10, change=10), ONE
+    with pytest.raises(UnprovenError, match=r"^a Query cannot .*ask Counts or Sums instead$"):
+        filled.ask(whole, cost)
+    (charged,) = filled.begin(Ask(label="income", cost=share(cost, 0.5), reads={"income"}))
+    before = budget.events
+    with pytest.raises(UnprovenError, match="ask Counts or Sums"):
+        filled.answer(charged, whole)
+    assert len(before) == 1
+    assert budget.events == before
 
 
 def test_values_that_are_not_there_are_missed_before_the_charge():

@@ -1,6 +1,6 @@
 """What the base keeps whatever a family does: conditions are recorded, inputs are read alike.
 
-A fit that fails stays charged, and progress shows no number.
+A fit that fails stays charged, progress shows no number, and a table without rows is one.
 """
 
 from dataclasses import replace
@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 
 from missdp import AllPairs, Table
-from missdp.accounting import Budget, DataDependentDomain, DeclaredRowCount, PublicDomain
-from missdp.errors import DataError, SchemaError
+from missdp.accounting import (
+    Budget,
+    DataDependentDomain,
+    DeclaredRowCount,
+    Guarantee,
+    PublicDomain,
+    releases,
+)
+from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.testing import SCHEMA, made_up
 from missdp.testing.witnesses import Guarded
-from synth.conformance import FIRST, subject
+from synth.conformance import DAILY, FIRST, subject
 from synth.worked_example import Independent
 
 FAMILIES = pytest.mark.parametrize("family", [Independent, AllPairs])
@@ -72,3 +79,29 @@ def test_a_failed_fit_stays_charged_and_progress_is_a_fraction(family, strategy)
     on.build(progress=lambda *shown: seen.append(shown)).fit(made_up(SCHEMA, 60))
     assert all(0 <= done <= 1 for _, done in seen)
     assert not [stage for stage, _ in seen if any(ch.isdigit() for ch in stage)]
+
+
+@pytest.mark.parametrize(("family", "strategy"), DAILY)
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+@pytest.mark.usefixtures("one_turn")
+def test_a_model_of_no_rows_costs_what_was_asked_and_refuses_bad_questions(
+    family, strategy, tmp_path
+):
+    on = subject(family, strategy)
+    budget = Budget(2 * on.epsilon, min(0.5, 2 * on.delta))
+    model = on.build(budget=budget).fit(made_up(SCHEMA, 0))
+    most, found = on.epsilon * (1 + 1e-9), model.guarantee_
+    assert 0.95 * on.epsilon < found.epsilon <= most
+    assert budget.spent.epsilon <= most
+    assert Guarantee.from_events(releases(found.events), delta=on.delta).epsilon <= most
+    drawn, wanted = model.sample(), made_up(SCHEMA, 9).to_native("pandas")
+    assert len(drawn) == model.n_rows_ >= 1
+    assert (drawn.dtypes == wanted.dtypes).all()
+    for n in (-1, 1.5, True, "3"):
+        with pytest.raises(ParameterError, match="whole number of rows"):
+            model.sample(n)
+    for seed in (-1, "x", 1.5, True):
+        with pytest.raises(ParameterError, match="random_state"):
+            model.sample(3, random_state=seed)
+    with pytest.raises(OutputError):
+        model.save(tmp_path / "nowhere" / "model.json")

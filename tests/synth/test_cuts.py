@@ -18,6 +18,8 @@ from missdp.accounting import (
     RowIndependentMissingness,
     releases,
 )
+from missdp.accounting.exact import exact
+from missdp.accounting.filters import filter_cost
 from missdp.errors import ParameterError
 from missdp.ground_truth import planned_ground_truth
 from missdp.inference.dyadic import Histogram, depth_of
@@ -114,6 +116,9 @@ def test_cuts_are_charged_saved_and_hold_values_on_the_step(family, tmp_path):
     model = family(epsilon=2.0, random_state=1).fit(people(4000), schema=SCHEMA)
     looks = ["tree pay", "tree pay", "tree age", "tree age"]  # for the range, and inside of it
     assert [e.label for e in trees(model)] == looks
+    whole = model._budget.left
+    paid = [float(filter_cost(e, whole) / exact(whole.amount)) for e in trees(model)]
+    assert np.add.reduceat(paid, [0, 2]) == pytest.approx([0.15, 0.15], rel=0.02)  # looks included
     assert set(model.cuts_) == {"pay", "age"}
     assert model.cuts_["pay"].spikes == (0.0,)
     assert f"bins found: pay ({model.cuts_['pay'].size}), age" in repr(model)
@@ -176,6 +181,13 @@ def test_rows_that_stream_have_the_cuts_of_rows_in_memory_and_codes_alone_have_n
     without = model.fit(Table.from_codes(SCHEMA, codes))  # values, that is: it keeps its bins
     assert not trees(without)
     assert without.schema_ == SCHEMA
+    known = BoundedObservation(0.5)
+    for family, missing in ((AllPairs, "impute-first"), (MST, "complete-rows")):  # as is planned
+        plain = family(epsilon=1.0, missing=missing, cuts="equal", n_rows=50)
+        kept = planned_ground_truth(plain, SCHEMA, known).epsilon * (1 + 1e-9)
+        fit = clone(plain).set_params(cuts="private")
+        fit.fit(Table.from_codes(SCHEMA, codes))
+        assert fit.ground_truth_guarantee(known).epsilon <= kept
 
 
 def test_the_next_table_can_have_the_same_cuts_and_its_guarantee_says_so():
@@ -205,6 +217,21 @@ def test_what_is_promised_for_the_ground_truth_is_kept(family, missing):
     gated = sum(event.cost.amount for event in caps.events if event.gate)
     if missing == "impute-first":  # trees, and a tenth of the rest for margins
         assert gated / caps.whole.amount == pytest.approx(0.3 + 0.7 * 0.1)
+
+
+@pytest.mark.parametrize(
+    ("family", "missing"),
+    [(AllPairs, "observed"), (AllPairs, "impute-first"), (Kamino, "impute-first")],
+)
+def test_a_fit_with_very_little_noise_stays_within_its_caps(family, missing):
+    """Its trees cost less than they were given; nothing that reads every row may have the rest."""
+    model = family(epsilon=72.6, missing=missing, random_state=0)
+    model.fit(people(300).drop(columns="kids"), schema=SCHEMA.subset(["pay", "age", "sex"]))
+    whole = model.guarantee_.events[0]
+    assert model._caps_of_fit().hold(whole)
+    first = next(e for e in trees(model) if e.sensitivity == pytest.approx(1.0))
+    told = 0.1 * 0.3 * whole.cost.amount / 2
+    assert filter_cost(first, whole.cost) < 0.95 * told
 
 
 ODD = {

@@ -40,6 +40,13 @@ class Broken:
         raise ValueError("secret cell")
 
 
+class Odd(dict[str, Any]):
+    """A record that computes its cells."""
+
+    def get(self, key: object, default: object = None) -> Any:
+        raise ValueError("secret cell")
+
+
 HOLDERS: list[tuple[Callable[[], Any], str]] = [
     (lambda: pd.DataFrame(RECORDS), "pandas"),
     (lambda: ARROW, "pyarrow"),
@@ -88,6 +95,7 @@ def test_columns_of_records_are_declared_or_those_of_the_first() -> None:
         ({1, 2}, "cannot read a table from 'set'"),
         (None, "cannot read a table from 'NoneType'"),
         (Broken(), "a row is malformed"),
+        ([*RECORDS, Odd(a=1)], "the records cannot be read"),
     ],
 )
 def test_what_holds_no_table_is_refused_and_not_quoted(data: Any, why: str) -> None:

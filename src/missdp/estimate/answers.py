@@ -311,8 +311,9 @@ class Column:
         return self.number.scale, self.across(tables, self.rest)[:, None]
 
     def across(self, tables: Tables, values: Floats | None = None) -> Floats:
-        """Return what each code counts in a relation to another attribute: see `Lines`.
+        """Return what each code counts in a relation to another attribute.
 
+        See `missdp.estimate.lines.Lines`.
         ``values`` are a function of the number, if not itself, at the points of each code.
         """
         means = self._mean(tables, lambda x: x if values is None else values)

@@ -204,7 +204,8 @@ def planned_ground_truth(
     synthesizer : Synthesizer
         Parameters; it need not be fitted, and is not changed.
     schema : Schema
-        Of the private table.
+        Of the private table. Where only codes of it are at hand (`Table.from_codes`), no bins are
+        found: plan for it with ``cuts="equal"``.
     assumption : Condition
         How values go missing; see `ground_truth_guarantee`.
 
@@ -240,7 +241,7 @@ def epsilon_for_ground_truth(
     synthesizer : Synthesizer
         All other parameters; its own epsilon counts for nothing.
     schema : Schema
-        Of the private table.
+        Of the private table; see `planned_ground_truth`.
     assumption : Condition
         How values go missing. State it from other sources than the private table.
 

@@ -110,6 +110,8 @@ class Door(Session):
         noise: NoiseSource,
         declared_rows: int | None = None,
     ) -> None:
+        if not isinstance(budget, Budget):
+            raise ParameterError("budget must be a Budget")
         strategy.check(source)
         super().__init__(budget=budget, noise=noise)
         modelled = Modelled(source.schema)
@@ -470,6 +472,7 @@ class Door(Session):
                 "Table.read"
             )
         exactly(Training, plan)
+        plan = replace(plan)  # a copy: nobody else can change what the steps are
         held, observed = tuple(map(fixed_copy, state)), tuple(observed)
         if unknown := {*observed} - {*self._schema.names}:
             raise ParameterError(f"observed names what is not there: {', '.join(sorted(unknown))}")

@@ -106,6 +106,14 @@ class Ways:
     start: NDArray[np.integer]
     columns: Mapping[str, Filled]
 
+    def fits(self, size: int) -> bool:
+        """Whether it tells ways of so many rows, each row once, and no list is empty."""
+        ends, many = self.start, len(self.start) - 1
+        return Filled(self.rows, self.lists).fits(size, many) and all(
+            bool(np.all(ends[where.start + 1 : where.stop + 1] > ends[where]))
+            for where in blocks(many, PART_ROWS)
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prepared:
@@ -116,7 +124,7 @@ class Prepared:
     columns : mapping of str to Filled
         Attributes that were filled.
     keep : array of bool, shape (n,), optional
-        Rows that stay; the others, and their filled cells, are dropped.
+        Rows that stay; the others, and their filled cells, are dropped. Not with ``ways``.
     profile : object, optional
         For preparations in which a row's filled cells depend on other rows: how many one row can
         move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth bound of ``own + donee *
@@ -294,7 +302,7 @@ class FilledRows:
         if not all(
             isinstance(column, Filled) and column.fits(size, table.schema[name].size)
             for name, column in columns.items()
-        ):
+        ) or not (made.ways is None or (made.keep is None and made.ways.fits(size))):
             raise DataError("the preparation did not return what it should")
         self._table, self._known, self.profile = table, dict[str, Known](), made.profile
         self.ways = made.ways

@@ -154,6 +154,9 @@ class Tree(DoorQuery):
     within: tuple[int, int]
 
     def __post_init__(self) -> None:
+        # Copies: changed after the charge, more levels could be counted than were paid for.
+        object.__setattr__(self, "levels", tuple(map(int, self.levels)))
+        object.__setattr__(self, "within", tuple(map(int, self.within)))
         start, stop = self.within
         known = 0 <= start < stop - 1
         if not known or not {*self.levels} <= {*range(1, depth_of(stop - start) + 1)}:

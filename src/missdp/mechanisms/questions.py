@@ -103,7 +103,7 @@ class Ask:
         object.__setattr__(self, "gate", frozenset(self.gate))
         if type(self.cost) not in (Cost, Noise):
             raise ParameterError("a question is answered with Noise, or for a Cost")
-        if isinstance(self.cost, Cost) and self.cost.currency == "renyi":
+        if isinstance(self.cost, Cost) and self.cost.currency not in ("pure", "zcdp"):
             raise ParameterError("a question is paid for in pure epsilon or rho")
         if self.gate and not self.observed:
             raise ParameterError("a gate is for questions of the rows as they came")

@@ -194,6 +194,7 @@ class RowDoor(Session):
         """
         if not self.needs_scale:
             raise ParameterError("how many rows one row can move is public here")
+        exactly(ScaleRelease, release)
         beta, rows = release.beta(confidence), self._rows
         ask = Ask(
             label="upper bound of the noise scale", cost=release.cost,
@@ -243,12 +244,9 @@ class RowDoor(Session):
         ask, event = charged.ask, charged.events[0]
         if not question.reads <= ask.reads or question.dimension != ask.dimension:
             raise ParameterError("the question is not the one that was charged for")
-        averaged = self._averaged and self._depends(ask)
-        if averaged and isinstance(question, Query):
-            raise UnprovenError(
-                "rows that are filled in several ways answer Counts and Sums: averages over the "
-                "ways of what each row adds"
-            )
+        if charged in self._left and charged.events != self._events(ask):  # it was changed
+            raise ParameterError("what is asked for is not what was charged for")
+        averaged = self._is_averaged(ask, question)
         mechanism = self._mechanism(ask, question, averaged=averaged)
         rows = self._observed(ask.gate) if ask.observed else self._rows
 
@@ -289,12 +287,12 @@ class RowDoor(Session):
         """
         self._check(query)
         moves = max(1, math.ceil(min(query.donee / query.own, 2.0**20)))
-        (charged,) = self.begin(
-            Ask(
-                label=label, cost=how, reads=query.reads, own=query.own, moves=moves,
-                dimension=query.dimension, gate=gate, observed=bool(gate),
-            )
+        ask = Ask(
+            label=label, cost=how, reads=query.reads, own=query.own, moves=moves,
+            dimension=query.dimension, gate=gate, observed=bool(gate),
         )  # fmt: skip
+        self._is_averaged(ask, query)  # what cannot be answered is not charged
+        (charged,) = self.begin(ask)
         return self.answer(charged, query)
 
     ask = measure
@@ -378,6 +376,16 @@ class RowDoor(Session):
         with contextlib.suppress(UnprovenError):
             return plan_smooth(ask.epsilon, least_beta=least, **facts)
         return plan_smooth(ask.epsilon, **facts)
+
+    def _is_averaged(self, ask: Ask, question: Question) -> bool:
+        """Whether the answer is an average over ways to fill cells; refuse what has none."""
+        averaged = self._averaged and self._depends(ask)
+        if averaged and isinstance(question, Query):
+            raise UnprovenError(
+                "a Query cannot read cells that are filled from other rows, equally near ones "
+                "averaged over: ask Counts or Sums instead"
+            )
+        return averaged
 
     def _depends(self, ask: Ask) -> bool:
         return bool(ask.reads & self._shared) and not ask.observed

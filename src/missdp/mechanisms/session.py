@@ -165,9 +165,32 @@ def half_width(radius: Radius, std: float, level: float) -> float:
 @contextmanager
 def no_warnings() -> Iterator[None]:
     """Keep warnings of what reads private rows from telling of them, also where they are errors."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with np.errstate(all="ignore"), _SILENCE:
         yield
+
+
+class _Silence:
+    """No warnings as long as any thread is inside: all threads of a process share the filters."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = threading.Lock(), 0, warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = warnings.catch_warnings()
+                self._before.__enter__()
+            self._inside += 1
+            warnings.simplefilter("ignore")
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._before.__exit__(None, None, None)
+
+
+_SILENCE = _Silence()
 
 
 def unquoted(compute: Callable[[], Any]) -> Callable[[], Any]:
@@ -225,7 +248,7 @@ def read_only(value: Any) -> Any:
 def _is_frozen(value: Any) -> bool:
     """Whether a value cannot be written to, nor anything that it holds."""
     if value is None or isinstance(value, (bool, int, float, str, Fraction, np.generic)):
-        return True
+        return not hasattr(value, "__dict__")  # in which one of a stranger's type could keep rows
     if isinstance(value, np.ndarray):
         return not (value.flags.writeable or value.dtype.hasobject)
     if isinstance(value, (tuple, frozenset)):

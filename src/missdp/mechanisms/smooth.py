@@ -23,7 +23,8 @@ are near optimal. For a survey-like table its variance is 3 to 4 times below gen
 
 **Parameters** (`plan_smooth`) depend on epsilon, the number of coordinates and the query's public
 weights only. They minimise the noise's standard deviation on a fixed reference profile
-``M_j = 4 + j`` (the slowest growth possible is one per step), never on the table at hand.
+``M_j = 4 + j`` (the slowest growth possible is one per step), never on the table at hand. What an
+error bar gets (`plan_bar`) is planned alike, for a profile that starts lower.
 
 **A released bound** (`ScaleRelease`) is what honest error bars and Gaussian noise need.
 The smooth bound S is private, and so is the noise scale. But the logarithm of
@@ -182,9 +183,11 @@ _SLACK = 2.0**-20
 _REFERENCE_LEVEL = 4.0
 
 
-def reference_bound(beta: float, own: float, donee: float) -> float:
-    """S_beta of the reference profile M_j = 4 + j: max of exp(-beta j)(own + donee (4 + j))."""
-    level = own + donee * _REFERENCE_LEVEL
+def reference_bound(
+    beta: float, own: float, donee: float, first: float = _REFERENCE_LEVEL
+) -> float:
+    """S_beta of the profile M_j = first + j: max of exp(-beta j)(own + donee (first + j))."""
+    level = own + donee * first
     if donee <= 0 or beta * level >= donee:
         return level
     return donee / beta * math.exp(beta * level / donee - 1)
@@ -265,27 +268,40 @@ def plan_bar(
     """Split an epsilon so that the error bar which a user gets is as short as can be.
 
     A larger share for the bar brings the released bound closer and leaves the answer more noise; a
-    larger smoothness makes the bound smaller and its own noise larger. Searched on the reference
-    profile, from public facts alone. ``main`` is the share of the answer's cost that the release
-    has whose noise matters most, and ``least`` the smallest that any has: no release may be less
-    smooth than the bar. ``shares`` are those to choose from.
+    larger smoothness makes the bound smaller and its own noise larger. Searched on a reference
+    profile, see `_bar_level`, from public facts alone. ``main`` is the share of the answer's cost
+    that the release has whose noise matters most, and ``least`` the smallest that any has: no
+    release may be less smooth than the bar. ``shares`` are those to choose from.
     """
     left, rough = 1 - confidence, max(3, dimension + 1) * (1 + 2.0**-10) / (1 - _SLACK)
-    best = BarPlan(shares[0], 2.0**-12, left / 2, math.inf)
+    best, first = BarPlan(shares[0], 2.0**-12, left / 2, math.inf), _bar_level(epsilon)
     for share in shares:
         rest = (1 - share) * epsilon
         for noise in _plans(rest * main, dimension):
             for failure in (left * part for part in _FAILURES):
                 reach = math.log(1 / (2 * failure)) / (share * epsilon)
-                beta = min(noise.beta, 1 / (_REFERENCE_LEVEL + reach), rest * least / rough)
-                level = reference_bound(beta, 0.0, 1.0) * math.exp(min(beta * reach, 300.0))
-                width = noise.quantile(confidence + failure) * (1 + donee * level)
+                beta = min(noise.beta, 1 / (first + reach), rest * least / rough)
+                bound = reference_bound(beta, 0.0, 1.0, first) * math.exp(min(beta * reach, 300.0))
+                width = noise.quantile(confidence + failure) * (1 + donee * bound)
                 if width < best.half_width:
                     best = BarPlan(share, beta, failure, width)
     return best
 
 
 _FAILURES = (0.05, 0.1, 0.2, 0.3, 0.4)
+
+
+def _bar_level(epsilon: float) -> float:
+    """Return where the profile starts that error bars are planned for: 1 to 2.5; public.
+
+    Averages over equally near donors let real profiles start at .4 to 4, or far above in small
+    tables with many holes. What a plan for too high a level loses is worst where epsilon is about
+    3, what one for too low a level loses is worst from about 6 on.
+
+    >>> _bar_level(1.0), _bar_level(6.0), _bar_level(100.0)
+    (1.0, 1.5, 2.5)
+    """
+    return min(max(1.0, epsilon / 4), 2.5)
 
 
 @dataclass(frozen=True, kw_only=True)

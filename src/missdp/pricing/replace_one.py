@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guaran
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.mechanisms.session import Charged, Session, no_warnings
+from missdp.mechanisms.session import Charged, Session, exactly, no_warnings
 from missdp.pricing.domain import (
     NEIGHBOURS,
     Parameters,
@@ -24,11 +24,13 @@ from missdp.pricing.domain import (
     check_fillable,
     require,
 )
-from missdp.pricing.privacy_maps import Bound, bounds
+from missdp.pricing.privacy_maps import Bound, Sensitivity, bounds
 from missdp.pricing.questions import (
     GradientSteps,
+    Loss,
     NoisyGradients,
     Question,
+    SecretStop,
     VectorNoise,
     VectorQuery,
 )
@@ -194,6 +196,7 @@ class ReplaceOneDoor(Session):
     adjacency is refused, and so is a table some attribute of which is not applicable to all rows.
     """
 
+    _queries: ClassVar = (VectorQuery, GradientSteps, SecretStop)
     _budget: Budget | None  # type: ignore[assignment]
 
     def __init__(
@@ -217,9 +220,10 @@ class ReplaceOneDoor(Session):
 
     def price(self, question: Question) -> Bound:
         """Return the best bound on what the answer reveals: its event is charged by `ask`."""
-        if self._priced is None or self._priced[0] is not question:
-            self._priced = (question, self._facts.bounds(question)[0])
-        return self._priced[1]
+        priced = self._priced  # read once: another thread may ask something else meanwhile
+        if priced is None or priced[0] is not question:
+            self._priced = priced = (question, self._facts.bounds(question)[0])
+        return priced[1]
 
     def ask(self, question: Question, plan: TestPlan | None = None) -> Any:
         """Charge for a question, then answer it: a noisy vector, or `NoisyGradients`.
@@ -229,7 +233,16 @@ class ReplaceOneDoor(Session):
         to failure, which one replaced row moves by at most 1, is above the threshold with Laplace
         noise of scale 1 / epsilon; if it does not, the answer is None.
         """
-        events = plan.charges if plan else (self.price(question).event,)
+        self._check(question)
+        if isinstance(question, VectorQuery):
+            exactly(Sensitivity, question.sensitivity)
+        else:
+            exactly(Loss, question.loss)
+        if plan is not None:
+            exactly(TestPlan, plan)
+        event = self.price(question).event
+        events = plan.charges if plan else (event,)
+        require(events[-1] == event, "the test was planned for another question")
         charged = _charged(question, events[-1])
         tests = [Charged((event,)) for event in events[:-1]]
         conditions = self._facts.conditions(question, tested=plan is not None)
@@ -285,15 +298,16 @@ class ReplaceOneDoor(Session):
     def _exact(self, question: Question) -> Any:
         """Return the vector that is asked for, or mean gradients as a function."""
         require(self._open, "the door is closed: its rows are forgotten")
-        if self._known.get("question") is not question:
+        known = self._known.get("asked")  # read once, as the price is
+        if known is None or known[0] is not question:
             asked: Any = question if isinstance(question, VectorQuery) else question.loss
             with replacing(Exception, by=DataError("the target cannot be read")), no_warnings():
                 target = asked.read(self._target)
             if "rows" not in self._known:
                 self._prepare()
             exact = asked.exact(self._known["rows"], target)
-            self._known.update(question=question, exact=exact)
-        return self._known["exact"]
+            self._known["asked"] = known = (question, exact)
+        return known[1]
 
     def _prepare(self, *, tested: bool = False) -> Floats:
         """Fit the steps and keep the rows that leave them; return the distance to failure.

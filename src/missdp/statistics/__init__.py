@@ -2,10 +2,10 @@
 
 from missdp.aliases import exported
 from missdp.schema.where import parse_where as parse_where
-from missdp.statistics.answers import Estimate as Estimate
-from missdp.statistics.answers import Histogram as Histogram
-from missdp.statistics.answers import Statistic as Statistic
+from missdp.statistics.estimates import Estimate as Estimate
+from missdp.statistics.estimates import Histogram as Histogram
 from missdp.statistics.imputation import KNNImputation as KNNImputation
+from missdp.statistics.questions import Statistic as Statistic
 from missdp.statistics.statistics import ImputedStatistics as ImputedStatistics
 from missdp.statistics.statistics import QueryRequest as QueryRequest
 from missdp.statistics.statistics import ScaleRelease as ScaleRelease

@@ -1,259 +1,33 @@
-"""How each statistic is answered, from released counts and sums; and what an answer is.
+"""How each statistic is answered, from released counts and sums.
 
 `Asking` is one question while it is answered: its releases, all charged at once before anything is
-read, and what is made of them. The functions at the end are what the door runs, of each row alone.
-Everything else here is public, or released.
+read, and what is made of them. Everything here is public, or released; what the door runs stands in
+`of_rows`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, get_args
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from missdp.accounting import Cost, Guarantee
+from missdp.accounting import Cost
 from missdp.accounting.guarantee import warn_if_weak
-from missdp.errors import DataError, ParameterError, UnprovenError
-from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Rows, Sums
+from missdp.errors import DataError
+from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Sums
 from missdp.mechanisms.row_door import Charged, Noisy, RowDoor
-from missdp.record import Record
-from missdp.schema import AnyAttribute, Level, Numeric, Schema
+from missdp.schema import AnyAttribute, Level, Numeric
 from missdp.schema.applies import not_everywhere
 from missdp.schema.conditions import Predicate
-from missdp.schema.where import parse_where
+from missdp.statistics import of_rows
+from missdp.statistics.estimates import Estimate, Histogram
 from missdp.statistics.imputation import KNNImputation, check_range
+from missdp.statistics.questions import BOUNDED, Statistic
 from missdp.statistics.total import Beside
-from missdp.statistics.worst_case import Interval, MissingCells, Names, decide
+from missdp.statistics.worst_case import Interval, MissingCells, Names
 
-__all__ = ["Asking", "Estimate", "Histogram", "Statistic", "Uncertainty", "check_kind", "share"]
-
-Uncertainty: TypeAlias = Literal["total", "noise", "worst-case"]
-
-_BOUNDED = ("count", "proportion", "mean", "sum")
-_GROUPED = ("count", "proportion", "mean")
-
-
-def check_kind(kind: str, uncertainty: str) -> None:
-    """Refuse statistics that do not exist, and bounds that are not derived."""
-    if kind not in _ANSWERS:
-        raise ParameterError(f"statistic must be one of {', '.join(_ANSWERS)}")
-    if uncertainty not in get_args(Uncertainty):
-        raise ParameterError(f"uncertainty must be one of {get_args(Uncertainty)}")
-    if uncertainty == "worst-case" and kind not in _BOUNDED:
-        raise UnprovenError(f"worst-case bounds exist for {', '.join(_BOUNDED)} only")
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """A question about a table: what is asked for, of what, of whom.
-
-    Parameters
-    ----------
-    kind : str
-        "count", "proportion", "mean", "sum", "variance", "standard_deviation", "correlation" or
-        "histogram".
-    of : tuple of str
-        The attributes that it is of: none for a count, two for a correlation; for a proportion
-        the condition.
-    where : str, optional
-        The subpopulation, see `parse_where`; everyone by default.
-    uncertainty : {"total", "noise", "worst-case"}, default "total"
-        Counts, proportions, means and sums spend a twentieth of their cost at most on
-        `Estimate.total_interval`, unless "noise" is enough. "worst-case" spends a tenth more on
-        `Estimate.imputation_interval`.
-    by : str, optional
-        A categorical or ordinal attribute: the statistic (a count, a proportion or a mean) is asked
-        for each of its declared levels, all in one release.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such statistic, or it is of another number of attributes.
-    UnprovenError
-        If "worst-case" is asked of another statistic: no bound is derived.
-
-    Examples
-    --------
-    >>> Statistic("mean", ("income",), where="age < 30").kind
-    'mean'
-    """
-
-    kind: str
-    of: Names = ()
-    where: str | None = None
-    uncertainty: Uncertainty = "total"
-    by: str | None = None
-
-    def __post_init__(self) -> None:
-        check_kind(self.kind, self.uncertainty)
-        if self.by and self.kind not in _GROUPED:
-            raise ParameterError(f"groups are compared by {', '.join(_GROUPED)}, not {self.kind}")
-        wanted = _ANSWERS[self.kind][0]
-        if len(self.of) != wanted:
-            what = ("nothing", "one attribute", "2 attributes")[wanted]
-            raise ParameterError(f"{self.kind} is of {what}")
-
-    def predicates(self, schema: Schema) -> tuple[Predicate, Predicate | None]:
-        """Return the subpopulation, and the condition of a proportion."""
-        where = parse_where(self.where, schema)
-        if self.kind != "proportion":
-            return where, None
-        return where, parse_where(self.of[0], schema, named=self.kind)
-
-    def reads(self, schema: Schema) -> frozenset[str]:
-        """Return the attributes that it reads; refuse what it cannot be of. Public."""
-        where, condition = self.predicates(schema)
-        groups: set[str] = set()
-        if self.by:
-            if isinstance(schema[self.by], Numeric):
-                raise ParameterError(f"{self.by!r} is numeric: groups are levels of an attribute")
-            groups = {self.by}
-        for name in (*groups, *(self.of if condition is None else ())):
-            if not schema[name].size:
-                raise ParameterError(f"{name!r} has no levels: no row has a value of it")
-        if condition is not None:
-            return where.names | condition.names | groups
-        for attribute in (schema[name] for name in self.of):
-            if self.kind != "histogram" and not isinstance(attribute, Numeric):
-                raise ParameterError(
-                    f"{attribute.name!r} is not numeric; ask for proportions or a histogram"
-                )
-        return where.names | frozenset(self.of) | groups
-
-    def shape(self, schema: Schema, filled: frozenset[str]) -> Shape | None:
-        """Return what its error bar depends on, if it reads filled cells. Public."""
-        if not self.reads(schema) & filled:
-            return None
-        depends = bool(self.predicates(schema)[0].names & filled)
-        donee = 2.0 if self.kind == "mean" else 1.0
-        if self.by or self.kind == "histogram":
-            size = schema[self.by or self.of[0]].size
-            parts = 1 if self.kind in ("count", "histogram") else 2
-            return Shape(donee=2.0, dimension=parts * size, main=_REST, least=_REST)
-        main, least = _PARTS.get(self.kind, ((1.0, 1.0), (1.0, 1.0)))[depends]
-        return Shape(donee=donee, dimension=1, main=_REST * main, least=_REST * least)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """What the error bar of a question depends on; public.
-
-    Parameters
-    ----------
-    donee : float
-        How far a row whose filled cells change moves the answer, in units of a row of its own.
-    dimension : int
-        How many numbers are released at once.
-    main, least : float
-        Shares of its cost that the release has which matters most, and the smallest that one has.
-    """
-
-    donee: float
-    dimension: int
-    main: float
-    least: float
-
-
-# By statistic, where the subpopulation reads no filled cell and where it does; see `Shape`.
-_PARTS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
-    "proportion": ((0.85, 0.85), (0.5, 0.5)),
-    "mean": ((0.9, 0.9), (0.6, 0.4)),
-    "variance": ((0.6, 0.3), (0.5, 0.2)),
-    "standard_deviation": ((0.6, 0.3), (0.5, 0.2)),
-    "correlation": ((0.2, 0.15), (0.2, 0.1)),
-}
-_REST = 0.82  # of what a question costs is for the answer itself, or more
-
-
-@dataclass(frozen=True, kw_only=True)
-class Estimate(Record):
-    """A released statistic.
-
-    Parameters
-    ----------
-    name : str
-        The question.
-    value : float
-        The answer, within its public bounds.
-    interval : (float, float) or None
-        Where the noiseless answer on the imputed table, averaged over equally near donors, lies
-        with probability at least ``confidence`` over the noise. It costs nothing where the
-        scale of the noise is public: for answers that read no cell filled from other rows. For all
-        others it is None unless the scale was paid for with a `ScaleRelease`. It covers neither
-        sampling nor the uncertainty of the imputed values.
-    confidence : float
-        Of the interval, and of ``imputation_interval``; each alone, not both at once.
-    guarantee : Guarantee
-        What this answer promises, with the releases that it shares with others, as of the scale;
-        the budget holds the total.
-    total_interval : (float, float) or None
-        Where the value of the population that the rows were sampled from lies with probability
-        about ``confidence``, if values are missing at random given what is matched on: over noise,
-        sampling and imputation. By estimates of their sizes, not by bounds: an approximation,
-        as usual for means of many rows. None for variances, correlations and groups, and where the
-        scale of the noise was not paid for.
-    imputation_interval : (float, float) or None
-        Where the statistic of the complete table lies with probability at least ``confidence``
-        over the noise: the same rows, every missing cell that the question reads holding *some*
-        value of its public domain (or none, where a rule leaves open whether its attribute
-        applies), whatever the reason that it is missing. It relies neither on
-        the imputation nor on ``interval``, always holds ``value``, and does not cover sampling.
-        For means and proportions it speaks of complete tables whose subpopulation has a row. None
-        unless paid for with ``uncertainty="worst-case"``.
-    applicable : tuple of str
-        Attributes that the question is of and that do not apply to everybody: it is answered for
-        the rows to which they surely apply. Public.
-    note : str
-        A line on why there is no noise interval, or why it is the whole range, and about which
-        epsilon would help; from public facts and released numbers only. Empty if it is of use.
-    """
-
-    name: str
-    value: float
-    interval: Interval | None
-    confidence: float
-    guarantee: Guarantee
-    total_interval: Interval | None = None
-    imputation_interval: Interval | None = None
-    applicable: Names = ()
-    note: str = ""
-
-    def __float__(self) -> float:
-        return self.value
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; ``applicable`` and ``note`` only where they say something."""
-        return _without_nothing(super().to_dict())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Histogram(Record):
-    """Released counts per level; ``intervals`` hold all at once with probability ``confidence``.
-
-    ``applicable`` and ``note`` as in `Estimate`.
-    """
-
-    name: str
-    levels: tuple[Level | str, ...]
-    values: tuple[float, ...]
-    intervals: tuple[Interval, ...] | None
-    confidence: float
-    guarantee: Guarantee
-    applicable: Names = ()
-    note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; ``applicable`` and ``note`` only where they say something."""
-        return _without_nothing(super().to_dict())
-
-
-def _without_nothing(shown: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in shown.items() if v or k not in ("applicable", "note")}
-
+__all__ = ["Asking", "share"]
 
 # Shares are rounded down by more than floating point can round their sum up.
 _SHARE = 1 - 2.0**-40
@@ -307,7 +81,7 @@ class Asking:
         """Charge, and answer."""
         if self.question.by:
             return _grouped(self, self.question.by)
-        return _ANSWERS[self.kind][1](self)
+        return _ANSWERS[self.kind](self)
 
     # Public facts
 
@@ -367,7 +141,7 @@ class Asking:
     @property
     def _wants_total(self) -> bool:
         question = self.question
-        return question.uncertainty != "noise" and self.kind in _BOUNDED and not question.by
+        return question.uncertainty != "noise" and self.kind in BOUNDED and not question.by
 
     def _others(self) -> dict[str, Question]:
         """Return what is asked beside the answer: how many rows there are, are filled, and vary.
@@ -384,35 +158,38 @@ class Asking:
         asked: dict[str, Question] = {}
         if self.rough:
             asked["rows filled"] = Counts(
-                function=_possible,
+                function=of_rows.possible,
                 reads=reads.union(lacking),
                 given=(self.where, lacking, about),
                 applies=frozenset(about),
             )
         if self.rough or kind == "sum":
             asked["rows in question"] = Counts(
-                function=_possible,
+                function=of_rows.possible,
                 reads=reads,
                 given=(self.where, (), about),
                 applies=frozenset(about),
             )
         if kind in ("count", "sum"):
             asked["all rows"] = Counts(
-                function=_applicable, given=(about,), applies=frozenset(about)
+                function=of_rows.applicable, given=(about,), applies=frozenset(about)
             )
         if kind in ("mean", "sum"):
             (name,) = self.names
             a = self.numeric(name)
             asked["squares as observed"] = Sums(
-                function=_squares, reads=reads.union({name}), bound=((a.upper - a.lower) / 2) ** 2,
-                given=(self.where, name, (a.lower + a.upper) / 2), change=0.0,
-            )  # fmt: skip
+                function=of_rows.squares,
+                reads=reads.union({name}),
+                bound=((a.upper - a.lower) / 2) ** 2,
+                given=(self.where, name, (a.lower + a.upper) / 2),
+                change=0.0,
+            )
         return asked
 
     def size(self, charged: Charged, *also: Predicate) -> Noisy:
         """Return the released number of rows in which the attributes are known."""
         question = Counts(
-            function=_members, reads=charged.ask.reads, applies=frozenset(self.applicable),
+            function=of_rows.members, reads=charged.ask.reads, applies=frozenset(self.applicable),
             given=((self.where, *also), self.holes, self.applicable),
         )  # fmt: skip
         return self.door.answer(charged, question).each()[0]
@@ -428,7 +205,7 @@ class Asking:
             # Of donors that are equally near, runs stand for sets: see `profile`.
             change = min(2 * change, limit if names[1:] == names[:1] else 2 * limit)
         question = Sums(
-            function=_products, reads=charged.ask.reads, applies=frozenset(self.applicable),
+            function=of_rows.products, reads=charged.ask.reads, applies=frozenset(self.applicable),
             given=(((self.where,), self.holes, self.applicable), names, centres),
             bound=limit, change=change,
         )  # fmt: skip
@@ -754,7 +531,7 @@ def _histogram(ask: Asking) -> Histogram:
     """Return released counts per level; rows where the attribute is missing are not counted."""
     (name,) = ask.names
     question = Counts(
-        function=_level, reads=ask.where.names | {name}, given=(ask.where, name),
+        function=of_rows.level, reads=ask.where.names | {name}, given=(ask.where, name),
         cells=ask.schema[name].size, stays=name not in ask.filled,
     )  # fmt: skip
     noisy = _at_once(ask, f"histogram of {name}", question)
@@ -779,14 +556,14 @@ def _grouped(ask: Asking, by: str) -> Histogram:
         a = ask.numeric(ask.names[0])
         centre, half = (a.lower + a.upper) / 2, (a.upper - a.lower) / 2
         question = Sums(
-            function=_deviations, given=(who, by, a.name, centre, half), bound=2.0,
+            function=of_rows.deviations, given=(who, by, a.name, centre, half), bound=2.0,
             numbers=2 * size, change=ask.moved(a.name) / half if stays else None, **facts,
         )  # fmt: skip
         bounds = (a.lower, a.upper)
     else:
         centre, half, bounds = 0.0, 1.0, (_COUNT if kind == "count" else (0.0, 1.0))
         question = Counts(
-            function=_cells, given=(who, by, ask.condition),
+            function=of_rows.cells, given=(who, by, ask.condition),
             cells=size if ask.condition is None else 2 * size,
             stays=stays and ask.condition is None, **facts,
         )  # fmt: skip
@@ -849,11 +626,10 @@ def _level_names(attribute: AnyAttribute) -> tuple[Level | str, ...]:
     return attribute.interval_names if isinstance(attribute, Numeric) else tuple(attribute.levels)
 
 
-# What each is of (so many attributes; a proportion one condition), and how it is answered.
-_ANSWERS: dict[str, tuple[int, Callable[[Asking], Estimate | Histogram]]] = {
-    "count": (0, _count), "proportion": (1, _proportion), "mean": (1, _mean), "sum": (1, _total),
-    "variance": (1, _variance), "standard_deviation": (1, _variance),
-    "correlation": (2, _correlation), "histogram": (1, _histogram),
+_ANSWERS: dict[str, Callable[[Asking], Estimate | Histogram]] = {
+    "count": _count, "proportion": _proportion, "mean": _mean, "sum": _total,
+    "variance": _variance, "standard_deviation": _variance, "correlation": _correlation,
+    "histogram": _histogram,
 }  # fmt: skip
 
 
@@ -896,73 +672,3 @@ def _clip(value: float, bounds: Interval) -> float:
     if math.isnan(value):
         return bounds[0]
     return min(max(value, bounds[0]), bounds[1])
-
-
-# What the door runs
-
-
-def _members(
-    rows: Rows, chosen: tuple[Predicate, ...], known: Names, about: Names
-) -> NDArray[np.bool_]:
-    """Tell which rows are in all subpopulations, with values, of those to which some apply."""
-    found = _applicable(rows, about)
-    for predicate in chosen:
-        found &= predicate.select(rows)
-    for name in known:
-        found &= ~rows.mask(name)
-    return found
-
-
-def _products(
-    rows: Rows, who: tuple[Any, ...], names: Names, centres: tuple[float, ...]
-) -> NDArray[np.float64]:
-    factors = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
-    return np.where(_members(rows, *who), math.prod(factors), 0.0)
-
-
-def _possible(rows: Rows, where: Predicate, lacking: Names, about: Names) -> NDArray[np.bool_]:
-    """Tell which rows may be in a subpopulation, and lack one of some attributes, if any."""
-    found = decide(where, rows)[1] & _applicable(rows, about)
-    holes = [rows.holes(name) & rows.applies(name)[0] for name in lacking]
-    return np.asarray(found & np.logical_or.reduce(holes) if holes else found)
-
-
-def _applicable(rows: Rows, about: Names) -> NDArray[np.bool_]:
-    """Tell to which rows all of some attributes surely apply."""
-    found = np.ones(len(rows), dtype=bool)
-    for name in about:
-        found &= rows.applies(name)[0]
-    return found
-
-
-def _squares(rows: Rows, where: Predicate, name: str, centre: float) -> NDArray[np.float64]:
-    """Return squared deviations of observed values, of rows that are surely in a subpopulation."""
-    there = decide(where, rows)[0] & ~rows.mask(name)
-    return np.where(there, np.square(rows.values(name) - centre), 0.0)
-
-
-def _level(rows: Rows, chosen: Predicate, name: str) -> NDArray[np.int64]:
-    """Return the level of each row of a subpopulation, -1 for the others."""
-    return np.where(chosen.select(rows), rows.codes(name), -1)
-
-
-def _cells(
-    rows: Rows, who: tuple[Any, ...], by: str, condition: Predicate | None
-) -> NDArray[np.int64]:
-    """Return the group of each row, from the number of groups on for those without a property."""
-    group, there = rows.codes(by), _members(rows, *who)
-    if condition is not None:
-        group = group + np.where(condition.select(rows), 0, rows.schema[by].size)
-    return np.where(there, group, -1)
-
-
-def _deviations(
-    rows: Rows, who: tuple[Any, ...], by: str, name: str, centre: float, half: float
-) -> NDArray[np.float64]:
-    """Return each row's deviation in the place of its group, and its 1 in another one."""
-    size, there = rows.schema[by].size, _members(rows, *who)
-    found = np.zeros((len(rows), 2 * size))
-    row, group = np.flatnonzero(there), rows.codes(by)[there]
-    found[row, group] = np.clip((rows.values(name)[there] - centre) / half, -1.0, 1.0)
-    found[row, size + group] = 1.0
-    return found

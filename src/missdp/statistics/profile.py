@@ -1,8 +1,9 @@
 """How many donees one donor could ever serve: the profile that bounds an imputed question.
 
 A donor t would find N(x) donors strictly nearer to a donee x than itself, and T(x) others as near.
-It would count for the share min(1, (k - N)^+ / (T + 1)) of a donor of x (see `choose_donors`). The
-donation profile M_j says how many donees that is in all, if up to j donors could have gone before:
+It would count for the share min(1, (k - N)^+ / (T + 1)) of a donor of x (see
+`missdp.statistics.donors.choose_donors`). The donation profile M_j says how many donees that
+is in all, if up to j donors could have gone before:
 
     h_j(N, T) = max over r + q <= j, r <= N, q <= T of min(1, (k - N + r)^+ / (T - q + 1))
     M_j(D)    = max_t sum over x in I of h_j(N(x), T(x))

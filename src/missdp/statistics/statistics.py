@@ -13,16 +13,10 @@ from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.mechanisms.smooth import BarPlan, ScaleRelease, plan_bar
 from missdp.schema import Numeric, Schema
 from missdp.schema.where import parse_names
-from missdp.statistics.answers import (
-    Asking,
-    Estimate,
-    Histogram,
-    Statistic,
-    Uncertainty,
-    check_kind,
-    share,
-)
+from missdp.statistics.answers import Asking, share
+from missdp.statistics.estimates import Estimate, Histogram
 from missdp.statistics.imputation import KNNImputation
+from missdp.statistics.questions import Statistic, Uncertainty, check_kind
 
 if TYPE_CHECKING:
     from missdp.table import Table

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget
+from missdp.accounting import Budget, Cost
 from missdp.errors import ParameterError
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
@@ -43,6 +43,7 @@ from missdp.synth.top_up import TOP_UP, TOP_UP_SHARE, named_tables, release_top_
 from missdp.synth.uncertain_pairs import Varied
 from missdp.synth.workload import Workload
 
+_PAIRS = "all pairs"
 _FIRST_SHARE = 0.08
 _TRAINED_FIRST_SHARE = 0.15  # of the budget, where margins stay as they were released first
 _MOST_TRAINED = 1 << 20  # numbers of a row's gradient
@@ -120,7 +121,7 @@ class PairsSynthesizer(Synthesizer):
 
     def _split_rest(self, schema: Schema) -> list[Part]:
         """Return the parts of what margins leave."""
-        return [Part("all pairs", 1.0, self._gates([()], schema), kind="other")]
+        return [Part(_PAIRS, 1.0, self._gates([()], schema), kind="other")]
 
     def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
         return "rows" if self._steps_planned else "weights"
@@ -186,7 +187,17 @@ class PairsSynthesizer(Synthesizer):
     def _all_pairs(self, door: Door, crude: Crude) -> PairRelease:
         """Release all pairs at once, with all that is left of the budget."""
         self._report("measuring all pairs", 0.1)
-        return release_pairs(door, crude, clip=self.clip)
+        return release_pairs(door, crude, clip=self.clip, cost=self._for_pairs(door))
+
+    def _for_pairs(self, door: Door) -> Cost:
+        """Return what all pairs may cost: no more than their part, if there are caps.
+
+        With very little noise, counts and trees cost less than they were given.
+        """
+        part = self._split.cost(_PAIRS)
+        if self._caps_of_fit() is None or door.left.amount < part.amount:
+            return door.left
+        return part
 
     def _allowed(self, crude: Crude) -> dict[Pair, NDArray[np.bool_]]:
         """Possible cells of pairs by rules, on groups of levels."""
@@ -333,7 +344,9 @@ class AllPairs(PairsSynthesizer):
     def _all_pairs(self, door: Door, crude: Crude) -> PairRelease:
         self._report("measuring all pairs", 0.1)
         numbers = coordinates(self.schema_, door.schema.names, crude.levels, crude.margins)
-        return release_pairs(door, crude, clip=self.clip, numbers=numbers)
+        return release_pairs(
+            door, crude, clip=self.clip, numbers=numbers, cost=self._for_pairs(door)
+        )
 
     def _ordered(self, crude: Crude) -> list[bool]:
         """Whether the levels of each attribute have an order, and none are merged."""

@@ -169,21 +169,23 @@ def release_pairs(
     *,
     clip: float | Literal["auto"] = "auto",
     numbers: Sequence[Coordinate | None] = (),
+    cost: Cost | None = None,
 ) -> PairRelease:
-    """Release all pairs at once, with all that is left of a door's budget.
+    """Release all pairs at once, with all that is left of a door's budget, or for a ``cost``.
 
     With the ``numbers`` of some attributes, if there is a door to finer codes.
     """
+    cost = cost or door.left
     names, groups, finer = door.schema.names, crude.groups(door.schema.names), door.finer
     if len(names) == 1:
         return PairRelease(crude, None, None)
     told = [number is not None for number in numbers]
     if finer is None or not any(told):
-        plan = _plan_products(names, crude, door.left, clip=clip)
-        return PairRelease(crude, door.merged(groups).products(plan, door.left), plan)
-    plan = _plan_products(names, crude, door.left, clip=clip, numbers=numbers)
+        plan = _plan_products(names, crude, cost, clip=clip)
+        return PairRelease(crude, door.merged(groups).products(plan, cost), plan)
+    plan = _plan_products(names, crude, cost, clip=clip, numbers=numbers)
     groups |= {n.name: np.arange(n.size) for n, one in zip(finer.schema, told, strict=True) if one}
-    released = finer.merged(groups).products(plan, door.left)
+    released = finer.merged(groups).products(plan, cost)
     return PairRelease(crude, released, plan, tuple(numbers))
 
 

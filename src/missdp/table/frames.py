@@ -105,11 +105,17 @@ def _columns_of_records(
     """Return the cells of records by column; one without a key has no value there."""
     if not all(isinstance(record, dict) for record in records):
         raise _strange(records)
-    keys = tuple(next(iter(records), {})) if names is None else names
-    if any(record.keys() - {*keys} for record in records):
-        whose = "the first one lacks" if names is None else "the schema does not declare"
-        raise DataError(f"a record has a key that {whose}")  # which may say something of a person
-    return {key: [record.get(key) for record in records] for key in keys}
+    # Records and keys of a stranger's type may fail, and quote a cell.
+    with replacing(Exception, by=_unread_records):
+        keys = tuple(next(iter(records), {})) if names is None else names
+        if any(record.keys() - {*keys} for record in records):
+            whose = "the first one lacks" if names is None else "the schema does not declare"
+            raise DataError(f"a record has a key that {whose}")  # it may say something of a person
+        return {key: [record.get(key) for record in records] for key in keys}
+
+
+def _unread_records(error: BaseException) -> DataError:
+    return error if isinstance(error, DataError) else DataError("the records cannot be read")
 
 
 def _collected(data: Any) -> Any:
