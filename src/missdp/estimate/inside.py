@@ -12,7 +12,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
@@ -139,6 +138,8 @@ class Beyond:
 
 def _in_between(rows: Floats, stds: Floats, counts: Floats, noise: Floats) -> tuple[Floats, Floats]:
     """Return mean and deviation of rows, which now and then may be as many as counts allow."""
+    from scipy.special import ndtr
+
     noise = np.maximum(noise, _LEAST_SHARE)
     at = np.maximum(counts / noise, _LOWEST)
     ratio = np.exp(-np.square(at) / 2) / math.sqrt(2 * math.pi) / ndtr(at)

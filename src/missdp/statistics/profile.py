@@ -158,8 +158,8 @@ def _served(layout: Layout, k: int, terms: int) -> NDArray[np.float64]:
 def _share(nearer: IntArray, tied: IntArray, k: int, j: int) -> IntArray:
     """Return h_j, rounded up to multiples of 2**-20, in these.
 
-    >>> (_share(np.array([0, 0, 1, 2]), np.array([3, 0, 1, 0]), 1, 1) / _UNIT).tolist()
-    [0.3333339691162109, 1.0, 0.5, 0.0]
+    >>> (_share(np.array([0, 0, 1, 2]), np.array([3, 0, 1, 0]), 1, 1) / _UNIT).round(3).tolist()
+    [0.333, 1.0, 0.5, 0.0]
     """
     gone = np.minimum(nearer, j)
     places = np.maximum(k - nearer + gone, 0)
