@@ -160,7 +160,7 @@ class Preparation:
         Attributes whose filled cells depend on other rows without noise. How many rows one row can
         move is then private, and `Prepared.profile` bounds it.
     averaged : bool, default False
-        Whether it returns `Ways`: questions that read shared attributes are averaged over them, so
+        Whether it returns ``Ways``: questions that read shared attributes are averaged over them, so
         that they may only be `Counts` or `Sums`. Public.
     """
 

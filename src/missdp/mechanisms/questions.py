@@ -194,7 +194,7 @@ class Question:
 
     @property
     def fine(self) -> int:
-        """How many units an average has for each one: a row moves it by about `QUANTA`."""
+        """How many units an average has for each one: a row moves it by about ``QUANTA``."""
         return max(1, int(QUANTA // self.own))
 
     def average(self, cells: FilledRows) -> Ints:

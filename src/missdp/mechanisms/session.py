@@ -86,7 +86,7 @@ class Measurement:
     mechanism : Mechanism
     event : Event
     radius, likely : callable, optional
-        As in `Noisy`, for each number; None if the scale of the noise is private.
+        As in ``Noisy``, for each number; None if the scale of the noise is private.
     """
 
     value: Any
