@@ -160,8 +160,8 @@ class Preparation:
         Attributes whose filled cells depend on other rows without noise. How many rows one row can
         move is then private, and `Prepared.profile` bounds it.
     averaged : bool, default False
-        Whether it returns ``Ways``: questions that read shared attributes are averaged over them, so
-        that they may only be `Counts` or `Sums`. Public.
+        Whether it returns ``Ways``: questions that read shared attributes are averaged over them,
+        so that they may only be `Counts` or `Sums`. Public.
     """
 
     function: Callable[..., Prepared]
