@@ -65,6 +65,7 @@ def _streams_arrow(data: Any) -> bool:
     import narwhals as nw
 
     offered = hasattr(type(data), "__arrow_c_stream__")
+    offered = offered and not nw.dependencies.is_duckdb_relation(data)  # which are streams
     return offered and nw.from_native(data, pass_through=True) is data
 
 
