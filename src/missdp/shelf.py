@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from missdp.errors import MissDPError, OutputError, replacing
-from missdp.types import Flags
 
-__all__ = ["Pile", "blocks", "numbered", "on_disk", "pick", "portions", "put", "room"]
+__all__ = ["Pile", "blocks", "in_portions", "on_disk", "pick", "room", "runs"]
 
 _LEAST = 2**22  # bytes; shorter arrays stay in memory
 _FULL, _TIGHT = 0.6, 0.8  # of what a run may take
@@ -195,14 +194,14 @@ def in_portions(sizes: NDArray[np.integer], most: int) -> Iterator[slice]:
     yield from map(slice, (0, *stops[:-1].tolist()), stops.tolist())
 
 
-def portions(array: NDArray[Any], where: NDArray[np.integer]) -> Iterator[Any]:
+def _portions(array: NDArray[Any], where: NDArray[np.integer]) -> Iterator[Any]:
     """Yield which of some places of an array are near each other, so that few pages are needed.
 
     All of them at once if there is enough memory.
 
     Examples
     --------
-    >>> list(portions(np.arange(3), np.array([2, 0])))
+    >>> list(_portions(np.arange(3), np.array([2, 0])))
     [slice(None, None, None)]
     """
     shelf = _SHELF.get()
@@ -229,43 +228,9 @@ def pick(array: NDArray[Any], where: NDArray[np.integer]) -> NDArray[Any]:
         return np.asarray(array[where])
     places = where.ravel()
     found = np.empty((len(places), *array.shape[1:]), array.dtype)
-    for part in portions(array, places):
+    for part in _portions(array, places):
         found[part] = array[places[part]]
     return found.reshape(*where.shape, *array.shape[1:])
-
-
-def put(array: NDArray[Any], where: NDArray[np.integer], numbers: NDArray[Any] | int) -> None:
-    """Write numbers to different places of an array, as ``array[where] = numbers``.
-
-    Examples
-    --------
-    >>> array = np.zeros(3, dtype=np.int64)
-    >>> put(array, np.array([2, 0]), np.array([8, 9]))
-    >>> array.tolist()
-    [9, 0, 8]
-    """
-    if _SHELF.get() is None:
-        array[where] = numbers
-        return
-    numbers = np.broadcast_to(numbers, where.shape)
-    for part in portions(array, where):
-        array[where[part]] = numbers[part]
-
-
-def numbered(keep: Flags, kind: DTypeLike) -> NDArray[Any]:
-    """Return how many rows before each one are kept.
-
-    Examples
-    --------
-    >>> numbered(np.array([True, False, True, True]), np.uint16).tolist()
-    [0, 1, 1, 2]
-    """
-    found, so_far = room(len(keep), kind), 0
-    for part in blocks(len(keep), _BLOCK):
-        through = np.cumsum(keep[part])
-        found[part] = so_far + through - keep[part]
-        so_far += int(through[-1])
-    return found
 
 
 class Pile:

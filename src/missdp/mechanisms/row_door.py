@@ -47,7 +47,6 @@ from missdp.mechanisms.session import (
     Radius,
     Session,
     exactly,
-    half_width,
 )
 from missdp.mechanisms.smooth import (
     Bounded,
@@ -63,7 +62,7 @@ from missdp.schema import Schema
 from missdp.table import Table
 from missdp.types import Floats, Ints
 
-__all__ = ["Charged", "Measurement", "Noisy", "RandomState", "RowDoor", "half_width"]
+__all__ = ["Charged", "Measurement", "Noisy", "RandomState", "RowDoor"]
 
 
 RandomState: TypeAlias = "int | np.random.Generator | NoiseSource | None"

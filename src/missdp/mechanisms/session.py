@@ -129,39 +129,6 @@ class Noisy:
         return self.value - width, self.value + width
 
 
-# Probabilities beyond levels at which noise is looked at, in falling order.
-_BEYOND = np.geomspace(1.0, 1e-7, 301)
-
-
-def half_width(radius: Radius, std: float, level: float) -> float:
-    """Return what holds a noise plus an independent normal error with a probability.
-
-    Rounded up: the noise is taken to be as large as it is at the far end of each of 300 steps.
-
-    Examples
-    --------
-    >>> wide = half_width(lambda level: -math.log1p(-level), 1.0, 0.95)
-    >>> 3.4 < wide < 3.8
-    True
-    """
-    if std <= 0:
-        return radius(level)
-    from scipy.special import ndtr
-
-    weights = np.append(-np.diff(_BEYOND), _BEYOND[-1]) / 2
-    noise = np.array([radius(1 - beyond) for beyond in np.append(_BEYOND[1:], _BEYOND[-1] / 2)])
-
-    def outside(width: float) -> float:
-        past = ndtr((noise - width) / std) + ndtr((-noise - width) / std)
-        return float(2 * (weights * past).sum())
-
-    low, high = 0.0, radius(1 - _BEYOND[-1]) + 8 * std
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if outside(middle) > 1 - level else (low, middle)
-    return high
-
-
 @contextmanager
 def no_warnings() -> Iterator[None]:
     """Keep warnings of what reads private rows from telling of them, also where they are errors."""

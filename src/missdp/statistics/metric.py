@@ -81,14 +81,6 @@ class Metric:
             total += np.take(table[left[:, column]], right[:, column], axis=1)
         return total
 
-    def to_site(self, cells: NDArray[np.int64], site: int) -> NDArray[np.int32]:
-        """Distances from cells, shape (a, m), to one site."""
-        where = np.unravel_index(site, self.site_shape)
-        total = np.zeros(len(cells), dtype=np.int32)
-        for column, table in enumerate(self.site_tables):
-            total += table[cells[:, column], where[column]]
-        return total
-
 
 def build_metric(
     schema: Schema,
