@@ -60,7 +60,7 @@ def models():
     ],
 )
 def test_so_many_rows_and_no_others(models, family, where, holds):
-    for n in (0, 1, 300):
+    for n in (0, 100):
         drawn = models[family].sample(n, where=where, random_state=n)
         assert len(drawn) == n
         assert holds(drawn).all()
@@ -70,8 +70,8 @@ def test_so_many_rows_and_no_others(models, family, where, holds):
 
 @pytest.mark.parametrize("family", [AllPairs, MST])
 def test_they_are_as_among_all_rows_of_the_model(models, family):
-    whole = models[family].sample(200_000, random_state=1)
-    part = models[family].sample(20_000, where="age >= 50 and sex = 'm'", random_state=2)
+    whole = models[family].sample(60_000, random_state=1)
+    part = models[family].sample(10_000, where="age >= 50 and sex = 'm'", random_state=2)
     among = whole[(whole.age >= 50) & (whole.sex == "m")]
     for name, bins in (("age", np.arange(50, 101)), ("hours", np.arange(0, 81, 8))):
         shares = [np.histogram(t[name], bins)[0] / len(t) for t in (part, among)]
@@ -144,7 +144,7 @@ def test_how_many_must_be_said_and_rows_stand_alone(models):
         model.sample(5, where="sex = 'f'")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 99), st.integers(0, 99), st.sampled_from(["f", "m", ["f", "m"]]))
 def test_any_range_is_kept(models, low, high, sex):
     low, high = sorted((low, high))
