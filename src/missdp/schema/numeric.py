@@ -235,10 +235,14 @@ class Numeric(Attribute):
         least, greatest = self._bins.reach
         return self._values(least), self._values(greatest)
 
+    def shown(self, value: float) -> str:
+        """Return a number as it is shown to people."""
+        return f"{value:g}"
+
     @property
     def interval_names(self) -> tuple[str, ...]:
         """What each code stands for, in text: ``"[0, 10)"``, or ``"0"`` for a spike."""
-        return self._bins.names(self._values)
+        return self._bins.names(self._values, self.shown)
 
     def encode_values(self, values: Floats) -> Ints:
         """Return the bin, or spike, of each value in ``[lower, upper]``."""
@@ -375,9 +379,11 @@ class _Bins:
         """Return the value next to one, upwards or downwards."""
         return float(value + np.sign(way) if self._integer else np.nextafter(value, way))
 
-    def names(self, shown: Callable[[Floats], Floats]) -> tuple[str, ...]:
+    def names(
+        self, values: Callable[[Floats], Floats], shown: Callable[[float], str]
+    ) -> tuple[str, ...]:
         """What each code stands for, in text; with all digits only if they tell codes apart."""
-        low, high, spikes = (shown(n).tolist() for n in (self._low, self._high, self._spikes))
+        low, high, spikes = (values(n).tolist() for n in (self._low, self._high, self._spikes))
         home = self.intervals.home.tolist()
 
         def named(text: Callable[[float], str]) -> Iterator[str]:
@@ -386,7 +392,7 @@ class _Bins:
                 rest = f" except {', '.join(without)}" if without else ""
                 yield text(start) if one < 0 else f"[{text(start)}, {text(end)}){rest}"
 
-        short = tuple(named("{:g}".format))
+        short = tuple(named(shown))
         return short if len({*short}) == len(short) else tuple(named(number_text))
 
     def encode(self, values: Floats) -> Ints:
