@@ -10,9 +10,9 @@ import contextlib
 import datetime as dt
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -44,8 +44,8 @@ class Date(Numeric):
     Parameters
     ----------
     lower, upper : str or datetime.date
-        Public bounds, such as ``"2018-01-01"``; both belong to the domain. Also 1970 plus so many
-        units of ``step``, as numbers, which is how they are kept.
+        Public bounds, such as ``"2018-01-01"``; both belong to the domain. They are kept as numbers
+        of units of the calendar since 1970.
     step : str, default "day"
         ``"day"``, ``"week"``, ``"month"``, ``"quarter"`` or ``"year"``, or several: ``"2 weeks"``.
         Dates are cut to the step that they lie in, counted from ``lower``.
@@ -185,6 +185,11 @@ class Date(Numeric):
                 several = isinstance(value, list)
                 found[fact] = [*map(self.shown, value)] if several else self.shown(value)
         return found
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        """Read facts; of a date that is a document by itself, "format" is that of the document."""
+        return super()._read({k: v for k, v in data.items() if (k, type(v)) != ("format", int)})
 
     def _problems(self) -> Iterator[str]:
         if self.resolution not in self.resolutions or self.integer is not True:

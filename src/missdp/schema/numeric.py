@@ -187,7 +187,8 @@ class Numeric(Attribute):
         """Edges of the bins, shape ``(number of bins + 1,)``."""
         if self.edges is not None:
             return np.asarray(self.edges, dtype=np.float64)
-        whole = int(self.upper - self.lower) + 1 if self.integer else 10
+        steps = round((self.upper - self.lower) / (self.step or 1.0))
+        whole = steps + 1 if self._whole else 10
         return np.linspace(self.lower, self.upper, (self.bins or min(10, whole)) + 1)
 
     @property

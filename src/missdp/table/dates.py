@@ -42,7 +42,7 @@ class _Iso(str):
 
 
 def read_dates(data: Chunk, attribute: Date, codes: Mapping[str, int] = {}) -> tuple[Floats, Marks]:
-    """Return the dates of a column as numbers, and the mark of each cell, as `read_numbers` does.
+    """Return the dates of a column as numbers, and the mark of each cell, as ``read_numbers`` does.
 
     The mark is 0 for a date, else that of a text among the codes, ``OUTSIDE`` for what is no date
     in the declared format, ``MISSING`` if there is nothing.
