@@ -24,7 +24,7 @@ from missdp.sources.strategies import strategy_named
 
 
 def test_a_replaced_error_keeps_nothing_of_the_original_but_public_facts():
-    def refusal(error: BaseException) -> OutputError:
+    def refusal(error):
         return OutputError(getattr(error, "strerror", None))
 
     with pytest.raises(DataError) as caught, replacing(ValueError, by=DataError("public")):
@@ -64,7 +64,7 @@ MISSPELT = {
         lambda: Schema((AGE, WORK), (NotApplicable("age", unless="work = 'Retird'"),)),
         lambda: Schema((AGE, WORK), (Determined("age", by="work", map=(("retird", 1),)),)),
     ),
-    "'levels'?": (lambda: Categorical(name="work", levls=("a",)),),  # type: ignore[call-arg]
+    "'levels'?": (lambda: Categorical(name="work", levls=("a",)),),
     "'observed'?": (lambda: strategy_named("obsrved"),),
     "'MLP'?": (lambda: classifier_f1(ROWS, ROWS, random_state=0, learners=["MLPP"]),),
 }

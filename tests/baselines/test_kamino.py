@@ -123,7 +123,7 @@ def test_hard_constraints_hold_between_any_two_rows(options):
         assert not any(found.pairs.values())
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.integers(0, 10**6), st.sampled_from([0.3, 5.0]))
 def test_random_constraints_hold_whatever_the_noise(seed, epsilon):
     rng = np.random.default_rng(seed)
@@ -173,10 +173,7 @@ def test_streams_do_where_no_row_is_looked_at(tmp_path):
     plain = DuckDBSource(tmp_path / "x.parquet", Schema(ATTRIBUTES, (TOWN_TELLS_STATE,)))
     assert len(Kamino(epsilon=1.0).fit(plain).sample(5)) == 5
     soft = DuckDBSource(tmp_path / "x.parquet", Schema(ATTRIBUTES, (MOSTLY,)))
-    for source, options in (
-        (soft, {}),
-        (plain, {"heads": "sequential"}),
-    ):
+    for source, options in ((soft, {}), (plain, {"heads": "sequential"})):
         budget = Budget(1.0, 1e-5)
         with pytest.raises(ParameterError, match="in memory"):
             Kamino(epsilon=1.0, budget=budget, **options).fit(source)
@@ -289,11 +286,7 @@ TRAINED = {"delta": 1e-3, "steps": 8, "batch": 1, "n_rows": 9}  # each step read
 def audited(heads, strategy, *, trials, epsilon=2.0):
     parameters = {"epsilon": epsilon, "heads": heads} | (TRAINED if heads != "moments" else {})
     return audit_synthesizer(
-        Kamino,
-        parameters=parameters,
-        strategies=[strategy],
-        tables=canary(TINY, 8),
-        trials=trials,
+        Kamino, parameters=parameters, strategies=[strategy], tables=canary(TINY, 8), trials=trials
     )[strategy]
 
 

@@ -1,10 +1,7 @@
 """Kinds of missing and rules of a schema, from the command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -49,7 +46,7 @@ RULES = [
 ]
 
 
-def survey(n: int, seed: int) -> pd.DataFrame:
+def survey(n, seed):
     """Rows that keep to every rule, with holes of every kind, as codes."""
     rng = np.random.default_rng(seed)
     works = rng.choice(["ja", "nein", "-7", "-8"], n, p=[0.6, 0.3, 0.06, 0.04])
@@ -86,7 +83,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def stated() -> str:
+def stated():
     """Return the schema file as it was written first."""
     FACTS.to_toml("first.toml")
     return Path("first.toml").read_text(encoding="utf-8")
@@ -180,12 +177,12 @@ def test_check_shows_rules_in_words_and_never_how_many_rows_break_them(folder, r
 SYNTHESIZE = ("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", 2, "--seed", 1)
 
 
-def violations(run, name) -> dict[str, Any]:
+def violations(run, name):
     """Evaluate a file that was written; all its cells are in the domain, or this fails."""
     arguments = ("evaluate", "data.csv", name, "--schema", "schema.toml", "--ways", "1", "--json")
     code, out, err = run(*arguments)
     assert (code, err) == (0, "")
-    document: dict[str, Any] = json.loads(out)
+    document = json.loads(out)
     assert document["rules"]["synthetic"]["broken"] == dict.fromkeys(RULES, 0)
     return document
 

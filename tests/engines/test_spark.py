@@ -1,7 +1,5 @@
 """What only the source of Spark frames promises; and the kit, however rows are partitioned."""
 
-from __future__ import annotations
-
 import functools
 import io
 import itertools

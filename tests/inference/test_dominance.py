@@ -1,9 +1,6 @@
 """Points in a relation to each query are counted as by looking at every pair, and sooner."""
 
-from __future__ import annotations
-
 import operator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ SIGNS = {
 }  # fmt: skip
 
 
-def by_hand(points: Any, queries: Any, signs: Any) -> np.ndarray:
+def by_hand(points, queries, signs):
     found = np.ones((len(queries[0]), len(points[0])), dtype=bool)
     for one, two, sign in zip(points, queries, signs, strict=True):
         found &= SIGNS[sign](two[:, np.newaxis], one[np.newaxis])
@@ -27,7 +24,7 @@ def by_hand(points: Any, queries: Any, signs: Any) -> np.ndarray:
 
 
 @st.composite
-def cases(draw: Any) -> tuple[Any, Any, Any]:
+def cases(draw):
     signs = draw(st.lists(st.sampled_from(list(SIGNS)), min_size=1, max_size=6))
     n, m = draw(st.integers(0, 40)), draw(st.integers(0, 40))
     values = draw(st.sampled_from([1, 2, 5, 1000]))  # all equal, many ties, hardly any
@@ -38,13 +35,13 @@ def cases(draw: Any) -> tuple[Any, Any, Any]:
     return points, queries, signs
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases())
-def test_points_are_counted_as_by_hand(case: tuple[Any, Any, Any]) -> None:
+def test_points_are_counted_as_by_hand(case):
     assert related(*case).tolist() == by_hand(*case).tolist()
 
 
-def test_numbers_that_hardly_differ_are_told_apart() -> None:
+def test_numbers_that_hardly_differ_are_told_apart():
     one = np.array([0.1 + 0.2, 0.3, np.nextafter(0.3, 1), -1e300, 1e300])
     for sign in SIGNS:
         assert (
@@ -52,7 +49,7 @@ def test_numbers_that_hardly_differ_are_told_apart() -> None:
         )
 
 
-def test_what_cannot_be_counted_is_refused() -> None:
+def test_what_cannot_be_counted_is_refused():
     one = np.zeros(2)
     for signs, why in (
         (("=",), "by ..=.."),

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -38,7 +38,6 @@ def probability(law, row):
     return found
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 2))
 def test_the_law_given_the_rest_is_that_of_bayes(seed, a):
     law = random_heads(seed)

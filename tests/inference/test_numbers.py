@@ -92,7 +92,7 @@ def test_trends_are_closer_with_numbers_under_the_tables(tail):
     assert (errors[1] < [0.95, 0.8 if tail else 0.5] * errors[0]).all()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 100), st.booleans())
 def test_what_is_not_noisy_stays(seed, tail):
     codes, z = population(4000, seed, tail)

@@ -124,5 +124,5 @@ def test_default_bins_are_ten_or_one_per_whole_number():
     assert Numeric(name="x", lower=0, upper=90, integer=True).size == 10
 
 
-def test_an_empty_cell_is_not_applicable_where_none_may_be_missing() -> None:
+def test_an_empty_cell_is_not_applicable_where_none_may_be_missing():
     assert Categorical(name="a", levels=("x",), not_applicable=("",)).kinds == ("not_applicable",)

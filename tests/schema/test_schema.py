@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema
@@ -42,7 +42,7 @@ def schemas(draw):
     return Schema(tuple(draw(attributes(name)) for name in chosen))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(schemas())
 def test_toml_round_trip(tmp_path, schema):
     path = tmp_path / "schema.toml"

@@ -34,7 +34,7 @@ def attributes(draw):
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(attributes(), st.data())
 def test_what_is_drawn_from_a_code_is_read_as_that_code(attribute, data):
     codes = np.repeat(np.arange(attribute.size), 4)

@@ -72,7 +72,7 @@ def test_a_schema_without_kinds_and_rules_is_modelled_as_it_is():
     assert Modelled(plain).source(source) is source
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(rows, max_size=12))
 def test_memory_and_streams_count_alike(given_rows):
     data, modelled = frame(given_rows), Modelled(SCHEMA)
@@ -90,7 +90,7 @@ def test_memory_and_streams_count_alike(given_rows):
     assert int(memory.counts([("age",)], rows="extended")[("age",)].sum()) == len(data)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(rows, min_size=1, max_size=8), st.data())
 def test_one_row_moves_one_count_by_one(given_rows, data):
     """Whatever the row: one that breaks rules, with any kind of hole, or not applicable."""

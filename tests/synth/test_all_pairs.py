@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from missdp import Budget, Table
-from missdp.accounting import (
-    FilterEvent,
-    GaussianEvent,
-)
+from missdp.accounting import FilterEvent, GaussianEvent
 from missdp.errors import DataError, ParameterError
 from missdp.record import sealed, unsealed
 from missdp.sources import MemorySource

@@ -17,11 +17,7 @@ from synth.conformance import CASES, FIRST, IDS
 pytestmark = pytest.mark.usefixtures("one_turn")
 CROWD, _ = canary(TINY, 12)
 COMMON, RARE, MISSING = 0, 1, 2
-ROWS = {
-    "rare level": (RARE, COMMON),
-    "unique row": (RARE, RARE),
-    "all missing": (MISSING, MISSING),
-}
+ROWS = {"rare level": (RARE, COMMON), "unique row": (RARE, RARE), "all missing": (MISSING, MISSING)}
 # A structure that is public, so that all runs are charged the same, and nearly all for tables.
 PRIVBAYES = {
     "epsilon": 3.0,

@@ -51,8 +51,7 @@ def shares(family, table, **parameters):
 
 
 @pytest.mark.parametrize(
-    ("family", "unless"),
-    [(AllPairs, "smokes = 'yes'"), (AIM, "smokes = 'yes' and age = 'old'")],
+    ("family", "unless"), [(AllPairs, "smokes = 'yes'"), (AIM, "smokes = 'yes' and age = 'old'")]
 )
 def test_blanks_under_a_missing_condition_make_nobody_a_smoker(family, unless):
     table, *truth = survey(unless)

@@ -145,7 +145,7 @@ def test_every_fit_keeps_to_its_caps(family, holed, n):
     assert caps.hold(whole)
     log = releases(whole)
     spent = {True: 0.0, False: 0.0}
-    alone: dict[str, float] = {}
+    alone = {}
     for event in log:
         cost = float(filter_cost(event, whole.cost))
         if isinstance(event, SelectionEvent):
@@ -256,10 +256,7 @@ def test_another_release_than_the_caps_are_of_is_not_amplified():
         caps = other._caps_of_fit()
         assert not caps.hold(model.guarantee_.events[0])
         parts = ground_truth_parts(
-            model.guarantee_,
-            strategy=model._strategy,
-            modelled=model._modelled,
-            caps=caps,
+            model.guarantee_, strategy=model._strategy, modelled=model._modelled, caps=caps
         )
         found = ground_truth_guarantee(parts[0], rates(0.5), structure=parts[1])
         assert found.epsilon == pytest.approx(1.0)

@@ -41,10 +41,7 @@ def found_cuts():
     cuts = {
         "pay": cut(pay, GRID["pay"], Histogram(places, mass, 1e4), unit=20.0),
         "age": cut(
-            age,
-            GRID["age"],
-            Histogram(np.arange(112), np.full(111, 1 / 111), 1e4),
-            unit=20.0,
+            age, GRID["age"], Histogram(np.arange(112), np.full(111, 1 / 111), 1e4), unit=20.0
         ),
     }
     return Schema(tuple(cuts.get(a.name, a) for a in marked))
@@ -138,7 +135,7 @@ def behind(rows, clip):
     return witness
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(st.booleans().flatmap(row_of), min_size=1, max_size=3),
     st.booleans().flatmap(row_of),

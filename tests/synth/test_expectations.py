@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from missdp.inference.estimate import Estimate
 from missdp.synth import AIM
 from missdp.synth import learn_graphical as learning
 from missdp.synth.learn_graphical import _Expectations
@@ -21,7 +20,7 @@ class Watched(_Expectations):
 
     asked = kept = most = 0
 
-    def of(self, clique, estimate: Estimate):
+    def of(self, clique, estimate):
         kind, old = type(self), clique in self._kept
         expected, possible, bias, weight = facts = super().of(clique, estimate)
         cells = sum(kept[0].size for kept in self._kept.values())

@@ -165,7 +165,7 @@ def test_with_a_declared_number_of_rows_everything_reads_complete_rows():
     assert shared.spent.epsilon == 2.0  # of which the ground truth takes nothing back
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.floats(3, 400)), min_size=1, max_size=8),
     st.floats(2.0, 64.0),

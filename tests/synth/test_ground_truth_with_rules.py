@@ -68,10 +68,7 @@ def test_what_follows_is_settled_although_it_was_masked():
     assert count_of(table, ("age",))[1] is None
 
 
-FAMILIES = [
-    (PrivBayes, {}),
-    (AIM, {"delta": 1e-6, "rounds": 1, "model_rows": 100}),
-]
+FAMILIES = [(PrivBayes, {}), (AIM, {"delta": 1e-6, "rounds": 1, "model_rows": 100})]
 OBSERVED = dict.fromkeys(RULED.nullable, 0.6)
 
 

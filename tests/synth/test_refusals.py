@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import missdp
@@ -79,7 +79,7 @@ def fits(draw):
     return family, options, schema
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(fits(), st.integers(0, 12))
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 def test_a_fit_succeeds_or_is_refused_uncharged(fit, n):
@@ -149,7 +149,7 @@ OURS = [
 ]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100)
 @given(st.data())
 def test_a_bad_parameter_is_refused_in_one_line_and_uncharged(data):
     """Whatever the family and the parameter: nothing is spent, learned or quoted."""

@@ -69,8 +69,7 @@ def test_not_applicable_follows_and_leaves_the_condition_its_law():
 
 def test_an_order_holds_through_a_hole_between():
     schema = Schema(
-        (bins("a", 5), bins("b", 5, nullable=True), bins("c", 5)),
-        (Order("a <= b"), Order("b < c")),
+        (bins("a", 5), bins("b", 5, nullable=True), bins("c", 5)), (Order("a <= b"), Order("b < c"))
     )
     assert "a <= b and b < c" in [rule.text for rule in schema.rulebook.forbids]
     rng = np.random.default_rng(12)
@@ -90,10 +89,7 @@ def test_what_follows_is_computed_from_values_and_stays_in_its_domain():
             Categorical(name="grade", levels=("x", "y")),
             Categorical(name="passed", levels=(False, True)),
         ),
-        (
-            Equation("a + b = c"),
-            Determined("passed", by="grade", map=(("x", False), ("y", True))),
-        ),
+        (Equation("a + b = c"), Determined("passed", by="grade", map=(("x", False), ("y", True)))),
     )
     rng = np.random.default_rng(4)
     half = np.array([0.5, 0.5])

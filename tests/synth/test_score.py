@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from missdp.synth.learn_graphical import SCORE_SENSITIVITY, _marginal_score
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.integers(1, 400),
     st.floats(0, 30),

@@ -75,7 +75,7 @@ def test_no_filled_row_is_impossible(family, missing, tmp_path):
         assert not violations(Table.read(frame, SCHEMA)).any()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(models(max_attributes=4), st.integers(0, 2**32 - 1))
 def test_the_constrained_law_agrees_with_brute_force(model, seed):
     sizes, parameters = model

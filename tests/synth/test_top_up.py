@@ -125,9 +125,9 @@ def test_refusals():
         model(top_up=False).fit(parity())
     with pytest.raises(ParameterError, match="True or False"):
         model(top_up=1).fit(parity())
-    wide = Schema(tuple(Categorical(name=f"q{i}", levels=("x", "y")) for i in range(9)))
+    wide = Schema(tuple(Categorical(name=f"q{i}", levels=("x", "y")) for i in range(10)))
     table = Table.from_codes(wide, {a.name: np.zeros(9, dtype=np.int64) for a in wide})
-    with pytest.raises(ParameterError, match="50 at most"):
+    with pytest.raises(ParameterError, match="100 at most"):
         model(workload=3).fit(table)
 
 

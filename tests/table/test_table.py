@@ -14,7 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
@@ -179,7 +179,7 @@ def test_malformed_csv_is_refused_before_a_charge_and_quotes_no_cell(tmp_path, c
 cell = st.text('x"\n,\r ', max_size=4)
 
 
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80)
 @given(rows=st.lists(st.tuples(cell, cell), max_size=5), cut=st.integers(0, 60), end=st.booleans())
 def test_a_csv_file_has_all_its_rows_or_is_refused(tmp_path, rows, cut, end):
     """Rows written with quotes; the same with the last bytes lost, which may lose a quote."""
@@ -196,7 +196,7 @@ def test_a_csv_file_has_all_its_rows_or_is_refused(tmp_path, rows, cut, end):
             Table.read(path, loose)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150)
 @given(text=st.text('x",\n', max_size=14), cuts=st.lists(st.integers(1, 14), max_size=3))
 @example(text='1,"x\n2,"y\n', cuts=[])
 @example(text='1,"x\n2,"y"\n', cuts=[])
