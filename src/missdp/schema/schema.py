@@ -61,7 +61,9 @@ class Schema(Record):
     def __post_init__(self) -> None:
         given = tuple(self.attributes) if isinstance(self.attributes, Iterable) else (None,)
         if any(not isinstance(a, get_args(AnyAttribute)) for a in given):
-            raise SchemaError("a schema is made of Categorical, Ordinal and Numeric attributes")
+            raise SchemaError(
+                "a schema is made of Categorical, Ordinal, Numeric and Date attributes"
+            )
         if not given:
             raise SchemaError("a schema needs at least one attribute")
         object.__setattr__(self, "attributes", given)
