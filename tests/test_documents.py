@@ -46,6 +46,7 @@ NEEDS = {"adversarial.md": "torch", "spark.md": "pyspark"}
 SLOW = (
     *(*NEEDS, "testing.md", "imputation.md", "ground-truth.md", "worked-example.md"),
     "table-to-estimate.md",
+    "ledger.md",
     *("claims-synthesis.md", "ground-truth-proofs.md"),
 )
 
@@ -82,7 +83,7 @@ WORKED = {
         ],
         path=str(ROOT),
     )
-    for page in ("worked-example.md", "table-to-estimate.md")
+    for page in ("worked-example.md", "table-to-estimate.md", "ledger.md")
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from missdp.accounting import Condition, Event, Guarantee
 from missdp.cli.app import emit
 from missdp.cli.options import option
-from missdp.errors import ParameterError
+from missdp.errors import LedgerError, ParameterError
 from missdp.schema import Schema
 
 if TYPE_CHECKING:
@@ -105,10 +105,18 @@ class Charge:
         return True
 
     def found(self, release: Release, schema: Schema, *, as_json: bool) -> bool:
-        """Show the release that an earlier run of this very request has put in place."""
+        """Show the release that an earlier run of this very request has put in place.
+
+        A request that was started is refused here, before a claim touches what was kept of it.
+        """
         what = self._what(schema)
-        if not (release.is_whole and self.ledger.was_started(release.id, self.name, what)):
+        if self.request is None or not self.ledger.was_started(release.id, self.name, what):
             return False
+        if not release.is_whole:
+            raise LedgerError(
+                f"the request {release.id} was started before and is spent: nothing is charged or "
+                f"drawn again{release.kept_in_words}"
+            )
         self.ledger.settle(release.id, release.sha256)
         text = f"Release {release.id} is there already. It was charged once, and not again.\n"
         emit({**release.wrote}, text + release.wrote_in_words, as_json=as_json)
@@ -195,6 +203,7 @@ def charges_ledger(command: Callable[..., None]) -> Callable[..., None]:
 
 def _charge(command: str, asked: Mapping[str, Any], given: dict[str, Any]) -> Charge:
     from missdp.office import Ledger
+    from missdp.office.ledger import request_id
 
     url, _, name = asked["budget"].partition("#")
     reads_database = "://" in given["data"] or given["data"].lower().endswith((".duckdb", ".ddb"))
@@ -209,7 +218,7 @@ def _charge(command: str, asked: Mapping[str, Any], given: dict[str, Any]) -> Ch
     said = {key: value if _plain(value) else str(value) for key, value in parameters.items()}
     facts = {key: asked[key] for key in ("purpose", "ticket", "new_schema")}
     files = asked["request"] == "new"
-    request = None if files else asked["request"]
+    request = None if files or not asked["request"] else request_id(asked["request"])
     parameters = {"command": command, **said}
     return Charge(Ledger(url), name, request, only_files=files, parameters=parameters, **facts)
 

@@ -86,6 +86,17 @@ class Release:
         return old is not None and not old.begun and old.id == self.id
 
     @property
+    def kept_in_words(self) -> str:
+        """What is left of an earlier run of this release that kept its model; empty if none is."""
+        model = self._staged("model")
+        if not model.exists():
+            return ""
+        return (
+            f". Its model, which is paid for, is {shown(model)!r}: missdp sample draws rows from "
+            "it at no cost"
+        )
+
+    @property
     def sha256(self) -> str:
         """The SHA-256 of the side file in its place."""
         return digest_of(self._note.side)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class LedgerBudget(Budget):
-    """The budget of a table in a ledger; made by `Ledger.budget`.
+    """The budget of a table in a ledger; made by ``Ledger.budget``.
 
     Each charge is a request of its own, committed in the ledger before `charge` returns. Whatever
-    other processes charged counts. A fork makes its own `Ledger`: what one process charged for is
+    other processes charged counts. A fork makes its own ``Ledger``: what one process charged for is
     not answered in another.
 
     Parameters

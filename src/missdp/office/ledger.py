@@ -251,7 +251,7 @@ class Ledger:
         request: str | None = None,
     ) -> str:
         """File a request that another person can approve; nothing is charged. Return its id."""
-        said, request = _said(name, events, what or Purpose()), _id(request)
+        said, request = _said(name, events, what or Purpose()), request_id(request)
         with self._store.transaction() as run:
             row = self._row(run, path_of(name)[0])
             self._row(run, name)
@@ -324,7 +324,7 @@ class Ledger:
         LedgerError
             If the request was started before, or is not approved.
         """
-        what, request, events = what or Purpose(), _id(request), tuple(events)
+        what, request, events = what or Purpose(), request_id(request), tuple(events)
         refusal: MissDPError
         with self._store.transaction() as run:
             rows = [self._row(run, part) for part in path_of(name)]
@@ -648,8 +648,8 @@ def _software() -> str:
     return f"missdp {version('missdp')}"
 
 
-def _id(request: str | None) -> str:
-    """Return a request's id, or a fresh one."""
+def request_id(request: str | None) -> str:
+    """Return a request's id, which names files, or a fresh one."""
     found = secrets.token_hex(16) if request is None else request
     if not isinstance(found, str) or not re.fullmatch("[0-9a-f]{32}", found):
         raise ParameterError("request must be 32 hexadecimal digits, as `missdp` prints them")
