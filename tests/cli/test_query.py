@@ -28,11 +28,9 @@ MEAN = ("--mean", "strength_training_7d")
 
 
 @pytest.mark.parametrize("kind", ["noise", "worst-case"])
-def test_a_mean_with_an_error_bar_and_a_guarantee(run, kind):
+def test_a_mean_with_an_error_bar_and_a_guarantee(ok, kind):
     more = ("--where", "age >= 15 and age < 17", "--uncertainty", kind)
-    code, out, _ = run(*ASK, *MEAN, *more, "--json")
-    assert code == 0
-    answer = json.loads(out)
+    answer = json.loads(ok(*ASK, *MEAN, *more, "--json"))
     assert Estimate.from_dict(answer).to_dict().items() <= answer.items()
     low, high = answer["interval"]
     assert 0 <= low <= answer["value"] <= high <= 7
@@ -89,10 +87,9 @@ ROWS = [
 ]
 
 
-def test_nothing_is_promised_about_rows_that_may_not_be_there(run, ruled):
+def test_nothing_is_promised_about_rows_that_may_not_be_there(ok, ruled):
     for question in (("--mean", "hours"), ("--proportion", "hours > 3"), ("--variance", "hours")):
-        code, out, _ = run(*ruled([]), *question, "--epsilon", "1")
-        assert code == 0
+        out = ok(*ruled([]), *question, "--epsilon", "1")
         assert "Even whether there are such rows at all cannot be told" in out
         assert "half as wide" not in out
 
@@ -110,20 +107,19 @@ def test_brackets_say_which_of_two_things_they_are(run, ruled, tmp_path):
     assert run(*ask, "--questions", tmp_path / "q.toml", "--uncertainty", "total")[0] == 2
 
 
-def test_a_question_is_about_those_to_whom_it_applies(run, ruled):
+def test_a_question_is_about_those_to_whom_it_applies(run, ok, ruled):
     ask = ruled(ROWS)
-    code, out, err = run(*ask, "--mean", "hours", "--uncertainty", "worst-case", "--json")
-    assert (code, err) == (0, "")
-    answer = json.loads(out)
+    answer = json.loads(
+        ok(*ask, "--mean", "hours", "--uncertainty", "worst-case", "--json", quiet=True)
+    )
     assert answer["applicable"] == ["hours"]
     assert 25 < answer["value"] < 35
     assert Estimate.from_dict(answer).to_dict().items() <= answer.items()
-    code, out, _ = run(*ask, "--correlation", "hours,pay")
-    assert code == 0
+    out = ok(*ask, "--correlation", "hours,pay")
     assert "About the rows in which hours and pay are applicable" in out
-    code, out, _ = run(*ask, "--histogram", "hours", "--where", "age > 20")
+    _, out, _ = run(*ask, "--histogram", "hours", "--where", "age > 20")
     assert "About the rows in which hours is applicable;" in out
-    code, out, _ = run(*ask, "--count", "--where", "hours > 20", "--json")
+    _, out, _ = run(*ask, "--count", "--where", "hours > 20", "--json")
     assert "applicable" not in json.loads(out)
     assert 900 < json.loads(out)["value"] < 1100  # of 1,000
 
@@ -143,11 +139,9 @@ RULED = [
 
 
 @pytest.mark.parametrize("rows", [[(-1, "no", "", "none")] * 30, [(-8, "R", -7, "")] * 30])
-def test_questions_about_nobody_are_answered(run, ruled, rows):
+def test_questions_about_nobody_are_answered(ok, ruled, rows):
     for question in RULED[::2]:
-        code, out, err = run(*ruled(rows), *question)
-        assert (code, err) == (0, ""), err
-        assert "differentially private" in out
+        assert "differentially private" in ok(*ruled(rows), *question, quiet=True)
 
 
 @pytest.fixture(name="held")
@@ -173,10 +167,9 @@ def _held(monkeypatch):
 
 
 @pytest.mark.parametrize("question", [*QUESTIONS, (*MEAN, "--where", "physically_active_7d > 2")])
-def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(run, held, question):
+def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(ok, held, question):
     found = held(ASK)
-    code, out, err = run(*ASK, *question)
-    assert (code, err) == (0, "")
+    out = ok(*ASK, *question, quiet=True)
     assert "differentially private" in out
     lines = [line for line in out.splitlines() if line.startswith("No noise interval: ")]
     assert len(lines) == ("--no-error-bar" in question)
@@ -188,11 +181,10 @@ def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(run, held,
 
 
 @pytest.mark.parametrize("question", RULED)
-def test_what_rules_read_is_held_too(run, held, ruled, question):
+def test_what_rules_read_is_held_too(ok, held, ruled, question):
     ask = ruled(ROWS)
     held(ask)
-    code, _, err = run(*ask, *question)
-    assert (code, err) == (0, "")
+    ok(*ask, *question, quiet=True)
 
 
 def test_a_cell_that_does_not_fit_is_refused_also_where_no_question_reads_it(run, ruled):
@@ -255,7 +247,7 @@ def test_rules_that_are_accepted_are_not_refused_by_a_question_about_some(run, t
     assert (code, err) == (0, "")
 
 
-def test_names_with_commas_stand_in_backticks(run, tmp_path):
+def test_names_with_commas_stand_in_backticks(run, ok, tmp_path):
     facts = Schema(
         (
             Numeric(name="height, cm", lower=100, upper=220, nullable=True),
@@ -270,11 +262,9 @@ def test_names_with_commas_stand_in_backticks(run, tmp_path):
         "query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml", "--epsilon", "5",
         "--impute", "`height, cm`, `a,b`",
     )  # fmt: skip
-    code, out, err = run(*ask, "--match", "grade", "--mean", "`height, cm`", "--json")
-    assert (code, err) == (0, "")
+    out = ok(*ask, "--match", "grade", "--mean", "`height, cm`", "--json", quiet=True)
     assert 165 < json.loads(out)["value"] < 185
-    code, _, err = run(*ask, "--match", "grade", "--correlation", "`height, cm`,`a,b`")
-    assert (code, err) == (0, "")
+    ok(*ask, "--match", "grade", "--correlation", "`height, cm`,`a,b`", quiet=True)
     for odd in ("`grade", "grade`", "`grade` x", "a`b"):
         code, out, err = run(*ask, "--match", odd, "--count")
         assert (code, out) == (2, "")
