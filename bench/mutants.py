@@ -93,7 +93,7 @@ MUTANTS = [Mutant(*line) for line in (
     ("inference", "columns that are missing together come apart", "masks.correlation = tied(found, groups)", "masks.correlation = found",
      "tests/synth/test_top_up.py"),
     ("inference", "functions of another column are not kept", "return {**known, **{c: t & known.get(c, True) for c, t in found.items()}}", "return {**known}",
-     "tests/inference/test_sparse.py"),
+     "tests/inference/test_smooth.py"),
     ("mechanisms", "selection at twice its epsilon", "scale_for(self.sensitivity, self.epsilon, count=2)", "scale_for(self.sensitivity, self.epsilon, count=1)",
      "tests/mechanisms/test_selection.py"),
     ("mechanisms", "permute-and-flip charged as bounded range", "kind = SelectionEvent if self.method == \"exponential\" else PureEvent", "kind = SelectionEvent",

@@ -8,7 +8,6 @@ strategies in turn, for what depends on the family or on the base alone.
 from dataclasses import replace
 
 import numpy as np
-import polars as pl
 import pytest
 
 from missdp.errors import ParameterError
@@ -93,6 +92,14 @@ def test_one_row_moves_what_was_charged_for_whichever_row_it_is(family, strategy
         check_sensitivity(family.build, **given, schema=schema, trials=60, seed=1)
 
 
+@pytest.fixture
+def few_rounds(monkeypatch):
+    """Rows that break rules are drawn anew a few times: what is in vain takes no longer."""
+    monkeypatch.setattr(sampling, "_ROW_ROUNDS", 8)
+    monkeypatch.setattr(sampling, "_VALUE_ROUNDS", 8)
+
+
+@pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize(("family", "strategy"), FIRST)
 def test_kinds_and_rules(family, strategy):
     on = subject(family, strategy, RULED)
@@ -102,10 +109,9 @@ def test_kinds_and_rules(family, strategy):
     assert failed(interference_of(on, ("kinds of holes",))[0]) == []
 
 
+@pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize("promise", [p for p in OWN if p not in ONE_FIT])
-def test_what_the_base_promises_of_kinds_and_rules(promise, monkeypatch):
-    monkeypatch.setattr(sampling, "_ROW_ROUNDS", 8)  # where all is in vain, it takes no longer
-    monkeypatch.setattr(sampling, "_VALUE_ROUNDS", 8)
+def test_what_the_base_promises_of_kinds_and_rules(promise):
     promise(subject(FAMILIES[-1], "joint", RULED))
     if promise is kinds_of_holes:  # which are drawn in a way of its own
         promise(subject(next(f for f in FAMILIES if f.name == "all-pairs"), "joint", RULED))
@@ -143,11 +149,6 @@ def test_synthetic_rows_do_not_reuse_the_noise(family, strategy, monkeypatch):
     for seed in (None, 5):
         model.sample(3, random_state=seed)
         assert not np.isin(streams[-1], noise).any()
-
-
-def test_polars_gives_polars():
-    model = FAMILIES[-1].build(epsilon=1.0).fit(make_table().to_native("polars"), schema=SCHEMA)
-    assert isinstance(model.sample(5), pl.DataFrame)
 
 
 def score_with_default(counts, kept=[]):  # noqa: B006

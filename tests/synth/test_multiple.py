@@ -110,19 +110,6 @@ def test_models_that_cannot_vary_say_why(tmp_path):
         model.sample(10, multiple=2)
 
 
-@pytest.mark.parametrize("fit", [fit, all_pairs])
-def test_multiple_tables_have_the_shape_of_one(fit):
-    model = fit()
-    tables = model.sample(50, multiple=3, random_state=0)
-    assert [t.shape for t in tables] == [(50, 2)] * 3
-    assert not tables[0].equals(tables[1])
-    again = model.sample(50, multiple=3, random_state=0)
-    for one, two in zip(tables, again, strict=True):
-        pd.testing.assert_frame_equal(one, two)
-    kept = model.sample(500, multiple=2, missing_values="keep")
-    assert all(t["b"].isna().any() for t in kept)
-
-
 def test_tables_vary_as_samples_do(monkeypatch):
     # The combining rule takes out the variance of a real sample: it must be there in full.
     model = fit()
@@ -133,15 +120,23 @@ def test_tables_vary_as_samples_do(monkeypatch):
 
 
 @pytest.mark.parametrize("fit", [fit, all_pairs])
-def test_models_of_several_tables_promise_what_the_release_does(fit, tmp_path):
+def test_several_tables_have_the_shape_of_one_and_models_promise_what_the_release_does(
+    fit, tmp_path
+):
     model = fit()
     before, drawn = model.guarantee_, model.sample(30, random_state=1)
-    tables = model.sample(50, multiple=2, random_state=3)
-    for one, table in zip(model.uncertain_models(2, random_state=3), tables, strict=True):
+    tables, again = (model.sample(50, multiple=3, random_state=3) for _ in range(2))
+    assert [t.shape for t in tables] == [(50, 2)] * 3
+    assert not tables[0].equals(tables[1])
+    models = model.uncertain_models(3, random_state=3)
+    for one, table, same in zip(models, tables, again, strict=True):
+        pd.testing.assert_frame_equal(table, same)
         pd.testing.assert_frame_equal(one.sample(50), table)
         assert one.guarantee_ == before
         one.save(tmp_path / "one.json")
         assert type(model).load(tmp_path / "one.json").guarantee_ == before
+    kept = model.sample(500, multiple=2, missing_values="keep")
+    assert all(t["b"].isna().any() for t in kept)
     assert model.guarantee_ == before
     pd.testing.assert_frame_equal(model.sample(30, random_state=1), drawn)
 

@@ -126,7 +126,10 @@ BAD = {
     "shrink": [0.0, "1", None, math.inf],
     "ridge": [0.0, "1", None, math.inf],
     "model_rows": [10, 10**9, 1000.5],
-    "workload": [0, 9, None, "name", [()], [("name", "zzz")], [("name", 1)], {("name",): "x"}],
+    "workload": [
+        *(0, 5, 9, True, 1.5, None, "name", [], ["name"], [()], [("name", "zzz")], [("name", 1)]),
+        *([("name", "name")], {("name",): "x"}, {("name", "n"): 0.0}),
+    ],
     "structural_zeros": [
         [("name", "n")],
         {"name": [("secret",)]},
@@ -149,7 +152,7 @@ OURS = [
 ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=120)
 @given(st.data())
 def test_a_bad_parameter_is_refused_in_one_line_and_uncharged(data):
     """Whatever the family and the parameter: nothing is spent, learned or quoted."""

@@ -334,18 +334,3 @@ def test_names_that_separate_fields_are_read_again_whatever_the_cells(tmp_path):
     table = Table.read(pa.table({name: [";;", "a"] for name in names}), schema)
     write_blocks([tmp_path / "x.csv"], [[table.to_arrow()]])
     assert Table.read(tmp_path / "x.csv", schema).to_arrow() == table.to_arrow()
-
-
-def test_a_synthesizer_gives_codes_back():
-    many = Table.read(table().take(np.arange(600) % 6).to_native("pandas", holes="codes"), SURVEY)
-    model = PrivBayes(epsilon=50.0, delta=0.0, random_state=0).fit(many)
-    frame = model.sample(400, missing_values="keep", holes="codes", random_state=1)
-    drawn = model.sample_table(400, missing_values="keep", random_state=1)
-    again = Table.read(frame, SURVEY)
-    coded = tuple(name for name in SURVEY.names if name != "grade")  # refused, it has no code
-    same(again.subset(coded), drawn.subset(coded))
-    assert {"RF", "98"} <= {*frame["work"]}
-    assert {-9, -7, -1} <= {*frame["Stunden"]}
-    nulls = model.sample(400, missing_values="keep", random_state=1)
-    assert nulls.isna().equals(Table.read(frame, SURVEY).to_native().isna())
-    assert {"RF", "98"}.isdisjoint({*nulls["work"].dropna()})
