@@ -250,7 +250,7 @@ def test_the_page_on_synthesis_holds_what_was_measured(script):
     found, wanted = shared.Measured(shared.RESULTS, fit=False).found, set()
     for name in FIGURES:
         cells = [*script(name).cells(), *script(name).cells_once()]
-        wanted |= {cell for seed in range(3) for cell in shared.with_seeds(cells, seed + 1)}
+        wanted |= {*shared.with_seeds(cells, 3)}
     assert len(found) == len(lines)
     assert set(found) <= wanted
     named = {path for path in PAPERS.glob("a_*.py") if f"python bench/papers/{path.name}" in page}
