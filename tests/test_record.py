@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import missdp
 from accounting.accounting_strategies import conditions, events
-from missdp import Categorical, Guarantee, Numeric, Ordinal, PrivBayes, Schema
+from missdp import Categorical, Date, DateTime, Guarantee, Numeric, Ordinal, PrivBayes, Schema
 from missdp.accounting import (
     BoundedObservation,
     DeclaredRowCount,
@@ -152,6 +152,8 @@ SCHEMA = Schema(
         Categorical(name="kind", levels=("é", '"'), nullable=True, missing_codes=("?", -9)),
         Ordinal(name="b", levels=(False, True), label="B"),
         Numeric(name="c", lower=0, upper=0.3, edges=(0, 0.1, 0.3), undeclared=("lower",)),
+        Date(name="d", lower="2018", upper="2024", step="2 years", spikes=("2020",)),
+        DateTime(name="e", lower="2018-01-01", upper="2018-12-31", timezone="UTC"),
     )
 )
 TABLE = np.array([[0.1, 1 / 3], [np.pi, 5e-324]])

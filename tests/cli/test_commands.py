@@ -1,5 +1,6 @@
 """The list of commands: quick to show, the same as what is there, and its examples run."""
 
+import json
 import re
 import shlex
 import shutil
@@ -112,6 +113,8 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     ).astype({"age": "Int64"})
     frame.to_csv("complete.csv", index=False)
     frame.mask(rng.random((500, 2)) < 0.2).to_csv("patients.csv", index=False)
+    fields = [{"name": "smoker", "constraints": {"enum": ["no", "yes"]}}]
+    Path("codebook.json").write_text(json.dumps({"fields": fields}))
     for text in re.findall(r"```toml\n(.*?)```", PAGE, re.S):
         Path("questions.toml" if "[[question]]" in text else "pipeline.toml").write_text(text)
     shutil.copy(Path(__file__).parents[1] / "data/old/fourth/mst-joint.json", "old.model.json")

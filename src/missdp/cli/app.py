@@ -38,6 +38,7 @@ _IMPUTE = (
 _QUERY = "missdp query patients.csv --schema patients.toml --impute age --match smoker --epsilon 1"
 EXAMPLES = {
     "schema": (
+        "missdp schema import codebook.json -o codebook.toml",
         "missdp schema draft patients.csv -o patients.toml",
         "missdp schema check patients.toml patients.csv",
     ),

@@ -61,7 +61,9 @@ class Schema(Record):
     def __post_init__(self) -> None:
         given = tuple(self.attributes) if isinstance(self.attributes, Iterable) else (None,)
         if any(not isinstance(a, get_args(AnyAttribute)) for a in given):
-            raise SchemaError("a schema is made of Categorical, Ordinal and Numeric attributes")
+            raise SchemaError(
+                "a schema is made of Categorical, Ordinal, Numeric and Date attributes"
+            )
         if not given:
             raise SchemaError("a schema needs at least one attribute")
         object.__setattr__(self, "attributes", given)
@@ -241,6 +243,7 @@ def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
 _DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){99}""")
 _PLACE = re.compile(r" \(at .*\)$")
 _MARKS = re.compile(r"^undeclared = \[\n[^\]]*\]", re.MULTILINE)
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]+")
 _READ_BOUNDS = (
     "# The least and the greatest cell: write bounds that are publicly known, with room to spare."
 )
@@ -280,15 +283,28 @@ def write_tables(
     path: Path,
     *,
     rules: Iterable[Rule] = (),
+    comments: Mapping[str, Iterable[str]] | None = None,
     notes: str = "",
 ) -> None:
-    """Write attributes to a TOML file, whole or not at all; ``notes`` are comments that go last."""
+    """Write attributes to a TOML file, whole or not at all.
+
+    ``comments`` has lines that go above attributes, by name; ``notes`` are comments that go last.
+    """
     rows = [attribute.to_dict() for attribute in attributes]
     facts = [{k: v for k, v in rule.to_dict().items() if v is not None} for rule in rules]
     document = {"format": _FORMAT, **({"attribute": rows} if rows else {})}
     document |= {"rule": facts} if facts else {}
     text = _MARKS.sub(_on_one_line, tomli_w.dumps(document))
+    for name, lines in (comments or {}).items():
+        block = f"[[attribute]]\n{tomli_w.dumps({'name': name})}"
+        text = text.replace(block, comment(*lines) + block, 1)
     write_atomically(path, (_HEADER + text + notes).encode("utf-8"))
+
+
+def comment(*texts: str) -> str:
+    """Return texts as lines of a TOML file that are comments, whatever is in them."""
+    lines = (line for text in texts for line in _CONTROL.split(text))
+    return "".join(f"# {line}\n" for line in lines)
 
 
 def _on_one_line(marks: re.Match[str]) -> str:
