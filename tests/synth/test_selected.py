@@ -12,6 +12,7 @@ from missdp.errors import ParameterError
 from missdp.schema import Denial, NotApplicable
 from missdp.synth import selected
 from missdp.synth.selected import Selection
+from refusing import refuses
 
 SCHEMA = Schema(
     (
@@ -60,7 +61,7 @@ def models():
     ],
 )
 def test_so_many_rows_and_no_others(models, family, where, holds):
-    for n in (0, 1, 300):
+    for n in (0, 100):
         drawn = models[family].sample(n, where=where, random_state=n)
         assert len(drawn) == n
         assert holds(drawn).all()
@@ -70,8 +71,8 @@ def test_so_many_rows_and_no_others(models, family, where, holds):
 
 @pytest.mark.parametrize("family", [AllPairs, MST])
 def test_they_are_as_among_all_rows_of_the_model(models, family):
-    whole = models[family].sample(200_000, random_state=1)
-    part = models[family].sample(20_000, where="age >= 50 and sex = 'm'", random_state=2)
+    whole = models[family].sample(60_000, random_state=1)
+    part = models[family].sample(10_000, where="age >= 50 and sex = 'm'", random_state=2)
     among = whole[(whole.age >= 50) & (whole.sex == "m")]
     for name, bins in (("age", np.arange(50, 101)), ("hours", np.arange(0, 81, 8))):
         shares = [np.histogram(t[name], bins)[0] / len(t) for t in (part, among)]
@@ -93,7 +94,7 @@ def test_missing_cells_and_how_many_are_such(models):
     assert found.sex.isna().all()
     assert found.age.between(30, 60).all()
     assert asked.share == pytest.approx(0.2 * 31 / 100, abs=0.02)
-    with pytest.raises(ParameterError, match="missing_values='keep'"):
+    with refuses(ParameterError, "missing_values='keep'"):
         model.sample(3, where={"sex": None})
 
 
@@ -111,7 +112,7 @@ def test_a_seed_gives_the_same_rows(models):
 
 def test_what_hardly_any_row_is_ends_after_a_public_number_of_tries(models, monkeypatch):
     monkeypatch.setattr(selected, "LEAST_TRIES", 100_000)
-    with pytest.raises(ParameterError, match=r"^of \d+,\d+ rows that the model drew 0 are"):
+    with refuses(ParameterError, r"^of \d+,\d+ rows that the model drew 0 are"):
         models[MST].sample(5, where="age = 3 and age = 4")
 
 
@@ -130,21 +131,21 @@ def test_what_hardly_any_row_is_ends_after_a_public_number_of_tries(models, monk
     ],
 )
 def test_bad_requests_are_refused(models, where, told):
-    with pytest.raises(ParameterError, match=told):
+    with refuses(ParameterError, told):
         models[MST].sample(5, where=where)
 
 
 def test_how_many_must_be_said_and_rows_stand_alone(models):
-    with pytest.raises(ParameterError, match="must be given with 'where'"):
+    with refuses(ParameterError, "must be given with 'where'"):
         models[MST].sample(where="age > 3")
     rule = (Denial("t1&t2&EQ(t1.sex,t2.sex)&IQ(t1.grade,t2.grade)"),)
     schema = Schema(SCHEMA.subset(["sex", "grade"]).attributes, rules=rule)
     model = Kamino(epsilon=5.0, delta=1e-6).fit(rows(200)[["sex", "grade"]], schema=schema)
-    with pytest.raises(ParameterError, match="fit to each other"):
+    with refuses(ParameterError, "fit to each other"):
         model.sample(5, where="sex = 'f'")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 99), st.integers(0, 99), st.sampled_from(["f", "m", ["f", "m"]]))
 def test_any_range_is_kept(models, low, high, sex):
     low, high = sorted((low, high))

@@ -21,7 +21,7 @@ from missdp.types import Flags
 
 Where: TypeAlias = str | Mapping[str, Any]
 
-FIRST = 20_000  # rows that are drawn to see how many are asked for
+FIRST = 2_000  # rows that are drawn to see how many are asked for
 MOST_BLOCK = 200_000
 TRIES = 1000  # rows that are drawn for each that is asked for, at most
 LEAST_TRIES = 1_000_000
