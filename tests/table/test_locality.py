@@ -25,7 +25,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp import Categorical, Date, DateTime, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError
 from missdp.sources import DuckDBSource
 from missdp.table import memory_limit
@@ -46,6 +46,9 @@ TOTAL = Schema(
             name="pay", lower=1, upper=90, refused=(-9, "a"), not_applicable=("n/a", 99), **LOOSE
         ),
         Ordinal(name="kinds", levels=("7", "b"), unknown=(-9, "a"), not_applicable=(99,), **LOOSE),
+        Date(name="day", lower="2019-01-01", upper="2020-12-31", missing_codes=(7, "a"), **LOOSE),
+        DateTime(name="seen", lower="1000-01-01", upper="9999-01-01", timezone="UTC", **LOOSE),
+        Date(name="code", lower="1970-01", upper="2020-12", step="month", format="%td", **LOOSE),
     )
 )
 STRICT = Schema(tuple(replace(a, outside="error", nullable=True) for a in TOTAL.attributes))
@@ -80,7 +83,7 @@ long_decimals = st.decimals(-(10**15), 10**15, places=10)
 words = ["", " ", " 7 ", "\u0661", "1" * 400, "True", "true", "FALSE", "1", "0", "1e3", "1000"]
 words += ["7", "007", "7.0", "0.1", "a", "A", "?", "n/a", "k.A.", "-9", "-9.0", "nan", "NaN"]
 words += ["1_0", "0x7", "2020-01-01", "1e999", "+1", ".5", "5.", "1.", "0.10000000000000000001"]
-words += ["inf", "None"]
+words += ["inf", "None", "2020-02-30", "2020-01-01T10:30Z", "2020-01-01 10:30:00.5+01:00", "21915"]
 LONG = ["7" + " " * 4095, "7" + " " * 4096, "\u2003" * 4095 + "7", "\u2003" * 4096 + "7"]
 words += LONG
 good_text = st.sampled_from(words) | st.text(st.characters(exclude_categories=("Cs",)), max_size=5)

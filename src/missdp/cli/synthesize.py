@@ -53,6 +53,7 @@ from missdp.synth.registry import (
     synthesizer_named,
     synthesizer_names,
 )
+from missdp.synth.selected import Selection
 from missdp.synth.state import chosen_delta, fit_conditions
 from missdp.table import Holes, PartRows, RowStream, Table
 from missdp.table.memory import memory_in_force
@@ -286,6 +287,7 @@ def write_rows(
     holes: Holes,
     seed: int | None,
     progress: Progress,
+    where: Selection | None = None,
 ) -> int:
     """Draw a table for each file, write them as they come, and return how many rows each has.
 
@@ -305,7 +307,8 @@ def write_rows(
     def drawn(one: Synthesizer) -> Iterator[pa.Table]:
         nonlocal done
         own = None if several else seed
-        for block in one.sample_blocks(rows, missing_values=keep, random_state=own):
+        blocks = one.sample_blocks(rows, missing_values=keep, random_state=own, where=where)
+        for block in blocks:
             done += len(block)
             table = block.to_arrow(holes=holes)
             stamp = {STAMP: model.release_} if model.release_ else None
