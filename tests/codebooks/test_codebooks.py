@@ -30,6 +30,9 @@ cigs,base,,text,Cigarettes,,,integer,1,100,,"[smoker] = '1' and ([age] > 17 or [
 drugs,base,,checkbox,Drugs,"1, Aspirin | 2, Insulin | other, Other",,,,,,[smoker] = '1',
 dose,base,,text,Dose,,,number,0,500,,[drugs(2)] = '1',
 plz,base,,dropdown,Region,"01, North | 02, South",,,,,,"datediff([age],'today') > 3",
+seen,base,,text,Seen,,,date_dmy,2020-01-01,2024-12-31,,,
+at,base,,text,At,,,datetime_dmy,2020-01-01 00:00,2024-12-31 23:59,,,
+told2,base,,text,Told,,,date_mdy,,,,,
 pain,base,,slider,Pain,none | some | much,,,,,,[bmi] > 30,
 told,base,,descriptive,Thank you,,,,,,,,
 """
@@ -45,6 +48,17 @@ FRICTIONLESS = {
         {"name": "grade", "categories": [{"value": "low"}, "high"], "categoriesOrdered": True},
         {"name": "code", "type": "integer", "categories": [{"value": 1, "label": "A"}, 2]},
         {"name": "year", "type": "year", "constraints": {"minimum": "1900", "maximum": "2100"}},
+        {
+            "name": "born",
+            "type": "date",
+            "format": "%d/%m/%Y",
+            "constraints": {"minimum": "1900-01-01"},
+        },
+        {
+            "name": "seen",
+            "type": "datetime",
+            "constraints": {"minimum": "2020-01-01T00:00:00Z", "maximum": "2021-01-01T00:00:00Z"},
+        },
         {"name": "zip", "type": "string", "constraints": {"pattern": "^[0-9]{5}$"}},
     ],
     "missingValues": ["", "-99", {"value": "-98", "label": "Refused"}],
@@ -90,18 +104,34 @@ def test_a_data_dictionary_of_redcap(written, tmp_path):
     book = read_codebook(written("dictionary.csv", REDCAP))
     schema = book.schema()
     boxes = ("drugs___1", "drugs___2", "drugs___other")
-    assert schema.names == ("sex", "age", "smoker", "cigs", *boxes, "dose", "plz", "pain")
+    assert schema.names == (
+        "sex",
+        "age",
+        "smoker",
+        "cigs",
+        *boxes,
+        "dose",
+        "plz",
+        "seen",
+        "at",
+        "pain",
+    )
     assert schema["sex"].levels == (1, 2, 9)  # "Unknown" is a level until a person says otherwise
     assert (schema["age"].lower, schema["age"].upper, schema["age"].integer) == (0, 120, True)
     assert schema["plz"].levels == ("01", "02")
     assert (schema["pain"].lower, schema["pain"].upper) == (0, 100)
     assert schema["sex"].label == "Sex at birth"
+    assert [schema[n].kind for n in ("seen", "at")] == ["date", "datetime"]
+    cells = [["2021-02-03"], ["2021-02-03 04:05"]]
+    for name, cell in zip(("seen", "at"), cells, strict=True):
+        alone = schema.subset([name])
+        assert not Table.read({name: cell}, alone).mask(name).any()
     assert [(rule.names, rule.unless) for rule in schema.rules] == [
         (("smoker",), "`age` >= 12"),
         (("cigs",), "`smoker` = 1 and (`age` > 17 or `sex` = 2)"),
         (("dose",), "`drugs___2` = 1"),
     ]
-    assert set(book.left_out()) == {"record_id", "surname", "bmi"}
+    assert set(book.left_out()) == {"record_id", "surname", "bmi", "told2"}
     assert book.untranslated() == ("pain has a value only where: `bmi` > 30",)
     book.to_toml(tmp_path / "schema.toml")
     text = (tmp_path / "schema.toml").read_text()
@@ -165,14 +195,16 @@ def test_whatever_is_translated_is_a_condition(branch):
 def test_a_table_schema(written):
     book = read_codebook(written("schema.json", json.dumps(FRICTIONLESS)))
     schema = book.schema()
-    assert schema.names == ("sex", "age", "ill", "ok", "grade", "code", "year")
+    assert schema.names == ("sex", "age", "ill", "ok", "grade", "code", "year", "seen")
+    seen = ["2020-05-06T07:08:09Z"]
+    assert not Table.read({"seen": seen}, schema.subset(["seen"])).mask("seen").any()
     assert (schema["sex"].nullable, schema["sex"].missing_codes) == (False, ())
     assert (schema["age"].missing_codes, schema["age"].refused) == ((-99,), (-98,))
     assert schema["ill"].levels == (False, True)
     assert schema["ok"].levels == ("nein", "ja")
     assert (schema["grade"].kind, schema["grade"].levels) == ("ordinal", ("low", "high"))
     assert schema["code"].levels == (1, 2)
-    assert set(book.left_out()) == {"id", "pay", "many", "zip"}
+    assert set(book.left_out()) == {"id", "pay", "many", "born", "zip"}
     package = {"resources": [{"schema": FRICTIONLESS}, {"path": "readme.txt"}]}
     assert read_codebook(written("package.json", json.dumps(package))).schema() == schema
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from missdp.errors import SchemaError
-from missdp.schema import AnyAttribute, Categorical, Numeric, Ordinal, Schema
+from missdp.schema import AnyAttribute, Categorical, Date, DateTime, Numeric, Ordinal, Schema
 from missdp.schema.attributes import KINDS, Kind, Level, number_text, read_number
 from missdp.schema.rules import NotApplicable
 from missdp.schema.schema import comment, write_tables
 from missdp.table.tally import text_codes
 
-Domain: TypeAlias = Literal["levels", "ordered", "number", "whole", "boolean", "key", "other"]
-"""What cells of a variable are: one of its values, a number, true or false, or none of these."""
+Domain: TypeAlias = Literal[
+    "levels", "ordered", "number", "whole", "date", "datetime", "boolean", "key", "other"
+]
+"""What cells of a variable are: one of its values, a number, a date, true or false, or none."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,15 @@ class Variable:
         The column's name in the data.
     source : str
         Where in the code book that stands, for a comment.
-    domain : {"levels", "ordered", "number", "whole", "boolean", "key", "other"}
-        What its cells are. "key": what tells rows apart, or persons. "other": text, files, times
-        and whatever else has no list of values.
+    domain : {"levels", "ordered", "number", "whole", "date", "datetime", "boolean", "key", "other"}
+        What its cells are. "key": what tells rows apart, or persons. "other": text, files and
+        whatever else has no list of values.
     values : tuple of Value, default ()
         Codes, in the order of the code book; those of missing cells too.
-    lower, upper : float, optional
-        Public bounds of a number.
+    lower, upper : float or str, optional
+        Public bounds of a number, or of a date.
+    written : mapping, optional
+        Of a date: ``format``, ``step`` and ``timezone`` as in :class:`~missdp.Date`.
     nullable : bool, default True
         Whether a cell may be empty. Few code books tell; True is the safe answer.
     condition : str, default ""
@@ -60,8 +64,9 @@ class Variable:
     source: str
     domain: Domain
     values: tuple[Value, ...] = ()
-    lower: float | None = None
-    upper: float | None = None
+    lower: float | str | None = None
+    upper: float | str | None = None
+    written: Mapping[str, str] = field(default_factory=dict)
     nullable: bool = True
     condition: str = ""
     label: str = ""
@@ -81,8 +86,8 @@ class Variable:
         facts: dict[str, Any] = {"name": self.name, "label": self.label}
         facts["nullable"] = self.nullable or any(kind != "not_applicable" for kind in codes)
         facts |= {_fact(kind): tuple(map(_plain, given)) for kind, given in codes.items()}
-        if self.domain in ("number", "whole"):
-            return self._number(facts)
+        if self.domain in ("number", "whole", "date", "datetime"):
+            return self._between(facts)
         if self.domain == "boolean":
             return Categorical(levels=(False, True), **facts)
         levels = [value.code for value in self.values if not value.missing]
@@ -91,14 +96,18 @@ class Variable:
         facts["levels"] = _levels(levels)
         return Ordinal(**facts) if self.domain == "ordered" else Categorical(**facts)
 
-    def _number(self, facts: dict[str, Any]) -> Numeric:
+    def _between(self, facts: dict[str, Any]) -> Numeric:
         if self.lower is None or self.upper is None:
             raise self._lacks("lower and upper bound")
+        if self.domain in ("date", "datetime"):
+            facts |= {"lower": self.lower, "upper": self.upper, **self.written}
+            return Date(**facts) if self.domain == "date" else DateTime(**facts)
+        lower, upper = float(self.lower), float(self.upper)
         named = [value.code for value in self.values if not value.missing]
         numbers = {x for code in named if (x := read_number(code)) is not None}
-        inside = {x for x in numbers if self.lower <= x <= self.upper and math.isfinite(x)}
+        inside = {x for x in numbers if lower <= x <= upper and math.isfinite(x)}
         facts |= {"spikes": tuple(sorted(inside))} if inside else {}
-        return Numeric(lower=self.lower, upper=self.upper, integer=self.domain == "whole", **facts)
+        return Numeric(lower=lower, upper=upper, integer=self.domain == "whole", **facts)
 
     def check_values(self) -> None:
         """Refuse a code that stands for two things."""

@@ -8,12 +8,15 @@ from typing import Any, Final
 
 from missdp.codebooks.book import CodeBook, Domain, Value, Variable
 from missdp.errors import SchemaError, replacing
+from missdp.schema.attributes import is_number, read_number
 
 _TYPES: Final[dict[str, Domain]] = {
     "number": "number",
     "integer": "whole",
     "year": "whole",
     "boolean": "boolean",
+    "date": "date",
+    "datetime": "datetime",
     "string": "other",
 }
 _TOLD: Final = {"required", "unique", "enum", "minimum", "maximum"}
@@ -88,8 +91,9 @@ def _variable(given: Mapping[str, Any], missing: tuple[Value, ...], *, is_key: b
             *values,
             *(m for m in missing if m.code not in {v.code for v in values} and not full),
         ),
-        lower=_number(limits.get("minimum")),
-        upper=_number(limits.get("maximum")),
+        lower=_bound(limits.get("minimum"), domain),
+        upper=_bound(limits.get("maximum"), domain),
+        written=_written(given, kind),
         nullable=not full,
         label=str(given.get("title") or ""),
         notes=tuple(notes),
@@ -115,9 +119,20 @@ def _values(listed: list[Any]) -> Iterator[Value]:
         yield Value(json.dumps(code) if isinstance(code, (int, float)) else str(code), str(label))
 
 
-def _number(given: Any) -> float | None:
-    """Return a bound as a number; JSON may have it as text."""
-    try:
-        return None if given is None or isinstance(given, bool) else float(given)
-    except (TypeError, ValueError):
-        return None
+def _bound(given: Any, domain: Domain) -> float | str | None:
+    """Return a bound; JSON may have numbers as text, and has dates so."""
+    if domain in ("date", "datetime"):
+        return given if isinstance(given, str) else None
+    if isinstance(given, str):
+        return read_number(given.strip())
+    return float(given) if is_number(given) else None
+
+
+def _written(given: Mapping[str, Any], kind: str) -> dict[str, str]:
+    """Return how dates are written; by default moments end with a Z, for UTC."""
+    pattern = str(given.get("format", "default"))
+    if kind not in ("date", "datetime"):
+        return {}
+    if pattern != "default":
+        return {"format": pattern}
+    return {"timezone": "UTC"} if kind == "datetime" else {}

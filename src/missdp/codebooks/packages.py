@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -38,15 +39,22 @@ def _variable(name: str, meta: Any) -> Variable:
     codes = {_code(code): str(label) for code, label in labels.items()}
     values = tuple(Value(code, label, code in missing) for code, label in codes.items())
     values += tuple(Value(code, "", True) for code in missing if code not in codes)
+    written = meta.original_variable_types.get(name, "?")
     text = meta.readstat_variable_types.get(name) == "string"
     return Variable(
         name=name,
-        source=f"variable of format {meta.original_variable_types.get(name, '?')}",
-        domain=_domain(values, meta.variable_measure.get(name, "unknown"), text=text),
+        source=f"variable of format {written}",
+        domain=_dated(written) or _domain(values, meta.variable_measure.get(name, ""), text=text),
         values=values,
         label=meta.column_names_to_labels.get(name) or "",
         notes=tuple(notes),
     )
+
+
+def _dated(written: str) -> Domain | None:
+    if written.startswith(("DATETIME", "%tc")):
+        return "datetime"
+    return "date" if re.match(r"[AEJS]?DATE|%t?d", written) else None
 
 
 def _domain(values: tuple[Value, ...], measure: str, *, text: bool) -> Domain:

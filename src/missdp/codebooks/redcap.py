@@ -65,14 +65,13 @@ def _variables(
         source=f"field of type {kind}",
         domain=_domain(line),
         values=tuple(_choices(line)),
-        lower=read_number(line.get(_MIN, "")),
-        upper=read_number(line.get(_MAX, "")),
+        lower=_bound(line, _MIN),
+        upper=_bound(line, _MAX),
+        written=_written(line.get(_VALID, "")),
         condition=condition,
         label=" ".join(_TAG.sub(" ", line[_LABEL]).split()),
         notes=tuple(notes),
     )
-    if kind == "slider":
-        variable = replace(variable, lower=variable.lower or 0.0, upper=variable.upper or 100.0)
     if kind != "checkbox":
         yield variable
         return
@@ -91,7 +90,25 @@ def _domain(line: Mapping[str, str]) -> Domain:
         return "levels"
     if kind == "slider" or valid == "integer":
         return "whole"
+    if valid.startswith("date"):  # whichever order people see, exports have year, month, day
+        return "datetime" if valid.startswith("datetime") else "date"
     return "number" if kind == "calc" or valid.startswith("number") else "other"
+
+
+def _bound(line: Mapping[str, str], which: str) -> float | str | None:
+    """Return a bound as it is written in exports; a slider goes from 0 to 100."""
+    given, usual = line.get(which, ""), {_MIN: 0.0, _MAX: 100.0}
+    if line.get(_VALID, "").startswith("date"):
+        return given or None
+    number = read_number(given)
+    return usual[which] if number is None and line[_TYPE] == "slider" else number
+
+
+def _written(valid: str) -> dict[str, str]:
+    if not valid.startswith("datetime"):
+        return {}
+    seconds = valid.startswith("datetime_seconds")
+    return {"step": "second"} if seconds else {"step": "minute", "format": "%Y-%m-%d %H:%M"}
 
 
 def _choices(line: Mapping[str, str]) -> Iterator[Value]:
