@@ -13,7 +13,8 @@ from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.mechanisms.smooth import ScaleRelease
 from missdp.schema import Numeric, Schema
 from missdp.schema.where import parse_names
-from missdp.statistics.answers import Asking
+from missdp.statistics.answers import answered
+from missdp.statistics.asking import Asking
 from missdp.statistics.estimates import Estimate, Histogram
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.questions import Statistic, Uncertainty, check_kind
@@ -144,7 +145,7 @@ class ImputedStatistics:
         cost : Cost
             What to spend, in pure epsilon or zCDP's rho.
         """
-        return Asking(self._door, self._imputation, self._confidence, question, cost).answer()
+        return answered(Asking(self._door, self._imputation, self._confidence, question, cost))
 
     def _asked(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
         cost = _cost_of(how.get("epsilon"), how.get("rho"))
