@@ -348,8 +348,7 @@ class Asking:
         """Return why an answer has no interval, and what would give it one; public."""
         return (
             "No noise interval: the answer reads filled cells, so the scale of its noise is "
-            "private. For the same epsilon, noise that is somewhat wider tells it (ScaleRelease(), "
-            "or --error-bar)"
+            "private. For the same epsilon, another noise tells it (ScaleRelease(), or --error-bar)"
         )
 
     def _rough(self) -> list[Ask]:

@@ -52,7 +52,7 @@ class ImputedStatistics:
         What may be spent, shared with whatever else uses it.
     scale : ScaleRelease, optional
         Asks for error bars. The noise scale depends on the table, so it is released with each
-        answer, for the same cost, by noise that is somewhat wider. With ``rho`` and ``delta`` it
+        answer, for the same cost, by noise that from epsilon 3 on is somewhat wider. With ``rho`` and ``delta`` it
         also allows Gaussian noise (queries with ``rho``). Without it, numbers that depend on
         imputed values come without error bars.
     confidence : float, default 0.95
@@ -221,8 +221,8 @@ class QueryRequest:
     group : str
         Attributes on which donors must agree, separated by commas.
     bar_share : float, optional
-        0 for no error bar, and an answer with somewhat less noise. All others change nothing any
-        more: the noise tells its own scale, and nothing apart is spent on that.
+        0 for no error bar, and from epsilon 3 on somewhat less noise. All others change nothing
+        any more: the noise tells its own scale, and nothing apart is spent on that.
     uncertainty : {"total", "noise", "worst-case"}, default "total"
         See `Statistic`.
     by : str
