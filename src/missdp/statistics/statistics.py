@@ -52,9 +52,9 @@ class ImputedStatistics:
         What may be spent, shared with whatever else uses it.
     scale : ScaleRelease, optional
         Asks for error bars. The noise scale depends on the table, so it is released with each
-        answer, for the same cost, by noise that from epsilon 3 on is somewhat wider. With ``rho`` and ``delta`` it
-        also allows Gaussian noise (queries with ``rho``). Without it, numbers that depend on
-        imputed values come without error bars.
+        answer, for the same cost, by noise that from epsilon 3 on is somewhat wider. With ``rho``
+        and ``delta`` it also allows Gaussian noise (queries with ``rho``). Without it, numbers that
+        depend on imputed values come without error bars.
     confidence : float, default 0.95
         Of the error bars.
     undeclared : {"refuse", "accept"}, default "refuse"
