@@ -200,7 +200,7 @@ def synthesize(
     cut = ", ".join(f"{n} ({a.size})" for n, a in synthesizer.cuts_.items())
     bins = f"Bins found privately, and how many: {cut}.\n" if cut else ""
     text = (
-        f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}; method: {said}.\n"
+        f"Wrote {output}: {drawn}, {counted(len(facts.stored), 'column')}; method: {said}.\n"
         f"{release.wrote_in_words}\n{bins}\n{promised}"
     )
     emit(document, text, as_json=as_json)
