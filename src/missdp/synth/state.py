@@ -212,7 +212,7 @@ def learn(
     opened = () if schema is None else open_attributes(check_schema(schema))
     data, kind = _as_rows(data, schema, opened)
     source = _open_data(data, schema, model._reads)
-    conditions = _fit_conditions(source.schema, undeclared, model.random_state, model.n_rows)
+    conditions = fit_conditions(source.schema, undeclared, model.random_state, model.n_rows)
     model._strategy.check(readable(source, model._reads(source.schema)))
     fresh = type(model)(**model.get_params(deep=False))
     fresh._fitted_with = model._public_parameters()
@@ -421,7 +421,7 @@ def _read_beyond(stored: StoredModel) -> dict[str, NDArray[np.float64]]:
     return found
 
 
-def _fit_conditions(
+def fit_conditions(
     schema: Schema, undeclared: str, random_state: int | None, n_rows: int | Literal["noisy"]
 ) -> list[Condition]:
     """Return what the guarantee of a fit rests on, beside what its releases rest on."""
