@@ -67,7 +67,9 @@ def no_rows(schema: Schema) -> pa.Table:
     import pyarrow as pa
 
     none = Column(np.zeros(0, dtype=np.uint8), np.zeros(0))
-    return pa.table([decode(a, none, holes="codes") for a in schema], names=list(schema.names))
+    return pa.table(
+        [decode(a, none, holes="codes") for a in schema.stored], names=list(schema.stored.names)
+    )
 
 
 def numbered(output: Path, number: int) -> list[Path]:
