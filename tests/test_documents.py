@@ -53,6 +53,7 @@ NEEDS = {"adversarial.md": "torch", "spark.md": "pyspark"}
 SLOW = (
     *(*NEEDS, "testing.md", "imputation.md", "ground-truth.md", "worked-example.md"),
     "table-to-estimate.md",
+    "ledger.md",
     *("tests/claims/synthesis.md", "referees/proofs.md"),
 )
 
@@ -89,7 +90,7 @@ WORKED = {
         ],
         path=str(ROOT),
     )
-    for page in ("worked-example.md", "table-to-estimate.md")
+    for page in ("worked-example.md", "table-to-estimate.md", "ledger.md")
 }
 
 
