@@ -29,10 +29,12 @@ from missdp.progress import Progress
 from missdp.record import fits
 from missdp.schema import Numeric, Schema
 from missdp.schema.grid import is_pending, pending, uncut, widest
+from missdp.schema.open_levels import at_most, open_attributes
 from missdp.sources import Reads, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps, Gate, Keeper
 from missdp.synth.cuts import CUTS_SHARE
+from missdp.synth.open_levels import check_open, delta_beside, open_part, with_failure
 from missdp.synth.parts import Parts, ground_truth_parts, of_parts
 from missdp.synth.sampling import (
     Codes,
@@ -136,6 +138,7 @@ class Synthesizer(Estimator, abc.ABC):
     _beyond: dict[str, NDArray[np.float64]] = field(init=False)
     _kept: Caps | None = field(init=False)
     _split: Split = field(init=False)  # while a fit goes on
+    _open_names: tuple[str, ...] = field(init=False)  # the same: attributes whose levels it finds
     _learned: tuple[str, ...] = field(init=False)
 
     @one_blas_thread()
@@ -272,9 +275,14 @@ class Synthesizer(Estimator, abc.ABC):
         """
         own = self._public_parameters() | ({} if epsilon is None else {"epsilon": epsilon})
         again = type(self)(**own)
-        again.schema_ = again._to_be_cut(schema, schema.names)
+        again._open_names = tuple(a.name for a in open_attributes(schema))
+        check_open(again, again._open_names)
+        again.schema_ = again._to_be_cut(at_most(schema), schema.names)
         budget = again._check_parameters()
-        whole = Guarantee(budget.epsilon, again._delta, events=(budget.filter(),))
+        whole = Guarantee(budget.epsilon, budget.delta, events=(budget.filter(),))
+        if again._open_names:  # nothing is proven for the ground truth beside what was found
+            whole = with_failure(whole, again._delta, again._open_names)
+            return whole, (whole, None)
         return whole, of_parts(whole, again._planned_split().caps())
 
     @property
@@ -618,7 +626,9 @@ class Synthesizer(Estimator, abc.ABC):
         """Return the parts that all families have: bins to be found, kinds of missing values."""
         cut = [a.name for a in self.schema_ if is_pending(a) and a.name in schema]
         gates = tuple(self._observed_gate((name,), schema) for name in cut)
-        found = [Part(BINS, CUTS_SHARE, gates, kind="other")] if cut else []
+        opened = self.__dict__.get("_open_names", ())
+        found = [open_part(opened)] if opened else []
+        found += [Part(BINS, CUTS_SHARE, gates, kind="other")] if cut else []
         if share := kinds_share(self._modelled, self._strategy):
             found.append(Part(KINDS, share, (Gate(),) * len(self._modelled.kinds)))
         return found
@@ -681,7 +691,12 @@ class Synthesizer(Estimator, abc.ABC):
     @property
     def _budget(self) -> Budget:
         """The budget of a fit, unspent: a filter, as noise may depend on what came before."""
-        return Budget(self.epsilon, self._delta, schedule="adaptive")
+        return Budget(self.epsilon, self._delta_to_spend, schedule="adaptive")
+
+    @property
+    def _delta_to_spend(self) -> float:
+        """The delta that its budget is converted at: what finding open levels leaves of it."""
+        return delta_beside(self._delta, self.__dict__.get("_open_names", ()))
 
     def _check_share(self, name: str) -> None:
         value = getattr(self, name)
