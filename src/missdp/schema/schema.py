@@ -271,7 +271,7 @@ def check_schema(schema: object) -> Schema:
 
 def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
     """Return the attribute with all its holes of one kind; "not applicable" stays what it is."""
-    return replace(attribute, refused=None, unknown=None, not_asked=None)
+    return replace(attribute, refused=None, unknown=None, not_asked=None, labels=())
 
 
 # The time that Python takes to read a key grows with the square of its parts.

@@ -58,7 +58,7 @@ from missdp.synth.state import (
     sampling_generator,
     write_model,
 )
-from missdp.table import FrameKind, Holes, Table, check_holes
+from missdp.table import FrameKind, Holes, Table, Values, check_holes
 from missdp.threads import one_blas_thread
 
 MissingValues: TypeAlias = Literal["fill", "keep"]
@@ -321,6 +321,7 @@ class Synthesizer(Estimator, abc.ABC):
         random_state: int | None = None,
         multiple: int | None = None,
         holes: Holes = "nulls",
+        values: Values = "codes",
         where: Where | None = None,
     ) -> Any:
         """Draw synthetic rows; costs no privacy.
@@ -343,6 +344,8 @@ class Synthesizer(Estimator, abc.ABC):
         holes : {"nulls", "codes"}, default "nulls"
             What a cell without a value comes back as: null, or the first code that the schema
             declares for its kind of missing.
+        values : {"codes", "labels"}, default "codes"
+            What a level comes back as: itself, or the label that the schema declares for it.
         where : str or mapping, optional
             Draw such rows only, as the model has them: a condition as in commands, such as
             ``"age >= 60 and sex = 'f'"``, or a mapping, ``{"sex": "f", "age": (60, 80)}``, of names
@@ -355,14 +358,14 @@ class Synthesizer(Estimator, abc.ABC):
         frame, or list of frames if ``multiple`` is given
             As was fitted, with the schema's columns and dtypes.
         """
-        check_holes(holes)
+        check_holes(holes, values)
         if multiple is not None:
             models = self.uncertain_models(multiple, random_state=random_state)
             drawn = partial(Synthesizer.sample_table, missing_values=missing_values, where=where)
-            return [drawn(model, n).to_native(holes=holes) for model in models]
+            return [drawn(model, n).to_native(holes=holes, values=values) for model in models]
         return self.sample_table(
             n, missing_values=missing_values, random_state=random_state, where=where
-        ).to_native(holes=holes)
+        ).to_native(holes=holes, values=values)
 
     def estimate(self, question: str, *, by: Any = (), confidence: float = 0.95) -> Any:
         """Estimate from what was released, without rows; costs no privacy.

@@ -255,10 +255,16 @@ Holes: TypeAlias = Literal["nulls", "codes"]
 _Code: TypeAlias = str | float
 
 
-def check_holes(holes: str) -> None:
-    """Refuse what is no way to write cells without a value."""
+#: How a cell with a level is written.
+Values: TypeAlias = Literal["codes", "labels"]
+
+
+def check_holes(holes: str, values: str = "codes") -> None:
+    """Refuse what is no way to write cells, without a value or with one."""
     if holes not in ("nulls", "codes"):
         raise ParameterError(f"holes must be 'nulls' or 'codes', not {holes!r}")
+    if values not in ("codes", "labels"):
+        raise ParameterError(f"values must be 'codes' or 'labels', not {values!r}")
 
 
 def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
@@ -281,12 +287,14 @@ def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
     return found
 
 
-def decode(attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls") -> pa.Array:
+def decode(
+    attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls", values: Values = "codes"
+) -> pa.Array:
     """Return the cells of a column in a type that depends on the attribute alone."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    cells = _values(attribute, column)
+    cells = _values(attribute, column, values)
     written = _codes_to_write(attribute) if holes == "codes" else {}
     if not written:
         return cells
@@ -297,7 +305,7 @@ def decode(attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls") -
     return pc.coalesce(pc.cast(cells, kind), fillers)
 
 
-def _values(attribute: AnyAttribute, column: Column) -> pa.Array:
+def _values(attribute: AnyAttribute, column: Column, values: Values) -> pa.Array:
     """Return the cells with null for every one that has no value."""
     import pyarrow as pa
 
@@ -313,7 +321,9 @@ def _values(attribute: AnyAttribute, column: Column) -> pa.Array:
         cells = column.values.astype(np.int64) if attribute.integer else column.values
         return pa.array(cells, type=kind, mask=missing)
     indices = pa.array(np.where(missing, 0, column.codes).astype(np.int64), mask=missing)
-    return pa.array(attribute.levels, None if attribute.levels else pa.string()).take(indices)
+    labelled = values == "labels" and attribute.labels
+    levels = attribute.level_labels if labelled else attribute.levels
+    return pa.array(levels, None if levels else pa.string()).take(indices)
 
 
 def _type(plain: pa.DataType, written: Mapping[Kind, _Code]) -> pa.DataType:
