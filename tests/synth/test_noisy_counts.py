@@ -19,6 +19,7 @@ from missdp.synth.noisy_counts import (
     make_consistent,
     project_to_simplex,
 )
+from missdp.testing import Recorder, Repeater
 from synth.tables import rows_of, schema_of
 
 pytestmark = pytest.mark.usefixtures("one_turn")
@@ -102,32 +103,19 @@ def test_what_is_released_tells_that_hardly_a_row_is_complete(family, rate, time
     assert all(f"of {model.n_rows_} rows are complete" in one for one in said)
 
 
-class Repeating(Witness):
-    """Gives the answers that another fit was given, whatever the table."""
-
-    def __init__(self):
-        super().__init__(0)
-        self.known, self.repeats = [], None
-
-    def answer(self, event, law, exact):
-        if self.repeats is not None:
-            return next(self.repeats)
-        self.known.append(super().answer(event, law, exact))
-        return self.known[-1]
-
-
 @pytest.mark.parametrize(
     ("family", "epsilon", "told"),
     [(AllPairs, 1.0, True), (MST, 1.0, True), (PrivBayes, 1.0, True), (MST, 8.0, False)],
 )
 def test_output_that_is_all_noise_is_told_from_what_was_released(family, epsilon, told):
     """178 rows of twelve attributes; a table of ten times as many, with the same answers, too."""
-    schema, witness, said = schema_of([6] * 12, None), Repeating(), []
+    schema, kept, said = schema_of([6] * 12, None), Recorder(0), []
     options = QUICK if family is MST else {}
     for n in (178, 1780):
-        model = family(epsilon=epsilon, random_state=witness, **options)
+        model = family(
+            epsilon=epsilon, random_state=kept if n == 178 else Repeater(kept), **options
+        )
         said.append(warned(model, rows_of(schema, n)))
-        witness.repeats = iter(witness.known)
     assert said[0] == said[1]
     assert len(said[0]) == told
     assert all(f"of {model.n_rows_} rows, noise hides" in one for one in said[0])
