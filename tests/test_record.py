@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 import missdp
 from accounting.accounting_strategies import conditions, events
-from missdp import Categorical, Date, DateTime, Guarantee, Numeric, Ordinal, PrivBayes, Schema
+from missdp import (
+    Categorical,
+    Date,
+    DateTime,
+    Difference,
+    Guarantee,
+    Numeric,
+    Ordinal,
+    PrivBayes,
+    Schema,
+)
 from missdp.accounting import (
     BoundedObservation,
     DeclaredRowCount,
@@ -191,6 +201,13 @@ HEADS = Heads(
 CRUDE = Crude((LEVELS,), (TABLE[0],), Total(9.0, 1.0), 0.5)
 PLAN = RowProducts({"a": TABLE, "b": TABLE}, clip=2.0)
 SUMS = Products({"a": TABLE}, {"a": TABLE[0]}, {("a", "b"): TABLE}, std=1.0, single_std=0.5)
+STAYS = Schema(
+    (
+        Date(name="in", lower="2018-01-01", upper="2018-12-31", nullable=True),
+        Date(name="out", lower="2018-01-01", upper="2018-12-31", nullable=True),
+        Difference(name="stay", later="out", earlier="in", lower=0, upper=4, unit="week"),
+    )
+)
 NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
 ESTIMATES = Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",))
 SINGLE = [
@@ -206,6 +223,7 @@ SINGLE = [
     *SCHEMA,
     RULED,
     *RULED.rules,
+    *STAYS,
     MASKS,
     LEVELS,
     LAW,

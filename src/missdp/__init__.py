@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from missdp.schema import Categorical as Categorical
     from missdp.schema import Date as Date
     from missdp.schema import DateTime as DateTime
+    from missdp.schema import Difference as Difference
     from missdp.schema import Numeric as Numeric
+    from missdp.schema import OpenCategorical as OpenCategorical
     from missdp.schema import Ordinal as Ordinal
     from missdp.schema import Schema as Schema
     from missdp.synth import AIM as AIM
@@ -35,7 +37,7 @@ _HOMES = {
     "accounting": "Budget Guarantee",
     "baselines": "DPAutoGAN DPCTGAN DPMisGAN Kamino PrivBayes",
     "pricing": "DPImputer",
-    "schema": "Categorical Date DateTime Numeric Ordinal Schema",
+    "schema": "Categorical Date DateTime Difference Numeric OpenCategorical Ordinal Schema",
     "synth": "AIM AllPairs MST load synthesizers",
     "table": "Table",
 }

@@ -18,6 +18,7 @@ import typer
 
 from missdp.cli import RUN, check_stdout, complain
 from missdp.cli.app import emit
+from missdp.cli.charges import Charge, charges_ledger
 from missdp.cli.options import (
     EngineOption,
     HolesOption,
@@ -32,6 +33,7 @@ from missdp.cli.options import (
     SchemaOption,
     SeedOption,
     UndeclaredOption,
+    ValuesOption,
     check_apart,
     check_epsilon,
     option,
@@ -53,10 +55,10 @@ from missdp.synth.registry import (
     synthesizer_names,
 )
 from missdp.synth.selected import Selection
-from missdp.synth.state import chosen_delta
-from missdp.table import Holes, PartRows, RowStream, Table
+from missdp.synth.state import chosen_delta, fit_conditions
+from missdp.table import Holes, PartRows, RowStream, Table, Values
 from missdp.table.memory import memory_in_force
-from missdp.table.written import output_format, write_each
+from missdp.table.written import check_holds, holes_in, output_format, write_each
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,6 +71,7 @@ _AT_ONCE = (
 _MEANT_FOR = "meant for up to 10,000 rows; else --delta or --public-rows"
 
 
+@charges_ledger
 @reads_rows
 def synthesize(
     data: RowStream | str,
@@ -118,7 +121,8 @@ def synthesize(
         int | None, typer.Option(help="Declare the number of rows public, a condition.")
     ] = None,
     keep_holes: KeepHolesOption = False,
-    holes: HolesOption = "nulls",
+    holes: HolesOption = None,
+    values: ValuesOption = "codes",
     undeclared: UndeclaredOption = "refuse",
     model: Annotated[
         Path | None,
@@ -132,6 +136,7 @@ def synthesize(
     engine: EngineOption = "missdp",
     seed: SeedOption = None,
     as_json: JsonOption = False,
+    charge: Charge | None = None,
 ) -> None:
     """Turn a private table with holes into a synthetic one, and say what that guarantees.
 
@@ -144,9 +149,13 @@ def synthesize(
     if public_rows is not None and public_rows < 1:
         raise ParameterError("--public-rows must be at least 1")
     output_format(output)
-    release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite)
+    asked = None if charge is None else charge.request
+    release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
     facts = Schema.from_toml(schema)
+    check_holds(output, facts, values)
+    if charge is not None and charge.found(release, facts, as_json=as_json):
+        return
     chosen = method or default_synthesizer(facts, delta=delta)
     own = read_settings(synthesizer_named(chosen), settings or [])
     stated = stated_assumption(observed, p_max, row_independent=row_independent, schema=facts)
@@ -176,12 +185,24 @@ def synthesize(
         RUN.note_spending(synthesizer.epsilon, spent)
         if delta is None and public_rows is None:
             complain(f"missdp: delta is {spent:g}, {_MEANT_FOR}")
+        charged = None
+        if charge is not None:
+            events = synthesizer.planned_parts(facts)[0].events
+            if charge.files(events, facts, as_json=as_json):
+                return
+            rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows)
+            charged = charge.start(events, facts, rests_on, release=release.id)
+            release.note_charge(charged.said)
         with PutOff(_AT_ONCE):
             with _read_by(engine, data, facts.names) as read:
                 synthesizer.fit(read, schema=facts, undeclared=undeclared)
             release.keep(synthesizer)
-        written = write_rows(synthesizer, [release.table], rows, keep_holes, holes, seed, progress)
+        written = write_rows(
+            synthesizer, [release.table], rows, keep_holes, holes, seed, progress, values=values
+        )
         release.commit()
+        if charged is not None:
+            charged.finish(release.sha256, synthesizer.guarantee_)
     document = {
         "output": str(output),
         "method": chosen,
@@ -191,6 +212,8 @@ def synthesize(
         "guarantee": synthesizer.guarantee_.to_dict(),
     }
     promised = synthesizer.guarantee_.in_words()
+    if charged is not None:
+        document["ledger"] = charged.said
     if stated is not None:
         truth = synthesizer.ground_truth_guarantee(stated)
         document["ground_truth_guarantee"] = truth.to_dict()
@@ -199,9 +222,10 @@ def synthesize(
     said = f"{chosen}, since delta is 0" if method is None and delta == 0 else chosen
     cut = ", ".join(f"{n} ({a.size})" for n, a in synthesizer.cuts_.items())
     bins = f"Bins found privately, and how many: {cut}.\n" if cut else ""
+    paid = "" if charged is None else f"{charged.in_words}\n"
     text = (
-        f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}; method: {said}.\n"
-        f"{release.wrote_in_words}\n{bins}\n{promised}"
+        f"Wrote {output}: {drawn}, {counted(len(facts.stored), 'column')}; method: {said}.\n"
+        f"{release.wrote_in_words}\n{paid}{bins}\n{promised}"
     )
     emit(document, text, as_json=as_json)
 
@@ -227,7 +251,8 @@ def _wanted(epsilon: float | None, ground_truth_epsilon: float | None) -> float:
     return given[0]
 
 
-_LEAST_BYTES = {"csv": 2.0, "parquet": 1 / 64}  # that a cell takes in a file, at the least
+# That a cell takes in a file, at the least.
+_LEAST_BYTES = {"text": 2.0, "columns": 1 / 64, "whole": 1 / 64}
 _BYTES_PER_CELL = 32  # of rows that are drawn together: a code, a value and a text at once
 
 
@@ -248,6 +273,11 @@ def check_rows(
     if rows > most:
         raise ParameterError(f"--rows must be at most {most:,} here: more do not fit on the disk")
     most = memory_in_force() // (_BYTES_PER_CELL * columns)
+    if output_format(output) == "whole" and rows > most:
+        raise ParameterError(
+            f"--rows must be at most {most:,} here: more do not fit into memory, in which a file "
+            "of this kind is made; write CSV or Parquet"
+        )
     if together and rows > most:
         raise ParameterError(
             f"--rows must be at most {most:,} here: more do not fit into memory, and rules about "
@@ -265,10 +295,12 @@ def write_rows(
     outputs: list[Path],
     rows: int | None,
     keep_holes: bool,
-    holes: Holes,
+    holes: Holes | None,
     seed: int | None,
     progress: Progress,
     where: Selection | None = None,
+    *,
+    values: Values = "codes",
 ) -> int:
     """Draw a table for each file, write them as they come, and return how many rows each has.
 
@@ -291,12 +323,12 @@ def write_rows(
         blocks = one.sample_blocks(rows, missing_values=keep, random_state=own, where=where)
         for block in blocks:
             done += len(block)
-            table = block.to_arrow(holes=holes)
+            table = block.to_arrow(holes=holes_in(outputs[0], holes), values=values)
             stamp = {STAMP: model.release_} if model.release_ else None
             yield table.replace_schema_metadata(stamp) if stamp else table
             progress(stage, done / whole)
 
-    write_each(outputs, map(drawn, models))
+    write_each(outputs, map(drawn, models), schema=model.schema_)
     return wanted
 
 

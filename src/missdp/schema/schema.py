@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -16,6 +17,7 @@ from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import Attribute
+from missdp.schema.differences import Computed, Difference, EitherDate, with_computed
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Rule
@@ -70,6 +72,7 @@ class Schema(Record):
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise SchemaError(f"attribute names must be distinct; repeated: {repeated}")
+        object.__setattr__(self, "attributes", with_computed(given))
         self._check_rules()
 
     def _check_rules(self) -> None:
@@ -98,6 +101,21 @@ class Schema(Record):
     def columns(self) -> Columns:
         """The attributes by name."""
         return {attribute.name: attribute for attribute in self.attributes}
+
+    @cached_property
+    def stored(self) -> Schema:
+        """The schema of the columns that a table has: without differences, and rules on them."""
+        kept = tuple(a for a in self.attributes if not isinstance(a, Computed))
+        if len(kept) == len(self):
+            return self
+        names, columns = {a.name for a in kept}, self.columns
+        return Schema(kept, tuple(rule for rule in self.rules if rule.about(columns) <= names))
+
+    def read_for(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the columns that are read to know these attributes."""
+        known = (self[name] for name in names)
+        several = (a.dates if isinstance(a, Computed) else (a.name,) for a in known)
+        return frozenset(chain.from_iterable(several))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,8 +155,14 @@ class Schema(Record):
 
         What a rule that is left out may have filled is marked as ``settled``.
         """
-        attributes = tuple(self[name] for name in names)
-        kept = {attribute.name for attribute in attributes}
+        wanted = tuple(names)
+        whole = (r for r in self.rulebook.derives.values() if {*r.by, r.target.name} <= {*wanted})
+        beside = (rule.instead for rule in whole if rule.instead is not None)
+        chosen = tuple(self[name] for name in dict.fromkeys((*wanted, *beside)))
+        kept = {attribute.name for attribute in chosen}
+        attributes = tuple(
+            a.plain() if isinstance(a, Computed) and not {*a.dates} <= kept else a for a in chosen
+        )
         rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= kept)
         found = Schema(attributes, rules)
         lost = (self.rulebook.filled & kept) - found.rulebook.filled
@@ -207,7 +231,8 @@ class Schema(Record):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
         if not isinstance(rules, (list, tuple)) or not all(isinstance(r, Mapping) for r in rules):
             raise SchemaError("rules are [[rule]] tables, one for each")
-        return cls(tuple(map(Attribute.from_dict, rows)), tuple(map(Rule.from_dict, rules)))  # type: ignore[arg-type]
+        attributes = (Attribute.from_dict(_said_plainly(row)) for row in rows)
+        return cls(tuple(attributes), tuple(map(Rule.from_dict, rules)))  # type: ignore[arg-type]
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
@@ -222,21 +247,31 @@ class Schema(Record):
 
     def to_toml(self, path: str | Path) -> None:
         """Write the schema to a TOML file, whole or not at all."""
-        write_tables(self.attributes, Path(path), rules=self.rules)
+        bound = any(isinstance(a, Difference) and a.cuts_from for a in self)
+        written = (a for a in self.attributes if bound or not isinstance(a, EitherDate))
+        write_tables(written, Path(path), rules=self.rules)
 
 
-def check_schema(schema: object) -> None:
-    """Refuse what is no schema, such as the path of one."""
+def _said_plainly(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the facts of an attribute; ``levels = "open"`` says of which kind it is."""
+    if row.get("levels") != "open" or row.get("kind", "categorical") not in ("categorical", "open"):
+        return row
+    return {name: fact for name, fact in row.items() if name != "levels"} | {"kind": "open"}
+
+
+def check_schema(schema: object) -> Schema:
+    """Return a schema; refuse what is none, such as the path of one."""
     if not isinstance(schema, Schema):
         raise SchemaError(
             f"schema must be a missdp.Schema, not {type(schema).__name__}; Schema.from_toml reads "
             "one from a file"
         )
+    return schema
 
 
 def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
     """Return the attribute with all its holes of one kind; "not applicable" stays what it is."""
-    return replace(attribute, refused=None, unknown=None, not_asked=None)
+    return replace(attribute, refused=None, unknown=None, not_asked=None, labels=())
 
 
 # The time that Python takes to read a key grows with the square of its parts.

@@ -185,7 +185,12 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
             derived = rule.derived(rows.known, n)
             broken |= rule.outside(derived)
             rows.follow(rule)
-            rows.lose(target, derived.hole)
+            if rule.instead is not None:  # without the first, there is no difference
+                rows.lose(rule.by[1], rows.known[rule.by[0]].hole)
+            if schema[target].nullable:
+                rows.lose(target, derived.hole)
+            else:
+                broken |= derived.hole
         if target in book.routes:
             broken |= _misrouted(book.routes[target], rows, overrule=overrule)
             rows.route(book.routes[target])
