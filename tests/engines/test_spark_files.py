@@ -19,7 +19,7 @@ from missdp.sources import MemorySource
 from missdp.synth import sampling
 from missdp.table import PartRows
 from missdp.testing import RULED, made_up
-from missdp.testing.written import CODED, spelled
+from testing.written import CODED, spelled
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
 SCHEMA = Schema(

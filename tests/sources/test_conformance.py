@@ -15,7 +15,7 @@ import pytest
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError
 from missdp.sources import DuckDBSource, MarginalSource, MemorySource, open_source
-from missdp.testing import check_source
+from testing.source_checks import check_source
 
 ODD = 'he said "hi"; DROP TABLE x; --'
 SCHEMA = Schema(
