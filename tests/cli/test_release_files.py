@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -139,9 +140,13 @@ class Dying:
 
 @posix
 def test_a_stop_that_python_swallows_is_a_stop(bench, folder):
+    def swallowed():
+        Dying()
+        time.sleep(20)  # the stop comes again long before, however busy the machine is
+
     def hook():
         sys.unraisablehook = sys.__unraisablehook__  # not that of the tests
-        at("missdp.synth.state", "release_kinds", Dying)()
+        at("missdp.synth.state", "release_kinds", swallowed)()
 
     code, out, err = bench.ended(bench.forked(folder, [*bench.RUN, "--epsilon", "1"], hook))
     assert (code, out) == (143, "")

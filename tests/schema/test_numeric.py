@@ -12,6 +12,7 @@ from missdp.evaluate import marginal_distance
 from missdp.inference.dyadic import fit_histogram, folded, measured_levels
 from missdp.schema.grid import MOST_CODES, on_grid, pending, widest
 from missdp.synth.cuts import cut
+from refusing import refuses
 
 
 @st.composite
@@ -96,7 +97,7 @@ def test_evaluation_sees_spikes_in_finer_bins():
     assert marginal_distance(table, table, k=1, bins=50).mean == 0
     moved = Table.from_codes(spiky, {"pay": table.codes("pay")})
     assert marginal_distance(table, moved.with_values(np.random.default_rng(0)), k=1).mean == 0
-    with pytest.raises(SchemaError, match="different domains"):
+    with refuses(SchemaError, "different domains"):
         marginal_distance(table, Table.read(frame, smooth), k=1)
 
 

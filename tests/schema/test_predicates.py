@@ -13,6 +13,7 @@ from missdp.errors import ParameterError
 from missdp.schema.conditions import MIRRORED, OPERATORS, Compare, Join, Known, Not, decided
 from missdp.schema.where import parse_names
 from missdp.statistics import parse_where
+from refusing import refuses
 
 SCHEMA = Schema(
     (
@@ -77,14 +78,13 @@ def test_selection(text, expected):
     ],
 )  # fmt: skip
 def test_refusals(text):
-    with pytest.raises(ParameterError, match="where"):
+    with refuses(ParameterError, "where"):
         parse_where(text, SCHEMA)
 
 
 def test_refusals_name_the_parameter():
-    with pytest.raises(ParameterError, match=r"^of: expected") as caught:
+    with refuses(ParameterError, r"^of: expected"):
         parse_where("age >", SCHEMA, named="of")
-    assert caught.value.__context__ is None
 
 
 CONSTANTS = st.sampled_from(
@@ -180,11 +180,11 @@ def test_lists_of_names_come_back(names, blank):
 
 
 def test_a_list_of_names_that_cannot_be_read_is_refused_at_once():
-    with pytest.raises(ParameterError, match="backticks"):
+    with refuses(ParameterError, "backticks"):
         parse_names(" " * 100_000 + "a`")
 
 
 def test_text_without_quotes_is_told_to_stand_in_them():
     for text in ("size = small", "size in (small, 'mid')", "size in ('mid', small)"):
-        with pytest.raises(ParameterError, match=r"found 'small'; text goes in quotes$"):
+        with refuses(ParameterError, r"found 'small'; text goes in quotes$"):
             parse_where(text, SCHEMA)

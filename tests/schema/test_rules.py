@@ -25,6 +25,7 @@ from missdp.schema import (
     Schema,
 )
 from missdp.schema.rulebook import not_applicable
+from refusing import refuses
 from schema.rule_books import NONE, SCALE, books, domain
 
 
@@ -93,7 +94,7 @@ def test_every_level_of_an_accepted_schema_has_a_row_and_refusals_are_right(book
 def test_a_bin_in_which_only_spikes_are_possible_has_no_row():
     age = Numeric(name="a", lower=1, upper=3, integer=True, bins=1, spikes=(1, 2))
     assert age.size == 3
-    with pytest.raises(SchemaError, match=r"no row in which 'a' is \[1, 3\) except 1, 2"):
+    with refuses(SchemaError, r"no row in which 'a' is \[1, 3\) except 1, 2"):
         Schema((age,), (Impossible("a = 3"),))
 
 
@@ -171,7 +172,7 @@ WRONG = [
 def test_a_rule_that_makes_no_sense_is_refused_in_one_line(rule, why):
     refused = read(GIVEN, (rule,))
     assert isinstance(refused, SchemaError)
-    with pytest.raises(SchemaError, match=why):
+    with refuses(SchemaError, why):
         raise refused
 
 
@@ -230,9 +231,8 @@ def test_any_text_is_a_rule_or_one_error(rule, first):
 )
 def test_any_table_of_a_file_is_a_rule_or_one_error(row):
     document = {"attribute": [a.to_dict() for a in GIVEN], "rule": [row]}
-    with pytest.raises(SchemaError) as caught:
+    with refuses(SchemaError):
         _fail_unless_read(document)
-    assert caught.value.__context__ is caught.value.__cause__ is None
 
 
 def _fail_unless_read(document):
@@ -275,7 +275,7 @@ def test_names_of_any_kind_go_in_backticks(name):
 )
 def test_odd_names_without_backticks_are_told_to_stand_in_them(rule):
     given = [Numeric(name=n, lower=0, upper=9, integer=True) for n in ("how old?", "old-a")]
-    with pytest.raises(SchemaError, match="goes in backticks: `") as caught:
+    with refuses(SchemaError, "goes in backticks: `") as caught:
         Schema((A, *given), (rule,))
     name = "how old?" if "how" in rule.text else "old-a"
     assert str(caught.value).endswith(f"`{name}`")

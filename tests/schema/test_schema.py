@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema
 from missdp.errors import OutputError, SchemaError
+from refusing import refuses
 
 names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
 texts = names.map(str.strip).filter(bool)
@@ -78,9 +79,8 @@ def test_levels_keep_their_type_through_toml(tmp_path):
 def test_bad_files_are_refused_in_one_line(tmp_path, text, says):
     path = tmp_path / "s.toml"
     path.write_text(text)
-    with pytest.raises(SchemaError, match=says) as caught:
+    with refuses(SchemaError, says):
         Schema.from_toml(path)
-    assert "\n" not in str(caught.value)
 
 
 def test_files_of_other_editors(tmp_path):
@@ -92,36 +92,35 @@ def test_files_of_other_editors(tmp_path):
         path.write_bytes(text.replace("\n", "\r\n").encode(encoding))
         assert Schema.from_toml(path) == schema
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(SchemaError, match=r"s.toml' is not a TOML file: save it as UTF-8$"):
+    with refuses(SchemaError, r"s.toml' is not a TOML file: save it as UTF-8$"):
         Schema.from_toml(path)
 
 
 def test_absent_file_and_unwritable_path_are_typed(tmp_path):
-    with pytest.raises(SchemaError, match="cannot read") as caught:
+    with refuses(SchemaError, "cannot read"):
         Schema.from_toml(tmp_path / "none.toml")
-    assert caught.value.__context__ is caught.value.__cause__ is None
     schema = Schema((Categorical(name="x", levels=("a",)),))
-    with pytest.raises(OutputError, match="does not exist"):
+    with refuses(OutputError, "does not exist"):
         schema.to_toml(tmp_path / "nowhere" / "s.toml")
-    with pytest.raises(OutputError, match="folder"):
+    with refuses(OutputError, "folder"):
         schema.to_toml(tmp_path)
 
 
 def test_repeated_and_unknown_names_are_refused():
     a = Categorical(name="x", levels=("a",))
-    with pytest.raises(SchemaError, match="repeated"):
+    with refuses(SchemaError, "repeated"):
         Schema((a, a))
-    with pytest.raises(SchemaError, match="no attribute 'y'"):
+    with refuses(SchemaError, "no attribute 'y'"):
         Schema((a,))["y"]
-    with pytest.raises(SchemaError, match="at least one"):
+    with refuses(SchemaError, "at least one"):
         Schema(())
     for stranger in (("x",), None, 5, "x", {"x": a}):
-        with pytest.raises(SchemaError, match="made of"):
+        with refuses(SchemaError, "made of"):
             Schema(stranger)
     for stranger in (None, [], "x"):
-        with pytest.raises(SchemaError, match="mapping"):
+        with refuses(SchemaError, "mapping"):
             Schema.from_dict(stranger)
-    with pytest.raises(SchemaError, match="an attribute is not valid"):
+    with refuses(SchemaError, "an attribute is not valid"):
         Schema.from_dict({"attribute": [{"kind": "numeric", 3: 4}]})
 
 
@@ -139,7 +138,7 @@ def test_undeclared_facts_are_listed_until_declared():
 
 @pytest.mark.parametrize("kind", ["list", ["numeric"], {"a": 1}, 3, None])
 def test_an_unknown_kind_of_any_type_is_refused(kind):
-    with pytest.raises(SchemaError, match="kind must be one of"):
+    with refuses(SchemaError, "kind must be one of"):
         Schema.from_dict({"attribute": [{"name": "a", "kind": kind}]})
 
 
@@ -157,7 +156,7 @@ def test_marks_are_written_on_a_line_that_can_be_deleted(tmp_path):
 def test_what_is_no_schema_is_not_quoted(tmp_path):
     path = tmp_path / "private.csv"
     path.write_text("§secret", encoding="utf-8")
-    with pytest.raises(SchemaError, match=r"not a TOML file \(at line 1") as caught:
+    with refuses(SchemaError, r"not a TOML file \(at line 1") as caught:
         Schema.from_toml(path)
     assert "secret" not in str(caught.value).replace(str(path), "")
     assert "§" not in str(caught.value).replace(str(path), "")
@@ -170,7 +169,7 @@ def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path, part, around):
     path = tmp_path / "deep.toml"
     path.write_text(around.format(part * 20_000), encoding="utf-8")
     started = time.process_time()
-    with pytest.raises(SchemaError, match="100 parts"):
+    with refuses(SchemaError, "100 parts"):
         Schema.from_toml(path)
     assert time.process_time() - started < 0.1
 
@@ -271,11 +270,9 @@ def test_what_is_wrong_is_refused_with_the_reason_in_one_line(says, facts):
     else:
         kinds, known = (Numeric,), {**known, "lower": 0, "upper": 100}
     for kind in kinds:
-        with pytest.raises(SchemaError, match=says) as caught:
+        with refuses(SchemaError, says) as caught:
             kind(**{**known, **facts})
         assert "name" in facts or "'x'" in str(caught.value)
-        assert "\n" not in str(caught.value)
-        assert caught.value.__context__ is caught.value.__cause__ is None
 
 
 def test_a_missing_code_may_be_written_nan_or_beside_the_domain():

@@ -14,6 +14,7 @@ from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.table import FileRows, RelationRows, memory_limit
+from refusing import refuses
 
 SCHEMA = Schema((Numeric(name="x", lower=0, upper=1000, bins=10, nullable=True),))
 
@@ -24,9 +25,9 @@ SCHEMA = Schema((Numeric(name="x", lower=0, upper=1000, bins=10, nullable=True),
 def test_only_one_select_is_accepted_and_nothing_else_runs(sql):
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t AS SELECT 1 AS x")
-    with pytest.raises(ParameterError):
+    with refuses(ParameterError):
         DuckDBSource.from_query(connection, sql, SCHEMA)
-    with pytest.raises(ParameterError, match="n_jobs"):
+    with refuses(ParameterError, "n_jobs"):
         DuckDBSource(connection.sql("SELECT 1 AS x"), SCHEMA, n_jobs=0)
     assert connection.sql("SELECT count(*) FROM t").fetchall() == [(1,)]
 
@@ -66,9 +67,9 @@ def test_open_source_chooses_by_kind_and_size(tmp_path, monkeypatch):
     assert isinstance(big, DuckDBSource)
     assert open_source(big, SCHEMA) is big
     other = Schema((Categorical(name="x", levels=("a",)),))
-    with pytest.raises(DataError, match="another schema"):
+    with refuses(DataError, "another schema"):
         open_source(big, other)
-    with pytest.raises(DataError, match="no data file"):
+    with refuses(DataError, "no data file"):
         open_source(tmp_path / "absent.csv", SCHEMA)
 
 
@@ -190,7 +191,7 @@ def test_nothing_of_what_failed_is_told(place, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text("x\n" + "1\n" * 30_000 + "SECRET\n")
     for do in (fitted, counted, read):
-        with duckdb.connect() as connection, pytest.raises(MissDPError) as caught:
+        with duckdb.connect() as connection, refuses(MissDPError) as caught:
             do(place(connection))
         error = caught.value
         told = [*capfd.readouterr(), str(error), repr(error.args), repr(vars(error))]

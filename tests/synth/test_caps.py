@@ -41,6 +41,7 @@ from missdp.synth.caps import Keeper
 from missdp.synth.learn_graphical import Learner, Plan
 from missdp.synth.parts import ground_truth_parts
 from missdp.synth.split import Split
+from refusing import refuses
 from synth.tables import chosen_caps, rows_of, schema_of
 
 pytestmark = [
@@ -297,7 +298,7 @@ def test_caps_of_the_wrong_type_are_no_model(tmp_path):
     for wrong in ({"parts": ["a"], "who chose": 1}, {"parts": []}, 5):
         released = document["released"] | {"caps of the fit": wrong}
         path.write_text(json.dumps(sealed(document | {"released": released})), encoding="utf-8")
-        with pytest.raises(DataError, match="is not a missdp model file"):
+        with refuses(DataError, "is not a missdp model file"):
             MST.load(path)
 
 
@@ -315,7 +316,7 @@ def test_an_edge_that_gets_more_than_its_share_is_refused(monkeypatch):
             measure(self, clique, sigma, estimate)
 
     monkeypatch.setattr(Learner, "_measure", again)
-    with pytest.raises(BudgetExceededError, match="its part of the fit"):
+    with refuses(BudgetExceededError, "its part of the fit"):
         fitted(MST, "observed")
     fitted(AIM, "observed")  # of which no share is claimed
     monkeypatch.setattr(Door, "admitting", lambda self, _: self)
@@ -353,7 +354,7 @@ BEYOND = [  # selections beyond their cap, one attribute again, all rows counted
 @pytest.mark.parametrize(("family", "owner", "name", "wrong", "missing"), BEYOND)
 def test_what_is_beyond_its_cap_is_refused(family, owner, name, wrong, missing, monkeypatch):
     monkeypatch.setattr(owner, name, wrong)
-    with pytest.raises(BudgetExceededError, match="its part of the fit"):
+    with refuses(BudgetExceededError, "its part of the fit"):
         fitted(family, missing)
 
 

@@ -19,6 +19,7 @@ from missdp.sources import open_source, strategy_named
 from missdp.synth.coordinates import WEIGHT, coordinates, finely, with_shares
 from missdp.synth.cuts import cut
 from missdp.synth.learn_pairs import _plan_products, crude_margins, release_pairs
+from refusing import refuses
 
 OPEN = Schema(
     (
@@ -181,7 +182,7 @@ def test_a_finer_door_spends_what_the_door_itself_does():
     part.finer.merged(groups).products(plan, part.left)
     assert part.left.amount < 1e-9
     assert door.left.amount == pytest.approx(0.5)
-    with pytest.raises(BudgetExceededError):
+    with refuses(BudgetExceededError):
         door.finer.merged(groups).products(plan, Cost(currency="gdp", amount=0.6))
     assert door.merged(CRUDE.groups(OPEN.names)).finer is None
 

@@ -42,6 +42,7 @@ from missdp.sources.modelled import Modelled
 from missdp.synth import AIM, MST
 from missdp.synth.parts import _gate_by_gate, ground_truth_parts
 from missdp.testing.made_up import RULED, _read_again, made_up
+from refusing import refuses
 from synth.conformance import SCHEMA, make_table
 from synth.tables import rows_of, schema_of
 
@@ -128,7 +129,7 @@ def test_rates_of_a_table_that_is_not_this_one_are_refused():
         ({"nosuch": 1.0}, "nosuch"),
         ({"b": 0}, "never missing: b"),
     ):
-        with pytest.raises(ParameterError, match=told):
+        with refuses(ParameterError, told):
             model.ground_truth_guarantee(MissingCompletelyAtRandom({"a": 0.5, **more}))
     known = MissingCompletelyAtRandom({"a": 0.5, "b": 1.0})
     assert model.ground_truth_guarantee(known).epsilon < 1
@@ -415,9 +416,9 @@ def test_where_nothing_is_amplified_it_is_the_same_and_what_is_never_read_has_a_
 def test_refusals():
     model = MST(epsilon=1.0, missing="observed")
     for wrong in ((1.0, MissingCompletelyAtRandom({"nosuch": 0.5})), (0.0, KNOWN), (65.0, KNOWN)):
-        with pytest.raises(ParameterError):
+        with refuses(ParameterError):
             epsilon_for_ground_truth(wrong[0], model, FIVE, wrong[1])
-    with pytest.raises(UnprovenError):
+    with refuses(UnprovenError):
         epsilon_for_ground_truth(1.0, model, FIVE, None)
 
 

@@ -23,6 +23,7 @@ from missdp.schema.attributes import KINDS, read_number
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.table import draft_columns, draft_schema
 from missdp.table.tally import number_style
+from refusing import refuses
 
 D = decimal.Decimal
 SECRET = 2**53 + 1234567
@@ -71,7 +72,7 @@ def test_a_csv_file_is_read_by_its_own_completed_draft(columns, tmp_path):
         writer.writerow([f"c{i}" for i in range(len(columns))])
         writer.writerows(zip(*columns, strict=True))
     if not columns[0]:
-        with pytest.raises(DataError, match="no rows to draft a schema from"):
+        with refuses(DataError, "no rows to draft a schema from"):
             draft_columns(path)
         return
     schema, data = completed(path, tmp_path)
@@ -235,9 +236,8 @@ HOPELESS = [[SECRET, 1], [D(SECRET), D(1)], [str(SECRET), "1"], [dt.time(12, 34,
 def test_what_cannot_be_drafted_is_typed_and_quotes_nothing(cells):
     table = pa.table({"x": cells})
     for data in (table, pl.from_arrow(table)):
-        with pytest.raises(DataError, match="'x'") as caught:
+        with refuses(DataError, "'x'") as caught:
             draft_schema(data)
-        assert caught.value.__context__ is caught.value.__cause__ is None
         for secret in (str(SECRET), "12:34", "34, 56"):
             assert secret not in str(caught.value)
 

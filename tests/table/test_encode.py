@@ -21,6 +21,7 @@ from missdp.schema.attributes import KINDS
 from missdp.sources import DuckDBSource
 from missdp.table.encode import Encoder, _codes_to_write
 from missdp.table.written import write_blocks
+from refusing import refuses
 
 COLOUR = Categorical(name="farbe", levels=("röt", "grün"), nullable=True, missing_codes=("?",))
 AGE = Numeric(
@@ -62,11 +63,10 @@ def test_a_refusal_is_typed_quotes_nothing_and_does_not_tell_how_many(case):
     attribute, *columns = case
     texts = set()
     for cells in (cells * times for cells in columns for times in (1, 7)):
-        with pytest.raises(DataError, match=attribute.name) as caught:
+        with refuses(DataError, attribute.name) as caught:
             read(attribute, pa.array(cells))
         texts.add(str(caught.value))
         # A traceback prints the causes as well: Arrow's own message may quote the cell.
-        assert caught.value.__cause__ is caught.value.__context__ is None
     assert len(texts) == 1
     assert not [s for s in ("secret", "123456", "1977", "7.7") if s in min(texts)]
 
@@ -265,7 +265,7 @@ def test_a_code_that_is_not_read_as_its_kind_is_not_written():
 def test_unknown_ways_are_refused():
     model = PrivBayes(epsilon=1.0, delta=0.0, random_state=0, n_rows=6)
     for write in (table().to_arrow, table().to_native, model.sample):
-        with pytest.raises(ParameterError, match="holes must be 'nulls' or 'codes', not 'zeros'"):
+        with refuses(ParameterError, "holes must be 'nulls' or 'codes', not 'zeros'"):
             write(holes="zeros")
 
 

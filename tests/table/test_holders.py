@@ -11,6 +11,7 @@ import pytest
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import DataError
 from missdp.table import draft_schema
+from refusing import refuses
 
 RECORDS = [{"a": 1, "b": "x"}, {"a": None, "b": "y"}, {"b": "y", "a": 2.0}]
 SPARSE = [{"a": 1, "b": "x"}, {"b": "y"}, {"b": "y", "a": 2.0}]
@@ -76,9 +77,8 @@ def test_columns_of_records_are_declared_or_those_of_the_first():
         ([*RECORDS, {"a": 1, "b": "x", "secret": 3}], lambda rows: Table.read(rows, SCHEMA)),
         ([{"a": 1}, {"secret": 2}], draft_schema),
     ):
-        with pytest.raises(DataError, match="a record has a key that") as caught:
+        with refuses(DataError, "a record has a key that"):
             reads(rows)
-        assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,5 @@ def test_columns_of_records_are_declared_or_those_of_the_first():
     ],
 )
 def test_what_holds_no_table_is_refused_and_not_quoted(data, why):
-    with pytest.raises(DataError, match=why) as caught:
+    with refuses(DataError, why):
         Table.read(data, SCHEMA)
-    assert "secret" not in str(caught.value)
-    assert caught.value.__context__ is caught.value.__cause__ is None

@@ -10,6 +10,7 @@ from missdp.schema.dates import DateTime as DateTime
 from missdp.schema.denial import Denial as Denial
 from missdp.schema.denial import PairDenial as PairDenial
 from missdp.schema.denial import read_denials as read_denials
+from missdp.schema.differences import Difference as Difference
 from missdp.schema.numeric import AnyAttribute as AnyAttribute
 from missdp.schema.numeric import Numeric as Numeric
 from missdp.schema.rules import Determined as Determined

@@ -22,6 +22,7 @@ from missdp.errors import MissDPError, did_you_mean, replacing
 from missdp.schema.attributes import Categorical, Level
 from missdp.schema.conditions import MIRRORED, OPERATORS, Compare, Join, Not, Predicate
 from missdp.schema.dates import Date
+from missdp.schema.differences import Difference
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 
 _DEEPEST = 50
@@ -211,7 +212,8 @@ def compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Compare
     if isinstance(attribute, Numeric):
         if isinstance(value, (str, bool)):
             raise Unreadable(f"{attribute.name!r} is numeric; compare it with a number")
-        return Compare(attribute, sign, float(value))
+        size = attribute.size_of_unit if isinstance(attribute, Difference) else 1.0
+        return Compare(attribute, sign, float(value) * size)
     if isinstance(attribute, Categorical) and sign not in ("==", "!="):
         raise Unreadable(f"{attribute.name!r} has no order; use =, != or in")
     wanted: Level | float = value

@@ -23,6 +23,7 @@ from missdp.schema.attributes import MAX_WHOLE, Level, Ordinal, is_number
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
 from missdp.schema.conditions import Compare
 from missdp.schema.dates import Date
+from missdp.schema.differences import Difference
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.types import Floats
 
@@ -85,6 +86,8 @@ def scale_of(attribute: AnyAttribute) -> Hashable:
     """Return what tells whether values of attributes compare; None if they have no order."""
     if isinstance(attribute, Date):
         return attribute.unit, attribute.zoned
+    if isinstance(attribute, Difference):
+        return attribute.unit, attribute.resolution
     if isinstance(attribute, Numeric):
         return "numbers"
     return attribute.levels if isinstance(attribute, Ordinal) else None

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -16,6 +17,7 @@ from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import Attribute
+from missdp.schema.differences import Computed, EitherDate, with_computed
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Rule
@@ -70,6 +72,7 @@ class Schema(Record):
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise SchemaError(f"attribute names must be distinct; repeated: {repeated}")
+        object.__setattr__(self, "attributes", with_computed(given))
         self._check_rules()
 
     def _check_rules(self) -> None:
@@ -98,6 +101,21 @@ class Schema(Record):
     def columns(self) -> Columns:
         """The attributes by name."""
         return {attribute.name: attribute for attribute in self.attributes}
+
+    @cached_property
+    def stored(self) -> Schema:
+        """The schema of the columns that a table has: without differences, and rules on them."""
+        kept = tuple(a for a in self.attributes if not isinstance(a, Computed))
+        if len(kept) == len(self):
+            return self
+        names, columns = {a.name for a in kept}, self.columns
+        return Schema(kept, tuple(rule for rule in self.rules if rule.about(columns) <= names))
+
+    def read_for(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the columns that are read to know these attributes."""
+        known = (self[name] for name in names)
+        several = (a.dates if isinstance(a, Computed) else (a.name,) for a in known)
+        return frozenset(chain.from_iterable(several))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,8 +155,11 @@ class Schema(Record):
 
         What a rule that is left out may have filled is marked as ``settled``.
         """
-        attributes = tuple(self[name] for name in names)
-        kept = {attribute.name for attribute in attributes}
+        chosen = tuple(self[name] for name in names)
+        kept = {attribute.name for attribute in chosen}
+        attributes = tuple(
+            a.plain() if isinstance(a, Computed) and not {*a.dates} <= kept else a for a in chosen
+        )
         rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= kept)
         found = Schema(attributes, rules)
         lost = (self.rulebook.filled & kept) - found.rulebook.filled
@@ -222,7 +243,8 @@ class Schema(Record):
 
     def to_toml(self, path: str | Path) -> None:
         """Write the schema to a TOML file, whole or not at all."""
-        write_tables(self.attributes, Path(path), rules=self.rules)
+        written = (a for a in self.attributes if not isinstance(a, EitherDate))
+        write_tables(written, Path(path), rules=self.rules)
 
 
 def check_schema(schema: object) -> None:

@@ -102,6 +102,12 @@ class Encoder:
         )
         return self._numeric(a, _join(values), _join(marks))
 
+    def encode_numbers(self, values: Floats) -> Column:
+        """Return the codes of numbers that are known; NaN is missing."""
+        marks = np.where(np.isnan(values), np.int8(MISSING), np.int8(0))
+        assert isinstance(self._attribute, Numeric)
+        return self._numeric(self._attribute, values, marks)
+
     def _find(self, chunk: Chunk) -> NDArray[np.int32]:
         cells, indices = distinct(chunk)
         found = np.fromiter((self._find_one(cell) for cell in cells), np.int32, len(cells))
