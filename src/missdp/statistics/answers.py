@@ -108,6 +108,16 @@ class Asking:
         """Return a part of what the answer costs."""
         return share(self.cost, part)
 
+    def for_rows(self, least: float, *, moving: float) -> float:
+        """Return the share of a quotient's cost that is for its released number of rows.
+
+        ``least`` is best for the error of the answer; an interval takes the worst of both numbers,
+        and a fifth is best for it. ``moving`` is for rows that filled cells decide on.
+        """
+        if self.depends():
+            return moving
+        return 0.2 if self.door.tells_scale else least
+
     def count_ask(self, label: str, cost: Cost, *also: Predicate) -> Ask:
         """Return a release of the rows of the subpopulation in which the attributes are known."""
         reads = self.where.names.union(self.holes, *(part.names for part in also))
@@ -149,7 +159,7 @@ class Asking:
         Of the rows as they came, each by itself, with noise of public scale.
         """
         kind = self.kind
-        if (self.door.scale is None and self.rough) or not self._wants_total:
+        if (self.rough and not self.door.tells_scale) or not self._wants_total:
             return {}
         every = self.question.reads(self.schema)
         lacking: Names = tuple(sorted(every & self.filled))
@@ -266,10 +276,10 @@ class Asking:
     ) -> Estimate:
         """Return a function of released numbers that is monotone in each, within public bounds.
 
-        The first one's noise matters most, so it may fail nine times as often as a second one's.
+        The first one's noise matters most, so it may fail four times as often as a second one's.
         """
         value = _clip(function(*(number.value for number in numbers)), bounds)
-        each = (1.0,) if len(numbers) == 1 else (0.9, 0.1)
+        each = (1.0,) if len(numbers) == 1 else (0.8, 0.2)
 
         def interval(times: float) -> Interval | None:
             boxes = [
@@ -286,7 +296,7 @@ class Asking:
 
     def _beside(self, *numbers: Noisy) -> Beside | None:
         """Return what was released beside an answer, if the population's value was asked for."""
-        if not self._wants_total or (self.door.scale is None and self.rough):
+        if not self._wants_total or (self.rough and not self.door.tells_scale):
             return None
         a = self.numeric(self.names[0]) if self.kind in ("mean", "sum") else None
         return Beside(
@@ -360,19 +370,11 @@ class Asking:
         return replace(estimate, imputation_interval=interval)
 
     def without_interval(self) -> str:
-        """Return why an answer has no interval, and about which epsilon would help; public."""
-        scale = self.door.scale
-        if scale is None:
-            return (
-                "No noise interval: the answer reads filled cells, so the scale of its noise is "
-                f"private, and was not paid for. That takes an {self._worth(0.25)} more "
-                "(ScaleRelease, or --error-bar)"
-            )
-        # A question may be no rougher than the released scale; its beta is epsilon / 3 at most.
-        short = (max(3, a.dimension + 1) * scale.beta / a.epsilon for a in self._rough())
-        needed = self._worth(1.1 * max(1.0, *short))
+        """Return why an answer has no interval, and what would give it one; public."""
         return (
-            f"No noise interval: the question is too cheap beside the scale. It takes an {needed}"
+            "No noise interval: the answer reads filled cells, so the scale of its noise is "
+            "private. For the same epsilon, noise that is somewhat wider tells it (ScaleRelease(), "
+            "or --error-bar)"
         )
 
     def _rough(self) -> list[Ask]:
@@ -398,7 +400,7 @@ def _count(ask: Asking) -> Estimate:
 def _proportion(ask: Asking) -> Estimate:
     """Return one released count divided by another."""
     assert ask.condition is not None
-    small = 0.5 if ask.depends() else 0.15
+    small = ask.for_rows(0.15, moving=0.5)
     part, whole = ask.begin(
         ask.count_ask("part", ask.part(1 - small), ask.condition),
         ask.count_ask("whole", ask.part(small)),
@@ -421,7 +423,7 @@ def _total(ask: Asking) -> Estimate:
 def _mean(ask: Asking) -> Estimate:
     """Return the middle of the bounds plus a released sum of deviations over a released count."""
     (name,) = ask.names
-    (average, bounds), small = ask.average(name), 0.4 if ask.depends() else 0.1
+    (average, bounds), small = ask.average(name), ask.for_rows(0.1, moving=0.4)
     first, second = ask.begin(
         ask.sum_ask("centred sum", name, ask.part(1 - small)),
         ask.count_ask("rows", ask.part(small)),
