@@ -40,6 +40,20 @@ class Mutant(NamedTuple):
 # fmt: off
 MUTANTS = [Mutant(*line) for line in (
     # mechanisms: noise, charges, sensitivities
+    ("mechanisms", "levels that one row has pass with the noise alone", "if noisy[i] >= least))", "if noisy[i] >= 1))",
+     "tests/mechanisms/test_open_levels.py"),
+    ("mechanisms", "threshold of the continuous Gaussian", "return int(enough[0]) + 1", "return max(1, int(enough[0]))",
+     "tests/mechanisms/test_open_levels.py"),
+    ("mechanisms", "levels in order of appearance", "values = sorted(exact)  # so", "values = list(exact)  # so",
+     "tests/synth/test_open_levels.py"),
+    ("mechanisms", "categories that no row has are found", "isinstance(cell, Unreadable) or not count:", "isinstance(cell, Unreadable):",
+     "tests/mechanisms/test_open_levels.py"),
+    ("synth", "failures of levels are not taken out of delta", "return float_down(exact(delta) - exact(failure_of(delta, names)))", "return delta",
+     "tests/synth/test_open_levels.py"),
+    ("synth", "each open column may fail as often as all", "each = float_down(exact(failure_of(delta, names)) / len(names))", "each = failure_of(delta, names)",
+     "tests/synth/test_open_levels.py"),
+    ("synth", "failures are left out of the guarantee", "events=(*spent.events, rare))", "events=spent.events)",
+     "tests/synth/test_open_levels.py"),
     ("mechanisms", "noise of counts x .7", "counts + draw(self.scale, counts.shape)", "counts + draw(0.7 * self.scale, counts.shape)",
      "tests/mechanisms/test_noise.py"),
     ("mechanisms", "levels of a tree change after the charge", 'object.__setattr__(self, "levels", tuple(map(int, self.levels)))', "pass",

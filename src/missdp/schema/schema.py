@@ -228,7 +228,8 @@ class Schema(Record):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
         if not isinstance(rules, (list, tuple)) or not all(isinstance(r, Mapping) for r in rules):
             raise SchemaError("rules are [[rule]] tables, one for each")
-        return cls(tuple(map(Attribute.from_dict, rows)), tuple(map(Rule.from_dict, rules)))  # type: ignore[arg-type]
+        attributes = (Attribute.from_dict(_said_plainly(row)) for row in rows)
+        return cls(tuple(attributes), tuple(map(Rule.from_dict, rules)))  # type: ignore[arg-type]
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
@@ -247,18 +248,26 @@ class Schema(Record):
         write_tables(written, Path(path), rules=self.rules)
 
 
-def check_schema(schema: object) -> None:
-    """Refuse what is no schema, such as the path of one."""
+def _said_plainly(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the facts of an attribute; ``levels = "open"`` says of which kind it is."""
+    if row.get("levels") != "open" or row.get("kind", "categorical") not in ("categorical", "open"):
+        return row
+    return {name: fact for name, fact in row.items() if name != "levels"} | {"kind": "open"}
+
+
+def check_schema(schema: object) -> Schema:
+    """Return a schema; refuse what is none, such as the path of one."""
     if not isinstance(schema, Schema):
         raise SchemaError(
             f"schema must be a missdp.Schema, not {type(schema).__name__}; Schema.from_toml reads "
             "one from a file"
         )
+    return schema
 
 
 def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
     """Return the attribute with all its holes of one kind; "not applicable" stays what it is."""
-    return replace(attribute, refused=None, unknown=None, not_asked=None)
+    return replace(attribute, refused=None, unknown=None, not_asked=None, labels=())
 
 
 # The time that Python takes to read a key grows with the square of its parts.

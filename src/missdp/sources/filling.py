@@ -198,5 +198,7 @@ def _settled(
 def complete_schema(schema: Schema) -> Schema:
     """Return the schema of a table whose holes have been filled."""
     return Schema(
-        tuple(replace(a, nullable=False, missing_codes=(), outside="error") for a in schema)
+        tuple(
+            replace(a, nullable=False, missing_codes=(), outside="error", labels=()) for a in schema
+        )
     )
