@@ -17,7 +17,7 @@ from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import Attribute
-from missdp.schema.differences import Computed, EitherDate, with_computed
+from missdp.schema.differences import Computed, Difference, EitherDate, with_computed
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Rule
@@ -155,7 +155,10 @@ class Schema(Record):
 
         What a rule that is left out may have filled is marked as ``settled``.
         """
-        chosen = tuple(self[name] for name in names)
+        wanted = tuple(names)
+        whole = (r for r in self.rulebook.derives.values() if {*r.by, r.target.name} <= {*wanted})
+        beside = (rule.instead for rule in whole if rule.instead is not None)
+        chosen = tuple(self[name] for name in dict.fromkeys((*wanted, *beside)))
         kept = {attribute.name for attribute in chosen}
         attributes = tuple(
             a.plain() if isinstance(a, Computed) and not {*a.dates} <= kept else a for a in chosen
@@ -244,7 +247,8 @@ class Schema(Record):
 
     def to_toml(self, path: str | Path) -> None:
         """Write the schema to a TOML file, whole or not at all."""
-        written = (a for a in self.attributes if not isinstance(a, EitherDate))
+        bound = any(isinstance(a, Difference) and a.cuts_from for a in self)
+        written = (a for a in self.attributes if bound or not isinstance(a, EitherDate))
         write_tables(written, Path(path), rules=self.rules)
 
 
