@@ -156,8 +156,6 @@ class Asked:
         Values, and shares of the rows that they are about, by tables.
     contrast : bool
         Whether 0 means that there is nothing: differences, correlations and coefficients.
-    linear : tuple of str
-        Attributes whose numbers are not squared, nor multiplied with each other: see `released_by`.
     """
 
     text: str
@@ -166,7 +164,6 @@ class Asked:
     labels: Sequence[str]
     each: Callable[[Tables], Found]
     contrast: bool
-    linear: tuple[str, ...] = ()
 
 
 def estimate(
@@ -198,8 +195,7 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
         labels = [f"{label} - {labels[0]}" for label in labels[1:]]
     together = [tuple(column.attribute.name for column in columns)]
     contrast = asked.contrast or asked.what == "correlation"
-    linear = () if asked.what in ("correlation", "sd") else tuple(asked.of)
-    return Asked(question, columns, together, labels, each, contrast, linear)
+    return Asked(question, columns, together, labels, each, contrast)
 
 
 def asked_by(model: Synthesizer, formula: str) -> Asked:
@@ -222,8 +218,8 @@ def asked_by(model: Synthesizer, formula: str) -> Asked:
         name = column.attribute.name
         labels += [f"{name}={x}" for x in column.labels[1:]] if column.by_levels else [name]
     pairs = [*combinations((column.attribute.name for column in columns), 2)]
-    each, linear = partial(_least_squares, columns=columns), (asked.outcome,)
-    return Asked(formula, columns, pairs, labels, each, True, linear)
+    each = partial(_least_squares, columns=columns)
+    return Asked(formula, columns, pairs, labels, each, True)
 
 
 class Column:
@@ -483,7 +479,7 @@ def _least_squares(tables: Tables, columns: list[Column]) -> Found:
 def _answered(model: Synthesizer, asked: Asked, confidence: float) -> Estimates:
     if not 0 < confidence < 1:
         raise ParameterError("confidence must be strictly between 0 and 1")
-    return answered(model, asked, released_by(model, asked.cliques, asked.linear), confidence)
+    return answered(model, asked, released_by(model, asked.cliques), confidence)
 
 
 def answered(model: Synthesizer, asked: Asked, released: Released, confidence: float) -> Estimates:
