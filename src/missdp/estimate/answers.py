@@ -32,6 +32,7 @@ Part = tuple["Column", float, Floats]  # a column, the factor of its z, and the 
 
 _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
 _DOUBT = 0.35  # of what is corrected for values that are missing selectively
+_MOST = 0.95  # of draws of the noise, which the error is to reach to: they may be skewed
 _WILD = 5.0  # times the median distance from the middle: further out draws are cut off
 _LEAST = 1e-9
 _POSSIBLE = {"correlation": (-1.0, 1.0), "share": (0.0, 1.0), "sd": (0.0, math.inf)}
@@ -487,12 +488,13 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
     each, columns = asked.each, asked.columns
     values, share = each(released.point)
 
-    def spread(draws: Sequence[Tables]) -> tuple[Floats, Floats]:
-        both = [each(tables) for tables in draws]
-        return np.square(_width([v for v, _ in both])), _width([s for _, s in both])
-
-    (noise, unsure), (sampled, _), (complete, _) = map(
-        spread, (released.noise, released.sampled, released.complete)
+    noisy = [each(tables) for tables in released.noise]
+    off = np.abs(np.stack([v for v, _ in noisy]) - values)
+    noise = np.square(np.quantile(off, _MOST, axis=0) / NormalDist().inv_cdf((1 + _MOST) / 2))
+    unsure = _width([s for _, s in noisy])
+    sampled, complete = (
+        np.square(_width([each(tables)[0] for tables in draws]))
+        for draws in (released.sampled, released.complete)
     )
     holed = any(model.modelled_[column.attribute.name].nullable for column in columns)
     missing = np.maximum(sampled - complete, 0.0) if holed else np.zeros_like(sampled)

@@ -27,11 +27,13 @@ _TREE = 1.4  # times the noise of a count: halves of what stands out are kept, o
 _MOST_TAKEN = 0.9  # of a bin
 _DECAY = 3.0  # power with which rows beyond are usually fewer, the further out
 _USUAL = 0.5  # as many rows beyond, on either side, times the noise of a count
-_SPIKE = 0.02  # chance that an interval beyond has as many rows as its count can hide
+_SPIKE = 0.02, 0.5  # chance that an interval beyond has as many rows as its count can hide:
+_HEAVY = 6.0, 10.0  # least and most, by how many quartiles from the median the reach ends
 _LOWEST = -8.0  # standard deviations: with a mean below, what is above 0 is exponential
 _CHAINS, _TURNS = 200, 150  # draws of what is beyond, and turns of the sampler
-_PART = 2.0  # how far rows beyond may lie towards either end of their interval
-_APART = 1.0  # how much they may differ from the bin beside, in standard deviations of others
+_PART = 1.0  # how far rows beyond may lie towards either end of their interval
+_APART = 0.5, 1.0  # how much these may differ from the bin beside, in standard deviations of
+# others: as many as are usual, and more
 _HARDLY = 3.0  # standard deviations: of smaller bins it is not known how values lie in them
 
 
@@ -84,8 +86,9 @@ class Beyond:
     """Intervals beyond the reach of a number, in which noise may hide rows.
 
     On either side as many rows as the noise of a count are usual, eight times fewer twice as far
-    from the middle: the prior of an interval is exponential, with this mean. With a chance of one
-    in fifty there is a spike, whose mean is the noise of its own count.
+    from the middle: the prior of an interval is exponential, with this mean. With some chance there
+    is a spike, whose mean is the noise of its own count: one in fifty, and up to one half where
+    numbers have a long tail already as far as they were found.
 
     Parameters
     ----------
@@ -124,14 +127,14 @@ class Beyond:
         part = (near - away) / np.maximum(np.where(above, *of_side), _LEAST_SHARE)
         off = np.abs(ends.mean(axis=1) - np.where(above, high, low))
         usual = np.maximum(_USUAL * noise * part, _LEAST_SHARE)
-        most = np.sort(np.argsort(-(usual + _SPIKE * noise) * off)[:_FURTHER])
+        most = np.sort(np.argsort(-(usual + _SPIKE[0] * noise) * off)[:_FURTHER])
         places = (np.arange(_POINTS) + 0.5) / _POINTS
         steps = (near[:, None] - places * (near - away)[:, None])[most] ** (-1 / _DECAY)
         points = middle + np.where(above, scale, -scale)[most, None] * steps
         home = attribute.encode_values(np.clip(ends.mean(axis=1), attribute.lower, attribute.upper))
         return cls(home[most], above[most], points, counts[most], noise[most], usual[most])
 
-    def drawn(self, effects: Floats, lacking: Floats, spread: Floats) -> Floats:
+    def drawn(self, effects: Floats, lacking: Floats, spread: Floats, chances: Floats) -> Floats:
         """Draw numbers of rows, given counts and sums: Gibbs sampling, shape ``(draws, k)``.
 
         Parameters
@@ -142,6 +145,8 @@ class Beyond:
             What was released of them beyond what is known of other rows.
         spread : array, shape (sums, sums)
             How unsure that is: its covariance.
+        chances : array, shape (k,)
+            Of spikes.
         """
         rng = np.random.default_rng(3)  # public: draws tell how numbers vary
         weighed = np.linalg.solve(spread, effects).T if len(lacking) else effects.T
@@ -153,19 +158,19 @@ class Beyond:
             for at, own in enumerate(np.diag(precision)):
                 others = rows @ precision[at] - rows[:, at] * own
                 scores = (pull[at] - rates[:, at] - others) / math.sqrt(own)
-                rows[:, at] = _either(scores, rates[:, at], rng) / math.sqrt(own)
+                rows[:, at] = _either(scores, rates[:, at], chances[at], rng) / math.sqrt(own)
         return rows
 
 
-def _either(scores: Floats, rates: Floats, rng: np.random.Generator) -> Floats:
-    """Draw normal numbers above 0, whose means are those of one of two exponential priors."""
-    from scipy.special import expit, log_ndtr, ndtr, ndtri
+def _either(scores: Floats, rates: Floats, chance: float, rng: np.random.Generator) -> Floats:
+    """Draw normal numbers above 0, given one of two exponential priors, the other by chance."""
+    from scipy.special import expit, log_ndtr, logit, ndtr, ndtri
 
     log = np.log(rates) + np.square(scores) / 2 + log_ndtr(scores)
-    spike = rng.random(scores.shape[1]) < expit(log[1] - log[0] + math.log(_SPIKE / (1 - _SPIKE)))
-    at, chance = np.where(spike, *scores[::-1]), 1 - rng.random(len(spike))
+    spike = rng.random(scores.shape[1]) < expit(log[1] - log[0] + logit(chance))
+    at, place = np.where(spike, *scores[::-1]), 1 - rng.random(len(spike))
     near = np.maximum(at, _LOWEST)
-    normal, exponential = near - ndtri(chance * ndtr(near)), np.log(chance) / np.minimum(at, -1.0)
+    normal, exponential = near - ndtri(place * ndtr(near)), np.log(place) / np.minimum(at, -1.0)
     return np.asarray(np.maximum(np.where(at < _LOWEST, exponential, normal), 0.0))
 
 
@@ -321,7 +326,8 @@ class Inside:
         points = self.piece.shape[1]
         slope = _PART * (2 * (np.arange(points) + 0.5) / points - 1)
         found.weights[size:] += rng.normal(size=(len(hidden), 1)) * slope / points
-        return replace(found, spread=_APART * hidden)
+        usual = np.minimum(hidden, self.beyond.usual / (self.n_rows * self.seen))
+        return replace(found, spread=_APART[0] * usual + _APART[1] * (hidden - usual))
 
     @cached_property
     def _hidden(self) -> Floats:
@@ -333,7 +339,20 @@ class Inside:
         if self.sums is not None:
             covariance += np.diag(np.square(self.sums.stds))
         none = np.zeros(further.shape[1])
-        return self.beyond.drawn(further / rows, self._lacking(none), covariance) / rows
+        drawn = self.beyond.drawn(further / rows, self._lacking(none), covariance, self._spikes)
+        return drawn / rows
+
+    @property
+    def _spikes(self) -> Floats:
+        """Chance of a spike in each interval beyond, by how long the tail is that was found."""
+        order = np.argsort(self.points, axis=None, kind="stable")
+        mass = np.cumsum(np.repeat(self.shares, self.points.shape[1])[order])
+        found = self.points.ravel()[order]
+        low, middle, high = found[np.searchsorted(mass, mass[-1] * np.array([0.25, 0.5, 0.75]))]
+        ends = np.where(self.beyond.above, found[-1], found[0]) - middle
+        near = np.where(self.beyond.above, high, low) - middle
+        long = np.abs(ends) / np.maximum(np.abs(near), _LEAST_SHARE)
+        return np.interp(long, _HEAVY, _SPIKE)
 
     @cached_property
     def _unsure(self) -> Floats:

@@ -48,7 +48,7 @@ _FEWER = 6_000  # by which draws are made
 _FEWEST = 300  # by which it is told how much is left of rows that are clipped
 _PRIOR_ROWS = 5.0
 _CLIPPED = 0.03  # of what clipping takes from a number: a model tells it, and is not exact
-_LEAN = 0.5  # how unsure it is how steeply relations go on inside bins
+_LEAN = 0.25  # how unsure it is how steeply relations go on inside bins
 
 
 @dataclass(frozen=True, eq=False)
