@@ -260,6 +260,24 @@ def test_several_tables_are_told_the_products_of_numbers(numbered, monkeypatch):
     assert off.both[0, 1][0] != again.both[0, 1][0]
 
 
+def test_estimates_stay_within_public_bounds(numbered):
+    """Whatever noise makes of them: a mean of what is declared from 0 to 700 is from 0 to 700."""
+    for question, possible in {
+        "mean(pay) by sex": (0, 700),
+        "difference(mean(pay)) by sex": (-700, 700),
+        "sd(pay)": (0, 350),
+        "share(pay > 650)": (0, 1),
+        "correlation(pay, age)": (-1, 1),
+        "quantile(pay, 0.999)": (0, 700),
+    }.items():
+        found = numbered.estimate(question)
+        assert found.possible == possible
+        assert found == Estimates.from_json(found.to_json())
+        noise = tuple(1e4 for _ in found.noise)
+        assert {*dataclasses.replace(found, noise=noise).intervals} == {possible}
+    assert numbered.regress("pay ~ age").possible == ()
+
+
 def test_people_read_numbers_as_they_write_them(numbered):
     found = dataclasses.replace(
         numbered.estimate("mean(pay) by sex"),

@@ -27,8 +27,8 @@ _TREE = 1.4  # times the noise of a count: halves of what stands out are kept, o
 _MOST_TAKEN = 0.9  # of a bin
 _DECAY = 3.0  # power with which rows beyond are usually fewer, the further out
 _USUAL = 0.5  # as many rows beyond, on either side, times the noise of a count
-_SPIKE = 0.02, 0.5  # chance that an interval beyond has as many rows as its count can hide:
-_HEAVY = 6.0, 10.0  # least and most, by how many quartiles from the median the reach ends
+_SPIKE = 0.002, 0.5  # chance that an interval beyond has as many rows as its count can hide:
+_HEAVY = 8.0, 16.0  # least and most, by how many quartiles from the median the reach ends
 _LOWEST = -8.0  # standard deviations: with a mean below, what is above 0 is exponential
 _CHAINS, _TURNS = 200, 150  # draws of what is beyond, and turns of the sampler
 _PART = 1.0  # how far rows beyond may lie towards either end of their interval
@@ -87,7 +87,7 @@ class Beyond:
 
     On either side as many rows as the noise of a count are usual, eight times fewer twice as far
     from the middle: the prior of an interval is exponential, with this mean. With some chance there
-    is a spike, whose mean is the noise of its own count: one in fifty, and up to one half where
+    is a spike, whose mean is the noise of its own count: one in 500, and up to one half where
     numbers have a long tail already as far as they were found.
 
     Parameters
