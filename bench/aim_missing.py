@@ -8,7 +8,7 @@ source.  CPU seconds of fit plus sample in one process, and its peak memory.
     python bench/aim_missing.py --dataset br2000 --family mst --epsilon 3 --csv out.csv
     python bench/aim_missing.py --files truth --rows 0.9 --seeds 12  # what losing rows alone costs
 
-docs/measured-holes.md has what it gave, and README.md a part.
+docs/referees/measured.md has what it gave, and README.md a part.
 """
 
 import argparse

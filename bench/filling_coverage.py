@@ -6,7 +6,7 @@ a model, fills, and pools. Do the intervals hold the means of the population?
 
     python bench/filling_coverage.py --family AllPairs --epsilon 1 --holes gender --repetitions 120
 
-A repetition takes about a second. What it printed stands in docs/measured-imputation.md.
+A repetition takes about a second. What it printed stands in docs/referees/measured.md.
 """
 
 import argparse

@@ -4,7 +4,7 @@ Each library runs in an environment of its own, made at the first run if it is n
 (`bench/.environments/NAME`; dpsynth needs a `python3.12`), with nothing of missdp in it but this
 file and `src/missdp/testing/holes.py`. A library is told what is public wherever it takes it:
 levels and bounds of every column. Results go into `bench/holes_elsewhere.json`, which
-`docs/holes-elsewhere.md` is held against.
+`docs/referees/holes-elsewhere.md` is held against.
 
     python bench/holes_elsewhere.py            # the libraries, and how long they take
     python bench/holes_elsewhere.py dpsynth

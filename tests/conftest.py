@@ -10,10 +10,12 @@ import sys
 import warnings
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long an example takes depends on what else the machine does.
-settings.register_profile("steady", settings.default, deadline=None)
+# How long an example takes depends on what else the machine does; examples may share a folder.
+CALM = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture)
+for name, parent in (("steady", settings.default), ("ci", settings.get_profile("ci"))):
+    settings.register_profile(name, parent, deadline=None, suppress_health_check=CALM)
 settings.load_profile("steady")
 
 

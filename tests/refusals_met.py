@@ -1,10 +1,8 @@
 """Every refusal of docs/refused.md, in the order of the page, met as a user meets it."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -28,77 +26,76 @@ SCHEMA = Schema((AGE, SEX))
 ROWS = pd.DataFrame({"age": [30, 40, None, 60] * 10, "sex": ["f", "m"] * 20})
 
 
-def schema(**changes: Any) -> Schema:
+def schema(**changes):
     """The schema, with other facts about ``age``."""
     return Schema((replace(AGE, **changes), SEX))
 
 
-def toml(text: str) -> Schema:
+def toml(text):
     Path("s.toml").write_text(text, encoding="utf-8")
     return Schema.from_toml("s.toml")
 
 
-def reads(**columns: Any) -> Table:
+def reads(**columns):
     return Table.read(ROWS.assign(**columns), SCHEMA)
 
 
-def reads_csv(text: str) -> Table:
+def reads_csv(text):
     Path("rows.csv").write_bytes(text.encode("latin-1"))
     return Table.read("rows.csv", SCHEMA)
 
 
-def reads_long_cell() -> Table:
+def reads_long_cell():
     with memory_limit("512MiB"):
         return reads_csv("age,sex\n1," + "f" * 10**7 + "\n2,m\n")
 
 
-def fits(rows: Any = ROWS, **parameters: Any) -> Any:
+def fits(rows=ROWS, **parameters):
     return AllPairs(**{"epsilon": 1.0, **parameters}).fit(rows, schema=SCHEMA)
 
 
-def asks(**question: Any) -> Any:
+def asks(**question):
     known = {"impute": "age", "match": "sex", "statistic": "mean", "of": "age", "epsilon": 1.0}
     return run_query(reads(), QueryRequest(**known | question), budget=Budget(1.0))
 
 
-def oldest(rows: Any) -> Any:
+def oldest(rows):
     return rows.values("age").max()
 
 
-def asks_a_query_of_filled_rows() -> Any:
+def asks_a_query_of_filled_rows():
     filled = KNNImputation(impute="age", match_on="sex").preparation(SCHEMA)
     door = RowDoor(reads(), budget=Budget(1.0)).prepared(filled)
     return door.ask(
-        Query(function=oldest, reads={"age"}, sensitivity=99),
-        Cost(currency="pure", amount=1.0),
+        Query(function=oldest, reads={"age"}, sensitivity=99), Cost(currency="pure", amount=1.0)
     )
 
 
-def claimed() -> None:
+def claimed():
     with Release(Path("out.csv")).claimed(SCHEMA):
         raise AssertionError
 
 
-def claim_of_a_killed_run() -> None:
+def claim_of_a_killed_run():
     Path("out.csv").unlink(missing_ok=True)
     said = {"release": "0" * 32, "name": "out", "state": "begun", "sha256": "", "replaces": {}}
     files = {"table": "out.csv", "model": "out.model.json"}
     Path("out.release.json").write_text(json.dumps({**said, "files": files}))
 
 
-def fits_and_asks_of_the_truth() -> Any:
+def fits_and_asks_of_the_truth():
     model = fits(budget=None)
     return model.ground_truth_guarantee(DataDependentDomain(attributes=["age"]))
 
 
-def wide() -> Any:
+def wide():
     many = Schema(tuple(Numeric(name=f"x{i}", lower=0, upper=1, bins=100) for i in range(120)))
     return AllPairs(epsilon=1.0).fit(
         pd.DataFrame({name: [0.5] for name in many.names}), schema=many
     )
 
 
-def loads_edited(edit: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def loads_edited(edit):
     """Open a saved model after it was edited."""
     PrivBayes(epsilon=1.0).fit(ROWS, schema=SCHEMA).save("m.json")
     document = json.loads(Path("m.json").read_text(encoding="utf-8"))
@@ -107,7 +104,7 @@ def loads_edited(edit: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     load("m.json")
 
 
-CASES: list[Callable[[], Any]] = [
+CASES = [
     # the schema
     lambda: toml("format = 1\n[[attribute]\n"),
     lambda: toml('format = 1\n[[attribute]]\nname = "sex"\nkind = "text"\n'),

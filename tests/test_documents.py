@@ -22,23 +22,30 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from missdp.cli.main import main
 from missdp.errors import MissDPError
 from refusals_met import CASES
+from refusing import refuses
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(DOCS.glob("*.md")),
+    *sorted((DOCS / "referees").glob("*.md")),
+    *sorted((ROOT / "tests" / "claims").glob("*.md")),
+    *sorted((ROOT / "bench" / "papers").glob("*.md")),
+]
+NAMES = [str(page.relative_to(ROOT)).removeprefix("docs/") for page in PAGES]
 FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
 # Pages without Python: tables of contents, lists, the plan of the house, what was measured.
 SILENT = {
     "index.md",
-    *(page.name for page in PAGES if page.name.startswith("measured")),
-    "papers.md",
-    "papers-prices.md",
+    *("referees/index.md", "referees/claims.md", "referees/measured.md"),
+    *("referees/papers.md", "referees/references.md"),
+    "bench/papers/prices.md",
     "papers-knn.md",
     "commands.md",
     "api.md",
     "architecture.md",
     "glossary.md",
-    "references.md",
 }
 # Pages about what an extra brings, by its module.
 NEEDS = {"adversarial.md": "torch", "spark.md": "pyspark"}
@@ -46,7 +53,8 @@ NEEDS = {"adversarial.md": "torch", "spark.md": "pyspark"}
 SLOW = (
     *(*NEEDS, "testing.md", "imputation.md", "ground-truth.md", "worked-example.md"),
     "table-to-estimate.md",
-    *("claims-synthesis.md", "ground-truth-proofs.md"),
+    "ledger.md",
+    *("tests/claims/synthesis.md", "referees/proofs.md"),
 )
 
 
@@ -82,30 +90,30 @@ WORKED = {
         ],
         path=str(ROOT),
     )
-    for page in ("worked-example.md", "table-to-estimate.md")
+    for page in ("worked-example.md", "table-to-estimate.md", "ledger.md")
 }
 
 
 @pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
 @pytest.mark.parametrize(
-    "page",
+    ("page", "name"),
     [
-        pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name in SLOW))
-        for page in PAGES
+        pytest.param(page, name, id=name, marks=[pytest.mark.slow] * (name in SLOW))
+        for page, name in zip(PAGES, NAMES, strict=True)
     ],
 )
-def test_snippets(page, tmp_path, monkeypatch, request):
-    if page.name in NEEDS:
-        pytest.importorskip(NEEDS[page.name])
-    if page.name == "spark.md":
+def test_snippets(page, name, tmp_path, monkeypatch, request):
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    if name == "spark.md":
         request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     text = page.read_text(encoding="utf-8")
-    for name, source in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL):
-        (tmp_path / name).write_text(source, encoding="utf-8")  # to be imported further down
-    examples = list(WORKED.get(page.name, SYBIL).parse(page))
-    assert bool(examples) == (page.name not in SILENT)
+    for file, source in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL):
+        (tmp_path / file).write_text(source, encoding="utf-8")  # to be imported further down
+    examples = list(WORKED.get(name, SYBIL).parse(page))
+    assert bool(examples) == (name not in SILENT)
     for example in examples:
         example.evaluate()
 
@@ -197,7 +205,7 @@ def test_every_refusal_is_met_as_the_page_has_it(tmp_path, monkeypatch):
     for start, case in zip(rows, CASES, strict=False):
         for path in tmp_path.iterdir():
             path.unlink()
-        with pytest.raises(MissDPError) as raised:
+        with refuses(MissDPError) as raised:
             case()
         error, message = raised.value, str(raised.value)
         told = any(cell in message for cell in CELLS) or "\n" in message
@@ -230,19 +238,20 @@ def script(monkeypatch):
 def test_the_tables_of_pages_are_the_kept_results(script):
     kept = script("_tables").results
     for name in PRICES:
-        page = read("papers-knn.md" if name[0] == "c" else "papers-prices.md")
+        page = read("papers-knn.md" if name[0] == "c" else "../bench/papers/prices.md")
         shown = [table in page for table in script(name).tables(kept(name))]
         assert all(shown) and f"bench/papers/{name}.py" in page, name  # noqa: PT018
     scripts = {path.name for path in PAPERS.glob("[a-c]_*.py")}
-    named = set(re.findall(r"`([abc]_\w+\.py)`", read("papers.md")))
+    named = set(re.findall(r"`([abc]_\w+\.py)`", read("referees/papers.md")))
     assert {f"{name}.py" for name in PRICES} <= named <= scripts
     measured = json.loads(RESULTS.read_text(encoding="utf-8"))
-    assert [t for t in tables(measured) if t not in read("epsilon-and-rows.md")] == []
+    pages = read("epsilon-and-rows.md") + read("referees/measured.md")
+    assert [table for table in tables(measured) if table not in pages] == []
 
 
 @needs_data
 def test_the_page_on_synthesis_holds_what_was_measured(script):
-    page, shared = read("papers-synthesis.md"), script("a_shared")
+    page, shared = read("../bench/papers/synthesis.md"), script("a_shared")
     for name in (*FIGURES, *OTHERS):
         assert f"% begin {name}\n" in page, name
         assert script("a_page").filled(page, only=name) == page, name
@@ -250,7 +259,7 @@ def test_the_page_on_synthesis_holds_what_was_measured(script):
     found, wanted = shared.Measured(shared.RESULTS, fit=False).found, set()
     for name in FIGURES:
         cells = [*script(name).cells(), *script(name).cells_once()]
-        wanted |= {cell for seed in range(3) for cell in shared.with_seeds(cells, seed + 1)}
+        wanted |= {*shared.with_seeds(cells, 3)}
     assert len(found) == len(lines)
     assert set(found) <= wanted
     named = {path for path in PAPERS.glob("a_*.py") if f"python bench/papers/{path.name}" in page}
@@ -263,7 +272,7 @@ def test_the_page_on_synthesis_holds_what_was_measured(script):
 @needs_data
 def test_the_published_table_of_marginals_and_what_any_network_loses(script):
     table = script("a_table1")
-    assert table.row() in read("published-claims.md").splitlines()
+    assert table.row() in read("referees/claims.md").splitlines()
     for name, figures in table.PUBLISHED.items():
         for rate, published in zip(table.RATES, figures, strict=True):
             marginals = table.marginals(name, rate)

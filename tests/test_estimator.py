@@ -1,12 +1,12 @@
 """What scikit-learn asks of an estimator, of one that does not import it."""
 
-import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from missdp import AIM, Budget
 from missdp.errors import ParameterError
+from refusing import refuses
 
 
 def test_parameters_are_those_of_the_constructor_and_clones_share_the_budget():
@@ -22,7 +22,7 @@ def test_parameters_are_those_of_the_constructor_and_clones_share_the_budget():
 
 def test_an_unknown_parameter_changes_nothing():
     model = AIM(epsilon=2.0)
-    with pytest.raises(ParameterError, match="no parameter 'round'; did you mean 'rounds'"):
+    with refuses(ParameterError, "no parameter 'round'; did you mean 'rounds'"):
         model.set_params(epsilon=1.0, round=3)
     assert model.epsilon == 2.0
 

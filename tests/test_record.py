@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 import missdp
 from accounting.accounting_strategies import conditions, events
-from missdp import Categorical, Guarantee, Numeric, Ordinal, PrivBayes, Schema
+from missdp import (
+    Categorical,
+    Date,
+    DateTime,
+    Difference,
+    Guarantee,
+    Numeric,
+    Ordinal,
+    PrivBayes,
+    Schema,
+)
 from missdp.accounting import (
     BoundedObservation,
     DeclaredRowCount,
@@ -55,6 +65,7 @@ from missdp.synth.learn_pairs import Crude, PairRelease
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
 from missdp.testing.findings import Finding, Report
+from refusing import refuses
 
 OLD = Path(__file__).parent / "data" / "old"
 MODELS = sorted(path for path in OLD.glob("*/*.json") if not path.stem.startswith("guarantee"))
@@ -78,7 +89,7 @@ def arrays(value):
 @pytest.mark.parametrize("path", MODELS, ids=name_of)
 def test_models_of_older_versions_are_converted(path, tmp_path):
     """`tests/data/old`: commits 8dbbf03, 6206b78, 973b46c and 27c6b9c wrote these."""
-    with pytest.raises(DataError, match="missdp convert"):
+    with refuses(DataError, "missdp convert"):
         missdp.load(path)
     found, sealed_before = convert_file(path, tmp_path / "new.json")
     assert sealed_before == (path.parent.name == "fourth")
@@ -101,10 +112,10 @@ def test_models_of_older_versions_are_converted(path, tmp_path):
 
 @pytest.mark.parametrize("path", GUARANTEES, ids=name_of)
 def test_guarantees_of_older_versions_are_converted(path, tmp_path):
-    with pytest.raises(DataError, match="missdp convert"):
+    with refuses(DataError, "missdp convert"):
         Guarantee.from_json(path.read_text())
     if name_of(path) == "first-guarantee-truth":  # perhaps adaptive: nothing proves it any more
-        with pytest.raises(DataError, match="without events"):
+        with refuses(DataError, "without events"):
             convert_file(path, tmp_path / "new.json")
         return
     found, sealed_before = convert_file(path, tmp_path / "new.json")
@@ -130,9 +141,8 @@ def test_what_no_older_version_wrote_is_not_converted(path, tmp_path):
         wrong += [bare | {"format": 1, "family": "AllPairs"}, bare | {"format": 1, "released": {}}]
     for one in wrong:
         place.write_text(json.dumps(one))
-        with pytest.raises(DataError) as caught:
+        with refuses(DataError):
             convert_file(place, tmp_path / "new.json")
-        assert caught.value.__cause__ is caught.value.__context__ is None
     assert not (tmp_path / "new.json").exists()
 
 
@@ -141,7 +151,7 @@ def test_no_other_number_of_the_format_switches_the_checksum_off():
         for number in ({}, *({"format": n} for n in (0, 1, 2, 3, 5, True, "4", -1))):
             document = record.to_dict() | number
             for one in (document, sealed(document)):
-                with pytest.raises(MissDPError):
+                with refuses(MissDPError):
                     type(record).from_json(json.dumps(one))
 
 
@@ -152,6 +162,8 @@ SCHEMA = Schema(
         Categorical(name="kind", levels=("é", '"'), nullable=True, missing_codes=("?", -9)),
         Ordinal(name="b", levels=(False, True), label="B"),
         Numeric(name="c", lower=0, upper=0.3, edges=(0, 0.1, 0.3), undeclared=("lower",)),
+        Date(name="d", lower="2018", upper="2024", step="2 years", spikes=("2020",)),
+        DateTime(name="e", lower="2018-01-01", upper="2018-12-31", timezone="UTC"),
     )
 )
 TABLE = np.array([[0.1, 1 / 3], [np.pi, 5e-324]])
@@ -189,6 +201,13 @@ HEADS = Heads(
 CRUDE = Crude((LEVELS,), (TABLE[0],), Total(9.0, 1.0), 0.5)
 PLAN = RowProducts({"a": TABLE, "b": TABLE}, clip=2.0)
 SUMS = Products({"a": TABLE}, {"a": TABLE[0]}, {("a", "b"): TABLE}, std=1.0, single_std=0.5)
+STAYS = Schema(
+    (
+        Date(name="in", lower="2018-01-01", upper="2018-12-31", nullable=True),
+        Date(name="out", lower="2018-01-01", upper="2018-12-31", nullable=True),
+        Difference(name="stay", later="out", earlier="in", lower=0, upper=4, unit="week"),
+    )
+)
 NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
 ESTIMATES = Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",))
 SINGLE = [
@@ -204,6 +223,7 @@ SINGLE = [
     *SCHEMA,
     RULED,
     *RULED.rules,
+    *STAYS,
     MASKS,
     LEVELS,
     LAW,
@@ -299,9 +319,9 @@ def test_arrays_come_back_to_the_last_bit():
         assert again.dtype == array.dtype
         np.testing.assert_array_equal(again, array)
     for array in (np.array(["a"]), np.array([None]), np.zeros(2, "M8[s]"), np.zeros(1, complex)):
-        with pytest.raises(ParameterError, match="holds numbers"):
+        with refuses(ParameterError, "holds numbers"):
             encoded(array)
-    with pytest.raises(ParameterError, match="a complex cannot"):
+    with refuses(ParameterError, "a complex cannot"):
         encoded(1j)
 
 
@@ -369,9 +389,8 @@ WRONG = [
 def test_what_is_no_record_is_refused():
     for text in WRONG:
         for kind in (Record, Event, Guarantee, Schema, Estimate, StoredModel):
-            with pytest.raises(MissDPError) as caught:
+            with refuses(MissDPError):
                 kind.from_json(text)
-            assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 def test_names_of_kinds_are_given_once():
@@ -389,7 +408,7 @@ def test_a_guarantee_without_the_number_of_its_format_is_refused():
     document = json.loads(Guarantee(1.0, conditions=[ExplicitSeed()]).to_json())
     for name in ("format", "sha256"):
         del document[name]  # without the number, no checksum would be asked for
-    with pytest.raises(MissDPError):
+    with refuses(MissDPError):
         Guarantee.from_json(json.dumps(document | {"conditions": []}))
     assert Guarantee.from_dict(document).epsilon == 1.0  # as a part of something else
 
@@ -417,9 +436,8 @@ def test_a_document_of_numbers_that_are_no_json_has_no_checksum():
     """Other programs could not read it, nor compute the checksum again."""
     for write in (sealed, unsealed):
         for value in (math.nan, math.inf, -math.inf):
-            with pytest.raises(ParameterError, match="finite numbers only") as refused:
+            with refuses(ParameterError, "finite numbers only"):
                 write({"epsilon": [value], "sha256": ""})
-            assert refused.value.__cause__ is refused.value.__context__ is None
 
 
 def test_edited_models_and_guarantees_are_refused(tmp_path):
@@ -435,16 +453,16 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
     ):
         assert old in text
         path.write_text(text.replace(old, new), encoding="utf-8")
-        with pytest.raises(DataError, match="checksum"):
+        with refuses(DataError, "checksum"):
             missdp.load(path)
     cheaper = Guarantee(0.01, conditions=model.guarantee_.conditions).to_dict()
     for number in range(4):  # an older format had no checksum
         older = json.loads(text) | {"format": number, "guarantee": cheaper}
         for one in (older, {n: part for n, part in older.items() if n != "sha256"}):
             path.write_text(json.dumps(one), encoding="utf-8")
-            with pytest.raises(DataError, match="not of format 4"):
+            with refuses(DataError, "not of format 4"):
                 missdp.load(path)
-            with pytest.raises(DataError, match="no model or guarantee"):
+            with refuses(DataError, "no model or guarantee"):
                 convert_file(path, other)
     # Parameters and guarantee must agree: each alone is edited, and the file sealed again.
     said = document["guarantee"]
@@ -457,7 +475,7 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
     for name, change in edits:
         part = document[name] | change
         path.write_text(json.dumps(sealed(document | {name: part})), encoding="utf-8")
-        with pytest.raises(DataError, match="not that of its parameters"):
+        with refuses(DataError, "not that of its parameters"):
             missdp.load(path)
     path.write_text(json.dumps(sealed(document)), encoding="utf-8")
     assert missdp.load(path).guarantee_ == model.guarantee_
@@ -467,5 +485,5 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
         kept.to_json().replace('"scale": 2.0', '"scale": 2.5'),
         json.dumps(kept.to_dict() | {"format": 4}),
     ):
-        with pytest.raises(DataError, match="checksum"):
+        with refuses(DataError, "checksum"):
             Guarantee.from_json(edited)

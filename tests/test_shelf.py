@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import arrays
 
 from missdp import shelf
 from missdp.errors import DataError, OutputError, replacing
+from refusing import refuses
 
 told = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells how much")
 
@@ -104,10 +105,10 @@ def test_a_full_disk_is_an_error_and_not_the_end(monkeypatch):
             shelf.room(2**23, np.uint8)
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OutputError, match="No space") as caught, shelf.on_disk(1):
+    with refuses(OutputError, "No space") as caught, shelf.on_disk(1):
         behind_a_door()
     assert (caught.value.__context__, caught.value.__cause__) == (None, None)
-    with pytest.raises(DataError, match="another"), shelf.on_disk(1):
+    with refuses(DataError, "another"), shelf.on_disk(1):
         raise DataError("another")
 
 
@@ -123,7 +124,7 @@ def test_a_pile_on_a_full_disk_is_an_error_once(monkeypatch):
     monkeypatch.setattr("sys.excepthook", lambda *told: later.append(told))
     monkeypatch.setattr("sys.unraisablehook", later.append)
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b"))  # noqa: SIM115
-    with pytest.raises(OutputError, match="No space"), shelf.on_disk(1):
+    with refuses(OutputError, "No space"), shelf.on_disk(1):
         three_numbers()
     gc.collect()
     assert later == []

@@ -1,4 +1,4 @@
-"""Write the tables of docs/papers-synthesis.md from what was measured; nothing is fitted.
+"""Write the tables of bench/papers/synthesis.md from what was measured; nothing is fitted.
 
     python bench/papers/a_page.py              # 10 CPU seconds
     python bench/papers/a_page.py --check      # say whether the page holds these tables
@@ -13,7 +13,7 @@ import sys
 
 from a_shared import HERE, RESULTS, Measured
 
-PAGE = HERE.parents[1] / "docs" / "papers-synthesis.md"
+PAGE = HERE / "synthesis.md"
 BLOCK = re.compile(r"% begin (?P<name>\w+)\n.*?\n% end (?P=name)", re.DOTALL)
 
 

@@ -2,7 +2,7 @@
 
     python bench/papers/a_table1.py            # about 4 CPU seconds
     python bench/papers/a_table1.py --short    # the first rate of each
-    python bench/papers/a_table1.py --row      # the line of docs/published-claims.md
+    python bench/papers/a_table1.py --row      # the line of docs/referees/claims.md
 
 (It is Table 2 of the longer version.) PrivBayesE's own marginals at each missing rate, epsilon 1
 split evenly: the published figure; what comes out if sets of attributes are compared as text, as
@@ -95,8 +95,7 @@ def row(name="adult", rate=0.4):
     published = PUBLISHED[name][RATES.index(rate)]
     alone = without_edges(marginals(name, rate), rate)
     cells = [
-        "[Table 1](claims-synthesis.md#a-table-of-amplified-figures) (A; 2 in the longer version), "
-        f"{DATA[name]}, {rate:g} missing",
+        f"Table 1 (A; 2 in the longer version), {DATA[name]}, {rate:g} missing",
         f"{published:g}",
         f"{alone:.4f}, if the data chose the network without edges; of the network that they "
         f"chose, had it been fixed, the algorithm gives {linear:.3f}, soundly {sound:.3f}",

@@ -11,6 +11,7 @@ ROOMS = tuple(
         "",
         "schema",
         "table",
+        "codebooks",
         "synth",
         "baselines",
         "statistics",

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from missdp.baselines import PrivBayes as PrivBayes
     from missdp.pricing import DPImputer as DPImputer
     from missdp.schema import Categorical as Categorical
+    from missdp.schema import Date as Date
+    from missdp.schema import DateTime as DateTime
+    from missdp.schema import Difference as Difference
     from missdp.schema import Numeric as Numeric
     from missdp.schema import Ordinal as Ordinal
     from missdp.schema import Schema as Schema
@@ -33,7 +36,7 @@ _HOMES = {
     "accounting": "Budget Guarantee",
     "baselines": "DPAutoGAN DPCTGAN DPMisGAN Kamino PrivBayes",
     "pricing": "DPImputer",
-    "schema": "Categorical Numeric Ordinal Schema",
+    "schema": "Categorical Date DateTime Difference Numeric Ordinal Schema",
     "synth": "AIM AllPairs MST load synthesizers",
     "table": "Table",
 }

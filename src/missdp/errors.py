@@ -22,6 +22,7 @@ __all__ = [
     "BudgetExceededError",
     "CheckFailedError",
     "DataError",
+    "LedgerError",
     "MissDPError",
     "MissDPWarning",
     "MissingDependencyError",
@@ -68,6 +69,10 @@ class UnprovenError(MissDPError, ValueError):
 
 class BudgetExceededError(MissDPError):
     """The privacy budget cannot afford the release; nothing was computed or recorded."""
+
+
+class LedgerError(MissDPError):
+    """The ledger cannot be used, was changed, or refuses the request: nothing is released."""
 
 
 class NotFittedError(MissDPError, ValueError, AttributeError):

@@ -125,8 +125,10 @@ class Record:
 
     def to_document(self, *, release: str | None = None) -> dict[str, Any]:
         """Return what `to_json` writes, as JSON values."""
-        of = {} if release is None else {"release": release}
-        return sealed({"format": FORMAT, **of, **self.to_dict()})
+        of, found = {} if release is None else {"release": release}, self.to_dict()
+        if "format" in found:  # of the cells of a column, not of a file
+            raise ParameterError(f"a {self.kind} that states a format is written in a schema only")
+        return sealed({"format": FORMAT, **of, **found})
 
     @classmethod
     def from_json(cls, text: str) -> Self:

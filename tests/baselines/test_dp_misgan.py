@@ -9,16 +9,15 @@ import pytest
 
 import missdp
 from missdp import DPMisGAN, Table
-from missdp.accounting import Budget, Cost, MissingCompletelyAtRandom, RowIndependentMissingness
+from missdp.accounting import MissingCompletelyAtRandom, RowIndependentMissingness
 from missdp.baselines.fit_classes import PairMoments, fit_classes
 from missdp.baselines.networks import known_margins, margins_only
-from missdp.mechanisms import Door, Noise, SeededNoise
-from missdp.sources import MemorySource, strategy_named
-from missdp.synth.learn_pairs import crude_margins, release_pairs
+from missdp.synth.learn_pairs import release_pairs
 from missdp.testing import TINY, audit_synthesizer, canary
 from synth.conformance import make_table
 from synth.tables import schema_of
 from synth.test_learn_pairs import SCHEMA as THREE
+from synth.test_learn_pairs import margins
 from synth.test_learn_pairs import private as three
 
 QUICK = {"classes": 5, "fits": 1}
@@ -77,17 +76,8 @@ def test_the_claim_survives_an_attack():
     assert not found.flagged
 
 
-def opened(cost, seed=0, table=None):
-    table = three() if table is None else table
-    budget = Budget.from_cost(cost, delta=1e-6)
-    noise = SeededNoise(seed)
-    door = Door(MemorySource(table), strategy_named("joint"), budget=budget, noise=noise)
-    crude = crude_margins(door, Noise.worth(door.share(0.1 / 3)), {})
-    return door, crude
-
-
 def test_clipping_is_undone_by_rows_of_the_same_law():
-    door, crude = opened(Cost(currency="gdp", amount=1e8))
+    door, crude = margins(three(), 1e8)
     table = three()
     codes = np.stack([table.codes(name) for name in THREE.names], axis=1).astype(int)
     clipped = PairMoments.of(release_pairs(door, crude, clip=0.5))
@@ -120,7 +110,7 @@ def private(mechanism, n=20_000, seed=0):
 
 @cache
 def fitted(mechanism, *, conditional=True, classes=12):
-    door, crude = opened(Cost(currency="gdp", amount=1.0), 0, private(mechanism))
+    door, crude = margins(private(mechanism), 1.0)
     moments = PairMoments.of(release_pairs(door, crude))
     return fit_classes(
         moments,
@@ -146,7 +136,7 @@ def distance(model, seed=9, keep_holes=False):
 
 
 def test_pairs_of_complete_rows_are_learned():
-    alone = opened(Cost(currency="gdp", amount=4.0), 0, private("mcar"))[1]
+    alone = margins(private("mcar"), 4.0)[1]
     assert distance(fitted("mcar")) < 0.03 < 0.2 < distance(margins_only(alone, {}))
 
 
@@ -164,7 +154,7 @@ def test_what_is_no_more_than_noise_is_not_learned():
     table = Table.from_codes(SCHEMA, codes)
     stayed = []
     for seed in range(6):
-        door, crude = opened(Cost(currency="gdp", amount=0.01), seed, table)
+        door, crude = margins(table, 0.01, seed)
         model = fit_classes(
             PairMoments.of(release_pairs(door, crude)),
             classes=200,

@@ -1,13 +1,9 @@
 """Placed rows violate soft constraints about as often as was released, and change little."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
-from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp import Categorical, Numeric, Ordinal, Schema
 from missdp.baselines.leaning import leaned
 from missdp.evaluate import pair_violations, rule_violations
 from missdp.schema import Denial, Determined, Impossible
@@ -28,23 +24,23 @@ PLAIN = (
 )
 
 
-def drawn(n: int, seed: int, *texts: str) -> Table:
+def drawn(n, seed, *texts):
     schema = Schema(PLAIN, tuple(Denial(text, holds="mostly") for text in texts))
     return made_up(schema, n, seed, holes=0.1)
 
 
-def shares(table: Table) -> np.ndarray:
+def shares(table):
     return np.array(list(pair_violations(table).pair_shares.values()))
 
 
-def toward(table: Table, rates: Any, *, std: float = 0.0, seed: int = 0, **more: Any) -> Table:
+def toward(table, rates, *, std=0.0, seed=0, **more):
     aims = [(float(rate), std) for rate in rates]
     rng = np.random.default_rng(seed)
     return leaned(table, table.schema.rulebook.pairs, aims, rng, **more)
 
 
 @pytest.mark.parametrize(("texts", "times"), [(TEXTS[:1], 0.5), (TEXTS, 1.5)])
-def test_pairs_violate_as_often_as_was_released(texts: tuple[str, ...], times: float) -> None:
+def test_pairs_violate_as_often_as_was_released(texts, times):
     table = drawn(3000, 1, *texts)
     rates = shares(table) * times
     found = toward(table, rates)
@@ -52,7 +48,7 @@ def test_pairs_violate_as_often_as_was_released(texts: tuple[str, ...], times: f
     assert np.array_equal(found.codes("z"), table.codes("z"))
 
 
-def test_what_is_met_within_the_noise_stays_as_it_is() -> None:
+def test_what_is_met_within_the_noise_stays_as_it_is():
     table = drawn(1000, 2, *TEXTS)
     rates = shares(table)
     assert toward(table, rates) is table
@@ -66,7 +62,7 @@ def test_what_is_met_within_the_noise_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("times", [0.5, 1.5])
-def test_a_noisy_rate_is_followed_no_farther_than_its_noise_allows(times: float) -> None:
+def test_a_noisy_rate_is_followed_no_farther_than_its_noise_allows(times):
     table = drawn(3000, 7, TEXTS[0])
     (share,) = shares(table)
     found = toward(table, [times * share], std=0.1 * share)
@@ -74,7 +70,7 @@ def test_a_noisy_rate_is_followed_no_farther_than_its_noise_allows(times: float)
     assert shares(found)[0] == pytest.approx(edge * share, rel=0.15)
 
 
-def test_the_attribute_that_is_drawn_last_is_changed_first_and_few_rows_are() -> None:
+def test_the_attribute_that_is_drawn_last_is_changed_first_and_few_rows_are():
     table = drawn(3000, 4, TEXTS[0])
     found = toward(table, 0.8 * shares(table), order=("x", "y", "o", "c", "z"))
     same = found.values("y") == table.values("y")
@@ -84,7 +80,7 @@ def test_the_attribute_that_is_drawn_last_is_changed_first_and_few_rows_are() ->
         assert np.array_equal(found.codes(name), table.codes(name))
 
 
-def test_rules_of_single_rows_go_on_holding() -> None:
+def test_rules_of_single_rows_go_on_holding():
     rules = (
         Determined("x", by="stufe", map=(("a", 1), ("b", 2), ("c", 7))),
         Impossible("c = 'u' and stufe = 'a'"),

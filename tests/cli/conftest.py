@@ -25,6 +25,18 @@ def run(capsys):
     return ran
 
 
+@pytest.fixture
+def ok(run):
+    """Run a command that must succeed, perhaps without a warning; return what it printed."""
+
+    def ran(*arguments, quiet=False):
+        code, out, err = run(*arguments)
+        assert (code, err if quiet else "") == (0, ""), err
+        return out
+
+    return ran
+
+
 @pytest.fixture(scope="session")
 def bench():
     """What forks a command and looks at what is left of it."""

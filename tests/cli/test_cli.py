@@ -4,12 +4,13 @@ import json
 import os
 import re
 
+import numpy as np
 import pandas as pd
 import pyarrow.csv
 import pytest
 
 import missdp
-from missdp import AIM, AllPairs, Guarantee, Schema, Table
+from missdp import AIM, AllPairs, Categorical, Guarantee, Schema, Table
 from missdp.cli.main import main
 from missdp.mechanisms import Door
 
@@ -32,13 +33,12 @@ def test_synthesize_writes_a_table_and_says_what_it_promises(folder, run):
     assert str(len(synthetic)) in out
 
 
-def test_a_saved_model_can_be_sampled_again(folder, run):
+def test_a_saved_model_can_be_sampled_again(folder, run, ok):
     run(*SYNTHESIZE, "--model", "m.json")
-    code, out, _ = run("sample", "m.json", "-o", "more.csv", "--rows", 9, "--json")
-    assert code == 0
+    out = ok("sample", "m.json", "-o", "more.csv", "--rows", 9, "--json")
     assert json.loads(out)["rows"] == 9
     assert len(read("more.csv")) == 9
-    assert run("sample", "m.json", "-o", "h.csv", "--rows", 500, "--keep-holes")[0] == 0
+    ok("sample", "m.json", "-o", "h.csv", "--rows", 500, "--keep-holes")
     assert read("h.csv").incomplete_rows().any()
 
 
@@ -52,12 +52,11 @@ def test_json_and_side_files(folder, run):
 
 
 @pytest.mark.parametrize("suffix", ["parquet"])
-def test_several_tables_are_drawn_as_from_python(folder, run, suffix):
+def test_several_tables_are_drawn_as_from_python(folder, run, ok, suffix):
     run(*SYNTHESIZE, "--model", "m.json", "--method", "aim")
     before = set(os.listdir(folder))
     ask = ("sample", "m.json", "-o", f"t.{suffix}", "--multiple", 3, "--rows", 40, "--seed", 5)
-    code, out, err = run(*ask, "--keep-holes", "--json")
-    assert (code, err) == (0, "")
+    out = ok(*ask, "--keep-holes", "--json", quiet=True)
     names = [f"t-{k}.{suffix}" for k in (1, 2, 3)]
     assert set(os.listdir(folder)) - before == {*names}
     document = json.loads(out)
@@ -68,21 +67,21 @@ def test_several_tables_are_drawn_as_from_python(folder, run, suffix):
         expected = read(frame)
         for column in written.schema.names:
             assert written.codes(column).tolist() == expected.codes(column).tolist()
-    code, out, _ = run("sample", "m.json", "-o", "n.csv", "--multiple", 2)
-    assert code == 0
-    assert f"Wrote n-1.csv, n-2.csv: {missdp.load('m.json').n_rows_} synthetic rows each." in out
+    assert f"Wrote n-1.csv, n-2.csv: {missdp.load('m.json').n_rows_} synthetic rows each." in ok(
+        "sample", "m.json", "-o", "n.csv", "--multiple", 2
+    )
 
 
-def test_tables_of_two_models_do_not_become_one_set(folder, run):
+def test_tables_of_two_models_do_not_become_one_set(folder, run, ok):
     run(*SYNTHESIZE, "--model", "m.json", "--method", "aim")
     ask = ("sample", "m.json", "-o", "t.csv", "--rows", 9)
-    assert run(*ask, "--multiple", 3)[0] == 0
+    ok(*ask, "--multiple", 3)
     before = {path: path.read_bytes() for path in folder.glob("t-*")}
     for more in ((3,), (2,), (2, "--overwrite")):
         code, _, err = run(*ask, "--multiple", *more)
         assert (code, "'t-3.csv' would seem" in err) == (5, more[-1] == "--overwrite")
         assert {path: path.read_bytes() for path in folder.glob("t-*")} == before
-    assert run(*ask, "--multiple", 3, "--overwrite")[0] == 0
+    ok(*ask, "--multiple", 3, "--overwrite")
     assert run(*ask)[0] == 0  # one table is no set
 
 
@@ -108,12 +107,11 @@ def test_several_tables_are_written_all_or_none(folder, run, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["aim", "all-pairs", "mst"])
-def test_every_family(folder, run, method):
+def test_every_family(folder, run, ok, method):
     # 3,000 rows: at 300 the noise may hide every hole. Here the share of holes comes out as .2
     # with a standard deviation below .01 (measured): if normal, no hole has probability < 1e-80.
     pd.concat([pd.read_csv("data.csv")] * 10).to_csv("data.csv", index=False)
-    code, out, _ = run(*SYNTHESIZE, "--method", method, "--delta", 1e-6, "--keep-holes")
-    assert code == 0
+    out = ok(*SYNTHESIZE, "--method", method, "--delta", 1e-6, "--keep-holes")
     assert "(1, 1e-06)-differentially private" in out
     assert read("out.csv").incomplete_rows().any()
     code, out, err = run(*SYNTHESIZE, "--method", method, "--delta", 0)
@@ -121,23 +119,21 @@ def test_every_family(folder, run, method):
     assert code or "1-differentially private (pure)" in out
 
 
-def test_the_method_and_delta_are_said(folder, run):
-    code, out, _ = run(*SYNTHESIZE)
-    assert code == 0
+def test_the_method_and_delta_are_said(folder, ok):
+    out = ok(*SYNTHESIZE)
     assert "method: all-pairs" in out
     assert "(1, 1e-06)-differentially private" in out
-    code, out, _ = run(*SYNTHESIZE, "--delta", 0)
-    assert code == 0
+    out = ok(*SYNTHESIZE, "--delta", 0)
     assert "method: aim, since delta is 0" in out
     assert "1-differentially private (pure)" in out
-    assert run(*SYNTHESIZE, "--method", "privbayes", "--json")[0] == 0
+    ok(*SYNTHESIZE, "--method", "privbayes", "--json")
 
 
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
-def test_empty_and_tiny_tables_are_released_like_any_other(folder, run):
+def test_empty_and_tiny_tables_are_released_like_any_other(folder, ok):
     for content in ("größe,age\n", "größe,age\nS,5\n", "größe,age\n,\n"):
         (folder / "data.csv").write_text(content, encoding="utf-8")
-        assert run(*SYNTHESIZE, "--rows", 20)[0] == 0
+        ok(*SYNTHESIZE, "--rows", 20)
         assert len(read("out.csv")) == 20
 
 
@@ -190,9 +186,8 @@ def test_interruption_says_what_is_charged_and_what_is_kept(folder, run, monkeyp
     assert all(re.fullmatch("out-.*.model.json", name) for name in left)
 
 
-def test_draft_refuse_complete_release(folder, run):
-    code, out, _ = run("schema", "draft", "data.csv", "-o", "draft.toml")
-    assert code == 0
+def test_draft_refuse_complete_release(folder, run, ok):
+    out = ok("schema", "draft", "data.csv", "-o", "draft.toml")
     assert "größe" in out
     assert run("schema", "draft", "data.csv", "-o", "draft.toml")[0] == 5
     code, out, _ = run("schema", "check", "draft.toml", "data.csv", "--json")
@@ -202,38 +197,33 @@ def test_draft_refuse_complete_release(folder, run):
     assert code == 3
     assert "undeclared" in err
     assert not (folder / "out.csv").exists()
-    code, out, _ = run(*drafted, "--undeclared", "accept")
-    assert code == 0
-    assert "read from the" in out
+    assert "read from the" in ok(*drafted, "--undeclared", "accept")
 
 
 @pytest.mark.parametrize("mechanism", ["mcar", "mar", "mnar", "self-masking"])
-def test_simulate(folder, run, mechanism):
+def test_simulate(folder, ok, mechanism):
     arguments = ("simulate", "complete.csv", "--schema", "schema.toml", "--mechanism", mechanism)
     arguments += ("--rate", 0.3, "--seed", 1, "--output-schema", "holes.toml")
-    assert run(*arguments, "-o", "a.parquet")[0] == 0
-    assert run(*arguments, "-o", "b.parquet")[0] == 0
+    ok(*arguments, "-o", "a.parquet")
+    ok(*arguments, "-o", "b.parquet")
     holes = [Table.read(f, Schema.from_toml("holes.toml")) for f in ("a.parquet", "b.parquet")]
     assert holes[0].to_arrow().equals(holes[1].to_arrow())
     assert holes[0].incomplete_rows().any()
 
 
-def test_evaluate(folder, run):
+def test_evaluate(folder, run, ok):
     run(*SYNTHESIZE)
     arguments = ("evaluate", "data.csv", "out.csv", "--schema", "schema.toml")
-    code, out, _ = run(*arguments)
-    assert code == 0
+    out = ok(*arguments)
     assert "CURATOR ONLY" in out
-    code, out, _ = run(*arguments, "--json", "--f1")
+    _, out, _ = run(*arguments, "--json", "--f1")
     document = json.loads(out)
     assert document["curator_only"] is True
     assert set(document) >= {"marginals", "missing", "f1"}
 
 
-def test_demo(folder, run):
-    code, out, _ = run("demo", "--json")
-    assert code == 0
-    document = json.loads(out)
+def test_demo(folder, run, ok):
+    document = json.loads(ok("demo", "--json"))
     share = {row["group"]: row for row in document["comparison"]}["Hispanic respondents"]
     assert share["answered"] == pytest.approx(0.2564, abs=1e-3)
     assert share["complete_rows"] == pytest.approx(0.128, abs=1e-3)
@@ -241,7 +231,7 @@ def test_demo(folder, run):
     assert abs(share["dropped_dp"] - share["answered"]) > 0.07
     assert document["seconds"] < 60
     assert len(pd.read_csv(folder / "yrbss_synthetic.csv")) == document["rows"]
-    code, out, _ = run("demo", "-o", "again.parquet")
+    _, out, _ = run("demo", "-o", "again.parquet")
     assert "dropping incomplete rows" in out
 
 
@@ -281,15 +271,14 @@ def test_whom_the_default_delta_is_for_is_said_before_any_table_is_read(
 
 
 @pytest.mark.parametrize("command", ["synthesize", "query"])
-def test_the_same_schema_rests_on_the_same_conditions(folder, run, command):
+def test_the_same_schema_rests_on_the_same_conditions(folder, run, ok, command):
     arguments = (*SYNTHESIZE, "--json")
     if command == "query":
         arguments = ("query", *SYNTHESIZE[1:6], "--impute", "age", "--match", "größe", "--count")
     for expected in (["PublicDomain"], ["DataDependentDomain"]):
         if expected != ["PublicDomain"]:
             run("schema", "draft", "data.csv", "-o", "schema.toml", "--force")
-        code, out, _ = run(*arguments, "--json", "--undeclared", "accept")
-        assert code == 0
+        out = ok(*arguments, "--json", "--undeclared", "accept")
         found = [c["kind"] for c in json.loads(out)["guarantee"]["conditions"]]
         assert found == expected
 
@@ -298,14 +287,13 @@ IMPUTE = ("impute", "data.csv", "--schema", "schema.toml", "--model", "m.json", 
 
 
 @pytest.fixture
-def released(folder, run):
-    assert run(*SYNTHESIZE, "--model", "m.json")[0] == 0
+def released(folder, ok):
+    ok(*SYNTHESIZE, "--model", "m.json")
     return folder
 
 
-def test_impute_fills_holes_and_says_that_rows_stay_private(released, run):
-    code, out, err = run(*IMPUTE)
-    assert (code, err) == (0, "")
+def test_impute_fills_holes_and_says_that_rows_stay_private(released, ok):
+    out = ok(*IMPUTE, quiet=True)
     assert "as private as the rows were" in out
     assert "300" not in out  # how many rows there are is private
     before, after = (read(name) for name in ("data.csv", "filled.csv"))
@@ -315,12 +303,10 @@ def test_impute_fills_holes_and_says_that_rows_stay_private(released, run):
         assert (after.codes(name)[kept] == before.codes(name)[kept]).all()
 
 
-def test_impute_json_seed_and_formats(released, run):
+def test_impute_json_seed_and_formats(released, ok):
     found = []
     for _ in range(2):
-        code, out, _ = run(*IMPUTE, "-o", "f.parquet", "--seed", 1, "--json", "--overwrite")
-        assert code == 0
-        said = json.loads(out)
+        said = json.loads(ok(*IMPUTE, "-o", "f.parquet", "--seed", 1, "--json", "--overwrite"))
         found.append((released / "f.parquet").read_bytes())
     assert said["output"] == "f.parquet"
     assert said["private"] is True
@@ -329,9 +315,8 @@ def test_impute_json_seed_and_formats(released, run):
     assert len(read("f.parquet")) == 300
 
 
-def test_impute_several_times_or_not_at_all(released, run, monkeypatch):
-    code, out, _ = run(*IMPUTE, "--draws", 3, "--filling", "random")
-    assert code == 0
+def test_impute_several_times_or_not_at_all(released, run, ok, monkeypatch):
+    out = ok(*IMPUTE, "--draws", 3, "--filling", "random")
     drawn = [(released / f"filled-{k}.csv").read_text(encoding="utf-8") for k in (1, 2, 3)]
     assert len(set(drawn)) == 3
     assert all(f"filled-{k}.csv" in out for k in (1, 2, 3))
@@ -355,9 +340,9 @@ def test_impute_several_times_or_not_at_all(released, run, monkeypatch):
     assert again == drawn
 
 
-def test_impute_empty_files(released, run):
+def test_impute_empty_files(released, ok):
     (released / "data.csv").write_text("größe,age\n", encoding="utf-8")
-    assert run(*IMPUTE)[0] == 0
+    ok(*IMPUTE)
     assert len(read("filled.csv")) == 0
 
 
@@ -365,3 +350,57 @@ def test_a_terminal_without_unicode_shows_what_it_can(folder, terminal):
     whole = ("complete.csv", "complete.csv", "--schema", "schema.toml")
     code, shown = terminal("ascii", "evaluate", *whole, "--ways", 1)
     assert (code, "gr??e" in shown) == (0, True)
+
+
+# ``missdp synthesize --ground-truth-epsilon``
+
+
+TRUTH_SCHEMA = Schema(
+    tuple(Categorical(name=n, levels=("x", "y"), nullable=n != "d") for n in "abd")
+)
+
+
+@pytest.fixture
+def truth_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    codes = {n: rng.choice(3 if n != "d" else 2, 500) for n in "abd"}
+    Table.from_codes(TRUTH_SCHEMA, codes).to_native().to_csv("data.csv", index=False)
+    TRUTH_SCHEMA.to_toml("schema.toml")
+    return tmp_path
+
+
+START = (
+    "synthesize",
+    "data.csv",
+    "--schema",
+    "schema.toml",
+    "-o",
+    "out.csv",
+    "--method",
+    "privbayes",
+)
+ASKED = (*START, "--missing", "complete-rows", "--ground-truth-epsilon", "1")
+
+RATES = "a=0.64,b=0.8"  # 0.512 of the rows are complete
+
+
+def test_what_was_asked_leads_and_the_other_is_kept(truth_folder, ok):
+    document = json.loads(ok(*ASKED, "--observed", RATES, "--json"))
+    truth, whole = document["ground_truth_guarantee"], document["guarantee"]
+    assert truth["protects"] == "ground-truth"
+    assert 0.999 < truth["epsilon"] <= 1.0
+    assert whole["protects"] == "incomplete"
+    assert 1.4 < whole["epsilon"] < 1.6
+    out = ok("price", "out.model.json", "--ground-truth", "--observed", RATES, "--json")
+    assert 0.999 < json.loads(out)["guarantee"]["epsilon"] <= 1.0
+
+
+def test_in_words(truth_folder, ok):
+    out = ok(*ASKED, "--p-max", "0.512", "--guarantee", "g.json")
+    first, second = out.split("For the table with its holes:")
+    assert "before values went missing" in first
+    assert "including which of its cells are missing" in second
+    stored = json.loads((truth_folder / "g.json").read_text())
+    assert stored["protects"] == "incomplete"
+    assert 1.4 < stored["epsilon"] < 1.6

@@ -17,22 +17,20 @@ def model(tmp_path_factory):
     return str(path)
 
 
-def test_without_ground_truth_it_is_the_guarantee(model, run):
-    code, out, _ = run("price", model)
-    assert code == 0
-    assert "-differentially private" in out
+def test_without_ground_truth_it_is_the_guarantee(model, ok):
+    assert "-differentially private" in ok("price", model)
 
 
-def test_ground_truth(model, run):
+def test_ground_truth(model, run, ok):
     rates = ",".join(f"{name}=0.9" for name in yrbss().schema().names)
     code, out, _ = run("price", model, "--ground-truth", "--observed", rates, "--json")
     found = json.loads(out)["guarantee"]
     assert code == 0
     assert found["protects"] == "ground-truth"
     assert 0.3 < found["epsilon"] < 0.45
-    code, out, _ = run("price", model, "--ground-truth", "--row-independent")
-    assert code == 0
-    assert "does not depend on any other row" in out
+    assert "does not depend on any other row" in ok(
+        "price", model, "--ground-truth", "--row-independent"
+    )
     code, out, _ = run("price", model, "--ground-truth", "--p-max", 0.5, "--json")
     assert json.loads(out)["guarantee"]["epsilon"] < 0.7
 
@@ -76,22 +74,21 @@ def test_what_a_step_lacks_is_named_as_in_the_file(pipeline, run, line, says):
     assert (code, out, err) == (2, "", f"missdp: {says}\n")
 
 
-def test_a_pipeline_costs_more_than_its_last_step_claims(pipeline, run):
+def test_a_pipeline_costs_more_than_its_last_step_claims(pipeline, run, ok):
     code, out, _ = run("price", pipeline, "--json")
     found = json.loads(out)
     assert Price.from_dict(found).to_dict() == {k: v for k, v in found.items() if k != "warnings"}
     assert code == 0
     assert found["epsilon"] > found["naive_epsilon"] > 0
     assert found["adjacency"] == "replace-one"
-    code, out, _ = run("price", pipeline, "--delta", 1e-9)
-    assert code == 0
+    out = ok("price", pipeline, "--delta", 1e-9)
     assert "naive claim (wrong here)" in out
     assert "conditions:" in out
 
 
-def test_a_picture_of_the_price(pipeline, run, tmp_path):
+def test_a_picture_of_the_price(pipeline, run, ok, tmp_path):
     pytest.importorskip("matplotlib")
-    assert run("price", pipeline, "--plot", tmp_path / "p.svg")[0] == 0
+    ok("price", pipeline, "--plot", tmp_path / "p.svg")
     assert (tmp_path / "p.svg").stat().st_size > 1000
     assert run("price", pipeline, "--plot", tmp_path / "no" / "p.svg")[0] == 5
 
@@ -112,12 +109,11 @@ noise_multiplier = 8.0
 """
 
 
-def test_a_step_that_fills_by_a_saved_model_moves_no_row(model, run, tmp_path):
+def test_a_step_that_fills_by_a_saved_model_moves_no_row(model, run, ok, tmp_path):
     columns = len(column_names(yrbss().schema()))
     path = tmp_path / "p.toml"
     path.write_text(BY_MODEL.format(columns=columns, model=model))
-    code, out, _ = run("price", path, "--json")
-    assert code == 0
+    out = ok("price", path, "--json")
     found = Price.from_dict({k: v for k, v in json.loads(out).items() if k != "warnings"})
     assert found.steps[0].transformer == "DPImputer"
     assert found.steps[0].rows_moved == 0

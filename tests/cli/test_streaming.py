@@ -117,14 +117,14 @@ def test_long_cells_take_no_more_memory_than_there_may_be(folder, name, expected
     assert expected == 0 or ("is longer than the limit of memory" in said[0] and "ss" not in said)
 
 
-def test_rows_are_drawn_within_the_limit_and_are_the_same(folder, run, monkeypatch):
-    assert run(*SYNTHESIZE, "--seed", 1)[0] == 0
+def test_rows_are_drawn_within_the_limit_and_are_the_same(folder, run, ok, monkeypatch):
+    ok(*SYNTHESIZE, "--seed", 1)
     monkeypatch.setattr(sampling, "_ROWS", (100, 100))
     sample = ("sample", "out.model.json", "--rows", 1050, "--seed", 5)
-    assert run(*sample, "-o", "threads.csv")[0] == 0
+    ok(*sample, "-o", "threads.csv")
     monkeypatch.setattr(sampling, "_BYTES_PER_CELL", 10**9)
     monkeypatch.setattr(sampling, "in_order", None)  # which holds several blocks at once
-    assert run(*sample, "-o", "single.csv", "--memory", "512MiB")[0] == 0
+    ok(*sample, "-o", "single.csv", "--memory", "512MiB")
     assert Path("single.csv").read_bytes() == Path("threads.csv").read_bytes()
     assert run(*sample, "-o", "none.csv", "--memory", "500MiB")[0] == 2
 
@@ -132,9 +132,9 @@ def test_rows_are_drawn_within_the_limit_and_are_the_same(folder, run, monkeypat
 # -- the same results ----------------------------------------------------------------------------
 
 
-def test_every_command_says_the_same_of_a_table_that_streams(folder, run, monkeypatch):
+def test_every_command_says_the_same_of_a_table_that_streams(folder, run, ok, monkeypatch):
     frame(3000).fillna({"a": "x", "b": 1.0}).to_csv("whole.csv", index=False)
-    assert run(*SYNTHESIZE, "--seed", 1)[0] == 0
+    ok(*SYNTHESIZE, "--seed", 1)
     commands = [
         (*SYNTHESIZE, "--seed", 1, "-o", "m.csv"),
         ("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--json"),
@@ -153,7 +153,7 @@ def test_every_command_says_the_same_of_a_table_that_streams(folder, run, monkey
     assert files == {name: Path(name).read_bytes() for name in files}
 
 
-def test_learners_and_mechanisms_that_need_all_rows_say_so(folder, streamed, run):
+def test_learners_and_mechanisms_that_need_all_rows_say_so(folder, streamed, run, ok):
     frame(100).to_csv("out.csv", index=False)
     frame(100).fillna({"a": "x", "b": 1.0}).to_csv("whole.csv", index=False)
     code, _, err = run("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--f1")
@@ -162,12 +162,12 @@ def test_learners_and_mechanisms_that_need_all_rows_say_so(folder, streamed, run
     code, _, err = run(*simulate, "-o", "h.csv", "--mechanism", "mar")
     assert (code, "--memory" in err) == (2, True)
     assert not Path("h.csv").exists()
-    assert run(*simulate, "-o", "h.csv")[0] == 0
+    ok(*simulate, "-o", "h.csv")
     assert 0.2 < pd.read_csv("h.csv")["b"].isna().mean() < 0.4
 
 
-def test_rows_are_the_same_in_blocks_and_at_once_and_of_any_number(folder, run, monkeypatch):
-    assert run(*SYNTHESIZE, "--seed", 1)[0] == 0
+def test_rows_are_the_same_in_blocks_and_at_once_and_of_any_number(folder, ok, monkeypatch):
+    ok(*SYNTHESIZE, "--seed", 1)
     model = missdp.load("out.model.json")
     monkeypatch.setattr(sampling, "_ROWS", (100, 100))
     whole = model.sample_table(1050, random_state=5)
@@ -175,7 +175,7 @@ def test_rows_are_the_same_in_blocks_and_at_once_and_of_any_number(folder, run, 
     assert [len(p) for p in parts] == [96] * 5 + [95] * 6
     assert Table.joined(parts).to_arrow() == whole.to_arrow()
     for name in ("more.csv", "more.parquet"):
-        assert run("sample", "out.model.json", "-o", name, "--rows", 1050, "--seed", 5)[0] == 0
+        ok("sample", "out.model.json", "-o", name, "--rows", 1050, "--seed", 5)
         assert Table.read(name, SCHEMA).to_arrow() == whole.to_arrow()
     assert len(model.sample_table(0)) == 0
     assert parts[0].to_arrow() != parts[1].to_arrow()  # from generators of their own
@@ -193,13 +193,13 @@ ODD = {
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("odd", ODD)
-def test_odd_tables_stream(folder, streamed, run, odd, kind):
+def test_odd_tables_stream(folder, streamed, run, ok, odd, kind):
     data = f"odd.{kind}"
     if kind == "csv":
         ODD[odd].to_csv(data, index=False)
     else:
         ODD[odd].astype({"a": "string"}).to_parquet(data, index=False)
-    assert run("schema", "check", "s.toml", data)[0] == 0
+    ok("schema", "check", "s.toml", data)
     assert run("schema", "draft", data, "-o", "d.toml")[0] == (3 if odd == "no rows" else 0)
     for missing in ("joint", "impute-first"):
         code, _, err = run(
@@ -208,16 +208,15 @@ def test_odd_tables_stream(folder, streamed, run, odd, kind):
         )  # fmt: skip
         assert code == 0, err
         assert len(pd.read_csv(f"{missing}.csv")) == 20
-    assert run("evaluate", data, "joint.csv", "--schema", "s.toml")[0] == 0
+    ok("evaluate", data, "joint.csv", "--schema", "s.toml")
     impute = ("impute", data, "--schema", "s.toml", "--model", "joint.model.json")
-    code, _, err = run(*impute, "-o", "f.parquet")
-    assert code == 0, err
+    ok(*impute, "-o", "f.parquet")
     filled = pd.read_parquet("f.parquet")
     assert len(filled) == len(ODD[odd])
     assert not filled.isna().any().any()
 
 
-def test_parts_of_a_table_are_read_if_asked_for(folder, run):
+def test_parts_of_a_table_are_read_if_asked_for(folder, run, ok):
     Path("visits/2024").mkdir(parents=True)
     Path("visits/_old").mkdir()
     whole = frame(3000)
@@ -234,16 +233,16 @@ def test_parts_of_a_table_are_read_if_asked_for(folder, run):
     assert PartRows("visits/**/*.parquet").about() == 2010
     code, _, err = run("schema", "check", "s.toml", "visits")
     assert (code, "--parts" in err) == (3, True)
-    assert run("schema", "check", "s.toml", "visits", "--parts")[0] == 0
+    ok("schema", "check", "s.toml", "visits", "--parts")
     pd.DataFrame({"z": [1]}).to_parquet("visits/4.parquet")
     code, _, err = run("schema", "check", "s.toml", "visits", "--parts")
     assert (code, "other columns" in err) == (3, True)
 
 
-def test_nothing_is_written_among_the_parts_that_are_read(folder, run):
+def test_nothing_is_written_among_the_parts_that_are_read(folder, run, ok):
     Path("visits/2024").mkdir(parents=True)
     frame(300).to_parquet("visits/1.parquet", index=False)
-    assert run(*SYNTHESIZE)[0] == 0
+    ok(*SYNTHESIZE)
     before = {path: path.read_bytes() for path in Path("visits").rglob("*.parquet")}
     for place, outputs in (
         ("visits", ("visits/out.parquet", "visits/2024/out.PQ", "visits/../visits/out.parquet")),
@@ -261,7 +260,7 @@ def test_nothing_is_written_among_the_parts_that_are_read(folder, run):
     for output in ("visits/2024/out.parquet", "visits/out.csv", "visits/_out.parquet"):
         place = "visits/*.parquet" if "2024" in output else "visits"
         impute = ("impute", place, "--schema", "s.toml", "--model", "out.model.json")
-        assert run(*impute, "--parts", "-o", output)[0] == 0, output
+        ok(*impute, "--parts", "-o", output)
         Path(output).unlink()
     assert {path: path.read_bytes() for path in Path("visits").rglob("*.parquet")} == before
 

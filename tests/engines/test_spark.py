@@ -1,7 +1,5 @@
 """What only the source of Spark frames promises; and the kit, however rows are partitioned."""
 
-from __future__ import annotations
-
 import functools
 import io
 import itertools
@@ -21,6 +19,7 @@ from missdp.errors import DataError, ParameterError
 from missdp.sources import MemorySource, open_source
 from missdp.sources.counts import Counter
 from missdp.testing import RULED, check_source, made_up
+from refusing import refuses
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
 SCHEMA = Schema(
@@ -146,7 +145,7 @@ def test_cells_of_every_type_are_read_as_arrow_holds_them(spark):
     assert [found[name,].tolist() for name in odd] == [[0, 0, 2]] * 5
     assert found["number",].tolist() == found["day",].tolist() == [0, 1, 1]
     strict = Schema((Numeric(name="nested", **facts),))
-    with pytest.raises(DataError, match="outside its declared domain"):
+    with refuses(DataError, "outside its declared domain"):
         counted(frame.select("nested"), strict, [("nested",)])
 
 
@@ -157,15 +156,15 @@ def test_columns_may_have_any_name_and_any_order(spark):
     source = open_source(spark.createDataFrame(cells), schema)
     assert isinstance(source, SparkSource)
     assert open_source(source, schema) is source
-    with pytest.raises(DataError, match="another schema"):
+    with refuses(DataError, "another schema"):
         open_source(source, schema.subset(["a"]))
     found = source.counts([(n,) for n in names], rows="observed")
     assert [found[n,].tolist() for n in names] == [[0, 1] if n == "a" else [1, 0] for n in names]
-    with pytest.raises(DataError, match="lacks columns"):
+    with refuses(DataError, "lacks columns"):
         SparkSource(spark.range(1), schema)
-    with pytest.raises(DataError, match="does not declare"):
+    with refuses(DataError, "does not declare"):
         SparkSource(spark.range(1).selectExpr("id AS x", "'no' AS a", "1 AS z"), SCHEMA)
-    with pytest.raises(ParameterError, match="Spark data frame"):
+    with refuses(ParameterError, "Spark data frame"):
         SparkSource(cells, schema)
 
 
@@ -219,10 +218,10 @@ def test_no_engine_prints_or_raises_a_cell(spark, query, told):
     last = "if(id = 3, concat('SECRET-', string(id + 424239)), string(id)) AS v"
     spark.range(4).selectExpr(last).createOrReplaceTempView("strings")
     budget = Budget(1.0, 1e-6)
-    with pytest.raises(DataError) as caught:
+    with refuses(DataError) as caught:
         AllPairs(epsilon=1.0, budget=budget).fit(spark.sql(HOSTILE[query]), schema=SCHEMA)
     assert not budget.events
-    with pytest.raises(DataError) as read:
+    with refuses(DataError) as read:
         Table.read(spark.sql(HOSTILE[query]), SCHEMA)
     texts = [told()]
     for error in (caught.value, read.value):
@@ -236,7 +235,7 @@ def test_no_engine_prints_or_raises_a_cell(spark, query, told):
 
 def test_the_log_speaks_again_afterwards(spark, told):
     bad = spark.range(4).selectExpr("CAST(concat('SECRET', id) AS INT) AS x", "'no' AS a")
-    with pytest.raises(DataError):
+    with refuses(DataError):
         counted(bad)
     said = told()  # Spark's daemon may complain that a worker's connection was closed
     assert said == "" or ("reset by peer" in said and "SECRET" not in said)
@@ -258,7 +257,7 @@ def test_tasks_that_are_killed_late_stay_unheard(spark, told, monkeypatch):
 
     monkeypatch.setattr(spark_sessions, "_PATIENCE", 0.0)  # silence is kept by a thread
     frame = frame_of(spark, made_up(SCHEMA, 50).to_arrow())
-    with pytest.raises(DataError):
+    with refuses(DataError):
         counted(frame.mapInArrow(failing_or_slow, frame.schema))
     time.sleep(3)
     while spark_sessions._tasks_run(spark._jvm):
@@ -284,5 +283,5 @@ def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
         drawn = [m.sample_table(50, random_state=2).to_arrow() for m in (one, two)]
         assert drawn[0].equals(drawn[1])
     assert Table.read(frame, SCHEMA).to_arrow().num_rows == 400
-    with pytest.raises(ParameterError, match="in memory"):
+    with refuses(ParameterError, "in memory"):
         AllPairs(epsilon=1.0, missing="impute-first").fit(frame, schema=SCHEMA)

@@ -1,4 +1,4 @@
-"""Every theorem of docs/ground-truth-proofs.md against adversaries in the exact small world.
+"""Every theorem of docs/referees/proofs.md against adversaries in the exact small world.
 
 First what holds of any gates, rates and costs; then that smaller claims are refuted.
 """

@@ -4,9 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 from missdp.inference.fit_heads import fit_heads, fit_tree
-from missdp.inference.heads import Heads, _draw_evenly
+from missdp.inference.heads import Heads, _draw_evenly, _full_conditional, redraw
 
 
 def tables(rows, sizes):
@@ -209,3 +212,77 @@ def test_levels_that_limits_decide_do_not_spoil_the_others(seed):
     drawn = model.sample(20_000, rng)
     assert np.array_equal(drawn[:, 0] == 1, drawn[:, 3] == 0)
     assert np.abs(np.bincount(drawn[:, 3], minlength=8) / 20_000 - pay).max() < 0.012
+
+
+# Laws given all other attributes, against enumeration of all rows
+
+
+REST = (2, 3, 4)
+
+
+def random_heads(seed, *, allowed=None):
+    rng = np.random.default_rng(seed)
+    order = tuple(rng.permutation(3).tolist())
+    margins = tuple(rng.dirichlet(np.ones(k)) for k in REST)
+    weights = {
+        (a, c): rng.normal(size=(REST[a], REST[c])) * 2
+        for i, a in enumerate(order)
+        for c in order[:i]
+        if rng.random() < 0.8
+    }
+    biases = tuple(rng.normal(size=k) for k in REST)
+    return Heads(order, margins, biases, weights, allowed or {})
+
+
+def probability(law, row):
+    found = 1.0
+    for a in law.order:
+        scores = np.array(law.biases[a])
+        for c in law.parents[a]:
+            scores = scores + law.weights[a, c][:, row[c]]
+        chances = np.exp(scores - scores.max())
+        found *= chances[row[a]] / chances.sum()
+    return found
+
+
+@given(st.integers(0, 10**6), st.integers(0, 2))
+def test_the_law_given_the_rest_is_that_of_bayes(seed, a):
+    law = random_heads(seed)
+    rows = np.array(list(itertools.product(*map(range, REST))))
+    found = _full_conditional(law, rows, a)
+    for row, column in zip(rows, found.T, strict=True):
+        exact = np.empty(REST[a])
+        for level in range(REST[a]):
+            other = row.copy()
+            other[a] = level
+            exact[level] = probability(law, other)
+        np.testing.assert_allclose(column, exact / exact.sum(), rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_impossible_is_not_drawn():
+    allowed = {(0, 2): np.array([[True, False, True, False], [True, True, False, False]])}
+    law = random_heads(3, allowed=allowed)
+    rows = np.array(list(itertools.product(*map(range, REST))))
+    for a, b, table in ((2, 0, allowed[0, 2]), (0, 2, allowed[0, 2].T)):
+        found = _full_conditional(law, rows, a)
+        possible = table[rows[:, b]].T
+        some = possible.any(axis=0)
+        assert found[:, some][~possible[:, some]].max() < 1e-12
+
+
+def test_cells_are_drawn_from_that_law_and_others_stay():
+    law = random_heads(5)
+    rows = np.tile([1, 2, 3], (20_000, 1))
+    again = redraw(law, rows, (1,), np.random.default_rng(0))
+    assert (again[:, [0, 2]] == rows[:, [0, 2]]).all()
+    expected = _full_conditional(law, rows[:1], 1)[:, 0] * len(rows)
+    seen = np.bincount(again[:, 1], minlength=3)
+    assert chisquare(seen, expected).pvalue > 1e-4
+    assert chisquare(seen, expected[[1, 2, 0]]).pvalue < 1e-6  # it would see another law
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_few_rows(n):
+    law = random_heads(1)
+    rows = np.zeros((n, 3), dtype=np.int64)
+    assert redraw(law, rows, (0, 1, 2), np.random.default_rng(0)).shape == (n, 3)

@@ -1,6 +1,9 @@
-"""Merging rare levels, and learning what goes missing: alone, together, and by what is observed."""
+"""Rare levels, and what goes missing: alone, together, and by what is observed."""
+
+from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,14 +11,14 @@ from scipy.special import expit, ndtri
 from scipy.stats import multivariate_normal
 
 from missdp import Categorical, Schema, Table
-from missdp.errors import ParameterError
 from missdp.evaluate import missing_fidelity
+from missdp.inference.estimate import _both_missing, _Measured, _strips
 from missdp.inference.masks import MaskModel, Strip, _latent_uniforms, fit_correlation
 from missdp.inference.model import Levels
+from missdp.inference.together import groups_of, pooled, tied
 from missdp.record import Record
 from missdp.sources.strategies import _merge_levels
-from missdp.synth import AIM
-from missdp.synth.workload import candidates
+from missdp.synth import AIM, MST
 
 
 @given(st.lists(st.floats(-20, 100), min_size=1, max_size=12), st.floats(0, 50))
@@ -105,30 +108,6 @@ def test_chances_to_be_missing_are_those_of_the_formula(seed):
             logits = logits + (slope[rows[:, b]] if of == a else 0.0)
         expected[:, a] = expit(logits)
     np.testing.assert_array_equal(model.missing(rows), expected)
-
-
-SCHEMA = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "abcd"))
-
-
-def test_the_workload_is_closed_downwards_and_weighted():
-    found = candidates({("a", "b", "c"): 2.0, ("c", "d"): 1.0}, SCHEMA)
-    assert set(found) == {(0, 1), (0, 2), (1, 2), (0, 1, 2), (2, 3)}
-    assert found[0, 1, 2] == 1.0
-    assert found[2, 3] == pytest.approx((2 + 2) / (6 + 1))
-    assert candidates([("b", "a")], SCHEMA) == {(0, 1): 1.0}
-    assert candidates(1, SCHEMA) == {}
-    wide = Schema(tuple(Categorical(name=f"a{i}", levels=tuple(range(90))) for i in range(16)))
-    assert len(candidates(2, wide)) == 120
-    with pytest.raises(ParameterError, match="one pass"):
-        candidates(3, wide)
-
-
-@pytest.mark.parametrize(
-    "bad", [0, 5, True, "ab", 1.5, [], ["ab"], [("a", "z")], [("a", "a")], {("a", "b"): 0.0}, [()]]
-)
-def test_bad_workloads_are_refused(bad):
-    with pytest.raises(ParameterError):
-        candidates(bad, SCHEMA)
 
 
 def test_a_level_that_is_always_observed_takes_no_holes():
@@ -360,3 +339,170 @@ def test_holes_are_not_learned_from_a_level_that_they_hide():
         assert {effect for effect, slope in masks.slopes.items()} == slopes
     assert masks.missing(x)[:, 1] == pytest.approx(np.full(len(x), 0.2), abs=0.01)
     assert not masks.unseen
+
+
+# Columns that are missing together stay together, whatever noise their counts have
+
+
+ROWS, NOISE = 10_000, 240.0
+
+
+def both_missing(holes, rng, std=NOISE):
+    pairs = combinations(range(holes.shape[1]), 2)
+    return {
+        (a, b): (float((holes[:, a] & holes[:, b]).sum()) + rng.normal(0, std), std)
+        for a, b in pairs
+    }
+
+
+def holes_of(rng, rate):
+    """Three columns with the same holes, one with some of them, and three of their own."""
+    one = rng.random(ROWS) < rate
+    some = one & (rng.random(ROWS) < 0.5)
+    return np.stack([one, one, one, some, *(rng.random((3, ROWS)) < rate)], axis=1)
+
+
+@pytest.mark.parametrize("rate", [0.15, 0.4])
+def test_groups_are_found(rate):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        holes = holes_of(rng, rate)
+        found = groups_of(both_missing(holes, rng), holes.mean(axis=0), ROWS)
+        assert (0, 1, 2) in [own[:3] for own in found]
+        assert all(max(own) < 4 for own in found)
+
+
+def test_many_columns_with_few_holes_make_up_for_noise():
+    rng = np.random.default_rng(0)
+    holes = np.repeat(rng.random((ROWS, 1)) < 0.05, 6, axis=1)
+    (found,) = groups_of(both_missing(holes, rng), holes.mean(axis=0), ROWS)
+    assert len(found) >= 5
+    alone = rng.random((ROWS, 6)) < 0.05
+    assert groups_of(both_missing(alone, rng), alone.mean(axis=0), ROWS) == ()
+
+
+def test_holes_that_coincide_half_the_time_are_no_group():
+    rng = np.random.default_rng(0)
+    one = rng.random(ROWS) < 0.4
+    other = np.where(rng.random(ROWS) < 0.5, one, rng.random(ROWS) < 0.4)
+    holes = np.stack([one, other], axis=1)
+    assert groups_of(both_missing(holes, rng, 100.0), holes.mean(axis=0), ROWS) == ()
+
+
+def test_holes_of_a_group_are_drawn_as_one():
+    rng = np.random.default_rng(0)
+    masks = MaskModel(np.array([0.2, 0.2, 0.3, 0.2]))
+    correlation = np.eye(4)
+    correlation[0, 3] = correlation[3, 0] = 0.5
+    masks.correlation = tied(correlation, [(0, 1)])
+    assert np.linalg.eigvalsh(masks.correlation)[0] > 0
+    assert masks.correlation[1, 3] == pytest.approx(0.25, abs=0.01)
+    holes = masks.draw(np.zeros((ROWS, 4), dtype=np.int64), rng)
+    assert (holes[:, 0] ^ holes[:, 1]).mean() < 0.003
+    assert (holes[:, 0] & holes[:, 2]).mean() == pytest.approx(0.06, abs=0.01)
+    assert tied(correlation, []) is correlation
+
+
+def test_what_is_known_of_a_group_is_averaged():
+    rng = np.random.default_rng(0)
+    holes = holes_of(rng, 0.4)
+    _, both = pooled([(0, 1)], {}, both_missing(holes, rng), holes.mean(axis=0))
+    assert (0, 1) not in both
+    assert both[0, 5] == both[1, 5]
+    assert both[0, 5][1] == pytest.approx(NOISE / np.sqrt(2))
+    assert both[5, 6][1] == NOISE
+
+
+# A column that is never there in most rows leaves the margins of where it is there as they are
+
+
+LEVELS = {"works": "ny", "school": "0123", "wage": "012345"}
+
+
+def workers(n, *, skipped):
+    """Rows of workers of whom a third work; of the others a share has no wage."""
+    rng = np.random.default_rng(0)
+    works = rng.random(n) < 0.35
+    unlike = [rng.choice(4, n, p=p) for p in ([0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4])]
+    school = np.where(works, unlike[1], unlike[0])
+    wage = pd.Series((school + rng.integers(0, 3, n)).astype(str))
+    frame = pd.DataFrame(
+        {
+            "works": np.where(works, "y", "n"),
+            "school": school.astype(str),
+            "wage": wage.mask(~works & (rng.random(n) < skipped)),
+        }
+    )
+    attributes = [
+        Categorical(name=name, levels=tuple(levels), nullable=name == "wage")
+        for name, levels in LEVELS.items()
+    ]
+    return Table.read(frame, Schema(tuple(attributes)))
+
+
+def margin(table, name):
+    counts = np.bincount(table.codes(name), minlength=table.schema[name].extended_size)
+    return counts / len(table)
+
+
+@pytest.mark.parametrize(("family", "skipped"), [(MST, 1.0), (AIM, 0.97)])
+def test_kept_margins_are_the_released_ones_where_a_rate_of_holes_is_near_one(family, skipped):
+    private = workers(20_000, skipped=skipped)
+    apart = []
+    for seed in range(3):
+        model = family(epsilon=1.0, delta=1e-6, random_state=seed).fit(private)
+        kept = model.sample_table(50_000, missing_values="keep", random_state=seed)
+        assert ("works", "wage") in model.measured_
+        apart += [
+            np.abs(margin(private, n) - margin(kept, n)).sum() / 2 for n in private.schema.names
+        ]
+    # Noise of one cell is some .001 of the rows; this was .05 to .25 where sums of quotients,
+    # each of a count of nobody by hardly any chance, told how many rows there are.
+    assert np.mean(apart) < 0.006
+    assert max(apart) < 0.04
+
+
+# What released marginals say about holes, against sums written out by hand
+
+
+READ = [2, 3, 4]
+TABLE = np.random.default_rng(0).uniform(0, 100, (3, 4, 5))  # each axis ends with "missing"
+EVERYONE = np.ones(3, dtype=bool)
+
+
+def test_pairs_of_holes_are_read_off_the_last_levels():
+    found = _both_missing({(0, 1, 2): _Measured(TABLE, 2.0)}, READ, EVERYONE)
+    expected = {(0, 1): TABLE[2, 3, :], (0, 2): TABLE[2, :, 4], (1, 2): TABLE[:, 3, 4]}
+    for pair, cells in expected.items():
+        assert found[pair] == pytest.approx((cells.sum(), 2.0 * np.sqrt(len(cells))))
+    assert found.keys() == expected.keys()
+
+
+def test_strips_are_read_along_either_axis():
+    found = _strips({(0, 2): _Measured(TABLE.sum(axis=1), 3.0)}, READ, EVERYONE)
+    table = TABLE.sum(axis=1)
+    np.testing.assert_allclose(found[0, 2].missing, table[2, :4])
+    np.testing.assert_allclose(found[0, 2].rows, table[:, :4].sum(axis=0))
+    np.testing.assert_allclose(found[2, 0].missing, table[:2, 4])
+    np.testing.assert_allclose(found[2, 0].rows, table[:2].sum(axis=1))
+    assert (found[0, 2].observed_cells, found[2, 0].observed_cells) == (2, 4)
+
+
+def test_strips_by_two_attributes_are_read_off_the_cells_where_both_are_observed():
+    found = _strips({(0, 1, 2): _Measured(TABLE, 2.0)}, READ, EVERYONE)
+    np.testing.assert_allclose(found[1, 0, 2].missing, TABLE[:2, 3, :4].ravel())
+    np.testing.assert_allclose(found[1, 0, 2].rows, TABLE[:2, :, :4].sum(axis=1).ravel())
+    assert found[1, 0, 2].shape == (2, 4)
+    assert found[1, 0, 2].std == 2.0
+    assert found[1, 0].std == pytest.approx(2.0 * np.sqrt(5))
+
+
+def test_the_least_noisy_marginal_speaks_and_full_attributes_do_not():
+    pair = _Measured(TABLE[:, :, 0], 1.0)
+    measured = {(0, 1, 2): _Measured(TABLE, 1.0), (0, 1): pair}
+    present = np.array([True, True, False])
+    assert _both_missing(measured, READ, present) == {(0, 1): (TABLE[2, 3, 0], 1.0)}
+    found = _strips(measured, READ, present)
+    assert set(found) == {(0, 1), (1, 0), (0, 2), (1, 2), (0, 1, 2), (1, 0, 2)}
+    assert found[0, 1].std == 1.0
+    assert found[0, 2].std == pytest.approx(2.0)  # summed over the four levels of the third axis

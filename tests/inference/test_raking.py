@@ -37,7 +37,7 @@ def rows_and_tables(draw):
 
 
 @given(rows_and_tables())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_tables_that_some_weights_give_hold(case):
     rows, sizes, tables, _ = case
     weights = rake(rows, tables, sweeps=300, tolerance=1e-9)
@@ -61,7 +61,7 @@ def test_cells_that_are_forbidden_or_have_no_rows():
 
 
 @given(st.floats(0.2, 0.95), st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_effective_sample_stays_above_what_is_asked_for(least, seed):
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 5, (2000, 3))
@@ -72,7 +72,7 @@ def test_the_effective_sample_stays_above_what_is_asked_for(least, seed):
 
 
 @given(st.integers(1, 300), st.integers(0, 400), st.integers(0, 1000), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_each_row_is_drawn_its_share_rounded_up_or_down(rows, n, seed, ordered):
     rng = np.random.default_rng(seed)
     weights = rng.random(rows) * (rng.random(rows) < 0.7)
@@ -230,7 +230,7 @@ def margins(table):
 
 
 @given(SHAPES, SEEDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_centred_table_has_no_margins_left_and_centring_is_a_projection(shape, seed):
     table = np.random.default_rng(seed).normal(size=shape)
     found = centred(table)
@@ -240,7 +240,7 @@ def test_a_centred_table_has_no_margins_left_and_centring_is_a_projection(shape,
 
 
 @given(SHAPES, SEEDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_one_way_margins_are_those_asked_for(shape, seed):
     rng = np.random.default_rng(seed)
     base = a_law(shape, rng) + 0.02
@@ -257,7 +257,7 @@ def test_one_way_margins_are_those_asked_for(shape, seed):
 
 
 @given(SHAPES, SEEDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_impossible_cells_stay_so(shape, seed):
     rng = np.random.default_rng(seed)
     base = a_law(shape, rng)
@@ -342,7 +342,7 @@ def pools(draw):
 
 
 @given(pools())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_as_many_rows_come_back_and_the_misfit_never_grows(case):
     pool, weights, tables, n, rng = case
     chosen = resample(weights, n, rng, codes=pool)

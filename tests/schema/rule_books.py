@@ -1,7 +1,5 @@
 """Random schemas with small domains and rules, and what the rules mean of a row of values."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from missdp.schema import (
-    AnyAttribute,
     Categorical,
     Denial,
     Determined,
@@ -19,7 +16,6 @@ from missdp.schema import (
     Numeric,
     Order,
     Ordinal,
-    Rule,
 )
 
 NONE = "not applicable"
@@ -30,13 +26,13 @@ Obeys = Callable[[Row], bool]
 NAMES = ("a", "b c", "d-e", "é")
 
 
-def quoted(name: str) -> str:
+def quoted(name):
     return f"`{name}`"
 
 
 @st.composite
-def attributes(draw: st.DrawFn, name: str) -> AnyAttribute:
-    facts: dict[str, Any] = {"name": name, "nullable": draw(st.booleans())}
+def attributes(draw, name):
+    facts = {"name": name, "nullable": draw(st.booleans())}
     if draw(st.integers(0, 5)) == 0:
         facts["not_applicable"] = ("none",)
     style = draw(st.sampled_from(("text", "scale", "number")))
@@ -51,13 +47,13 @@ def attributes(draw: st.DrawFn, name: str) -> AnyAttribute:
     return Numeric(lower=lower, upper=upper, integer=True, bins=bins, spikes=spikes, **facts)
 
 
-def domain(attribute: AnyAttribute) -> list[Any]:
+def domain(attribute):
     if isinstance(attribute, Numeric):
         return list(range(int(attribute.lower), int(attribute.upper) + 1))
     return list(attribute.levels)
 
 
-def holds(value: Any, sign: str, other: Any, scale: tuple[str, ...] = SCALE) -> bool:
+def holds(value, sign, other, scale=SCALE):
     if NONE in (value, other):
         return False
     if isinstance(value, str) and sign not in ("=", "!="):
@@ -69,7 +65,7 @@ def holds(value: Any, sign: str, other: Any, scale: tuple[str, ...] = SCALE) -> 
 
 
 @st.composite
-def conditions(draw: st.DrawFn, given: list[AnyAttribute]) -> tuple[str, Obeys]:
+def conditions(draw, given):
     parts = []
     for _ in range(draw(st.integers(1, 3))):
         attribute = draw(st.sampled_from(given))
@@ -93,7 +89,7 @@ def conditions(draw: st.DrawFn, given: list[AnyAttribute]) -> tuple[str, Obeys]:
 
 
 @st.composite
-def rules(draw: st.DrawFn, given: list[AnyAttribute]) -> tuple[Rule, Obeys]:
+def rules(draw, given):
     numbers = [a.name for a in given if isinstance(a, Numeric)]
     scales = [a.name for a in given if isinstance(a, Ordinal)]
     kinds = ["route", "impossible", "map", "denial"]
@@ -138,6 +134,6 @@ def rules(draw: st.DrawFn, given: list[AnyAttribute]) -> tuple[Rule, Obeys]:
 
 
 @st.composite
-def books(draw: st.DrawFn) -> tuple[list[AnyAttribute], list[tuple[Rule, Obeys]]]:
+def books(draw):
     given = [draw(attributes(name)) for name in NAMES[: draw(st.integers(2, 4))]]
     return given, [draw(rules(given)) for _ in range(draw(st.integers(1, 4)))]

@@ -1,15 +1,12 @@
 """Denial constraints and tables at random, with ties and holes, and what is so of every pair."""
 
-from __future__ import annotations
-
 import operator
-from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.schema import Denial, PairDenial
+from missdp.schema import Denial
 from missdp.table.encode import Column, code_dtype
 
 SIGNS = {"EQ": operator.eq, "IQ": operator.ne, "LT": operator.lt, "LTE": operator.le,
@@ -17,8 +14,8 @@ SIGNS = {"EQ": operator.eq, "IQ": operator.ne, "LT": operator.lt, "LTE": operato
 NUMBER = {"lower": 0, "upper": 9, "nullable": True, "not_applicable": (-1,), "refused": (-2,)}
 SCHEMA = Schema(
     (
-        Numeric(name="x", bins=2, **NUMBER),  # type: ignore[arg-type]
-        Numeric(name="y", bins=3, spikes=(0,), **NUMBER),  # type: ignore[arg-type]
+        Numeric(name="x", bins=2, **NUMBER),
+        Numeric(name="y", bins=3, spikes=(0,), **NUMBER),
         Ordinal(name="o", levels=("a", "b", "c"), nullable=True),
         Ordinal(name="p", levels=("a", "b", "c"), nullable=True, refused=("R",)),
         Categorical(name="c", levels=("u", "v"), nullable=True),
@@ -29,7 +26,7 @@ CONSTANTS = {"x": ("3", "0", "4.5"), "o": ("'a'", "'b'"), "c": ("'u'",)}
 
 
 @st.composite
-def parts(draw: Any, *, between: bool) -> str:
+def parts(draw, *, between):
     if not between and draw(st.booleans()):
         name = draw(st.sampled_from(list(CONSTANTS)))
         value, row = draw(st.sampled_from(CONSTANTS[name])), draw(st.sampled_from([1, 2]))
@@ -45,7 +42,7 @@ def parts(draw: Any, *, between: bool) -> str:
 
 
 @st.composite
-def denials(draw: Any) -> PairDenial:
+def denials(draw):
     found = draw(st.lists(parts(between=True), min_size=1, max_size=4))
     found += draw(st.lists(parts(between=False), max_size=2))
     denial = Denial("t1&t2&" + "&".join(found)).pair(SCHEMA)
@@ -54,14 +51,14 @@ def denials(draw: Any) -> PairDenial:
 
 
 @st.composite
-def tables(draw: Any, most: int = 25) -> Table:
+def tables(draw, most=25):
     n, seed = draw(st.integers(0, most)), draw(st.integers(0, 2**32))
     return made(
         n, seed, values=draw(st.sampled_from([1, 3, 10])), holes=draw(st.sampled_from([0, 0.3]))
     )
 
 
-def made(n: int, seed: int, *, values: int, holes: float) -> Table:
+def made(n, seed, *, values, holes):
     rng = np.random.default_rng(seed)
     columns = {}
     for attribute in SCHEMA:
@@ -78,10 +75,10 @@ def made(n: int, seed: int, *, values: int, holes: float) -> Table:
     return Table(SCHEMA, columns)
 
 
-def violates(denial: PairDenial, first: Table, second: Table) -> np.ndarray:
+def violates(denial, first, second):
     """Whether t1 of the first and t2 of the second table violate it, by looking at every pair."""
 
-    def cells(table: Table, name: str) -> tuple[Any, Any]:
+    def cells(table, name):
         numeric = isinstance(table.schema[name], Numeric)
         values = table.values(name) if numeric else table.codes(name).astype(float)
         return values, table.codes(name) < table.schema[name].size
@@ -101,7 +98,7 @@ def violates(denial: PairDenial, first: Table, second: Table) -> np.ndarray:
     return found
 
 
-def partners(denial: PairDenial, rows: Table) -> np.ndarray:
+def partners(denial, rows):
     """How many rows each row violates it with, by looking at every pair."""
     found = violates(denial, rows, rows)
     found |= found.T

@@ -1,12 +1,9 @@
 """Every source passes the public kit, which has its own oracle; and refuses what is refused."""
 
-from __future__ import annotations
-
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pandas as pd
@@ -19,6 +16,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError
 from missdp.sources import DuckDBSource, MarginalSource, MemorySource, open_source
 from missdp.testing import check_source
+from refusing import refuses
 
 ODD = 'he said "hi"; DROP TABLE x; --'
 SCHEMA = Schema(
@@ -37,11 +35,11 @@ Maker = Callable[[pa.Table, Path], MarginalSource]
 CONNECTION = duckdb.connect()  # one: each takes longer than what is counted
 
 
-def duckdb_relation(table: pa.Table, _: Path) -> MarginalSource:
+def duckdb_relation(table, _):
     return DuckDBSource(CONNECTION.from_arrow(table), SCHEMA, n_jobs=2)
 
 
-def duckdb_parquet(table: pa.Table, folder: Path) -> MarginalSource:
+def duckdb_parquet(table, folder):
     pq.write_table(
         table.select(table.column_names[::-1]),
         folder / "rows.parquet",
@@ -50,13 +48,13 @@ def duckdb_parquet(table: pa.Table, folder: Path) -> MarginalSource:
     return DuckDBSource(folder / "rows.parquet", SCHEMA, n_jobs=2)
 
 
-def duckdb_csv(table: pa.Table, folder: Path) -> MarginalSource:
+def duckdb_csv(table, folder):
     csv = folder / "rows.csv"
     table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get).to_csv(csv, index=False)
     return DuckDBSource(str(csv), SCHEMA, n_jobs=1)
 
 
-MAKERS: dict[str, Maker] = {
+MAKERS = {
     "memory-arrow": lambda t, _: MemorySource(Table.read(t, SCHEMA)),
     "memory-pandas": lambda t, _: open_source(
         t.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get), SCHEMA
@@ -68,11 +66,11 @@ MAKERS: dict[str, Maker] = {
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "memory-arrow"])
-def test_the_kit_passes(kind: str, tmp_path: Path) -> None:
+def test_the_kit_passes(kind, tmp_path):
     """Arrow tables in memory pass it below."""
     make, folders = MAKERS[kind], itertools.count()
 
-    def factory(table: Table) -> MarginalSource:
+    def factory(table):
         folder = tmp_path / str(next(folders))
         folder.mkdir()
         return make(table.to_arrow(), folder)
@@ -83,10 +81,10 @@ def test_the_kit_passes(kind: str, tmp_path: Path) -> None:
     ]
 
 
-def in_parts(make: Maker, folder: Path) -> Callable[[Sequence[Table]], MarginalSource]:
+def in_parts(make, folder):
     """Parts are row groups of a file, or the queries of a union."""
 
-    def made(tables: Sequence[Table]) -> MarginalSource:
+    def made(tables):
         parts = [table.to_arrow() for table in tables]
         if make is duckdb_parquet:
             with pq.ParquetWriter(folder / "parts.parquet", parts[0].schema) as writer:
@@ -102,7 +100,7 @@ def in_parts(make: Maker, folder: Path) -> Callable[[Sequence[Table]], MarginalS
     return made
 
 
-def csv_file(cells: pa.Table, folder: Path) -> Path:
+def csv_file(cells, folder):
     path = folder / f"{len(list(folder.iterdir()))}.csv"  # sources read theirs again
     pa.csv.write_csv(cells, path)
     return path
@@ -115,7 +113,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("make_one", OTHERS.values(), ids=OTHERS.keys())
-def test_cells_of_every_kind_of_missing_and_every_policy(make_one: Any, tmp_path: Path) -> None:
+def test_cells_of_every_kind_of_missing_and_every_policy(make_one, tmp_path):
     report = check_source(lambda t: make_one(t.to_arrow(), t.schema, tmp_path), trials=8)
     told = {found.what: found.detail for found in report.findings}
     assert told["Cells outside the domain are refused, in words that are public"] == "5 columns"
@@ -123,18 +121,16 @@ def test_cells_of_every_kind_of_missing_and_every_policy(make_one: Any, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["memory-arrow", "duckdb-relation", "duckdb-parquet"])
-def test_what_does_not_fit_is_refused_at_once_without_quoting(kind: str, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused_at_once_without_quoting(kind, tmp_path):
     table = pa.table({a.name: pa.nulls(2) for a in SCHEMA}).drop_columns(["sure"])
-    with pytest.raises(DataError, match="lacks columns"):
+    with refuses(DataError, "lacks columns"):
         MAKERS[kind](table, tmp_path)
     whole = table.append_column("sure", pa.array(["a", "b"]))
-    with pytest.raises(DataError, match="does not declare"):
+    with refuses(DataError, "does not declare"):
         MAKERS[kind](whole.append_column("extra", pa.array([1, 2])), tmp_path)
     for cells in (["a", "SECRET"], ["a", None], [["SECRET"], ["a"]]):
         source = MAKERS[kind]
         bad = table.append_column("sure", pa.array(cells))
-        with pytest.raises(DataError, match="column 'sure'") as caught:
+        with refuses(DataError, "column 'sure'"):
             # It is not asked for: the whole table is checked before the first answer.
             source(bad, tmp_path).counts([("pay",)], rows="observed")
-        assert "SECRET" not in str(caught.value)
-        assert caught.value.__cause__ is caught.value.__context__ is None

@@ -1,12 +1,8 @@
 """What only the streaming source promises, and that no error of an engine tells a cell."""
 
-from __future__ import annotations
-
 import contextlib
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pandas as pd
@@ -18,6 +14,7 @@ from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.table import FileRows, RelationRows, memory_limit
+from refusing import refuses
 
 SCHEMA = Schema((Numeric(name="x", lower=0, upper=1000, bins=10, nullable=True),))
 
@@ -25,23 +22,23 @@ SCHEMA = Schema((Numeric(name="x", lower=0, upper=1000, bins=10, nullable=True),
 @pytest.mark.parametrize(
     "sql", ["DROP TABLE t", "SELECT 1 AS x; SELECT 2 AS x", "SELEC 1", "", "DELETE FROM t"]
 )
-def test_only_one_select_is_accepted_and_nothing_else_runs(sql: str) -> None:
+def test_only_one_select_is_accepted_and_nothing_else_runs(sql):
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t AS SELECT 1 AS x")
-    with pytest.raises(ParameterError):
+    with refuses(ParameterError):
         DuckDBSource.from_query(connection, sql, SCHEMA)
-    with pytest.raises(ParameterError, match="n_jobs"):
+    with refuses(ParameterError, "n_jobs"):
         DuckDBSource(connection.sql("SELECT 1 AS x"), SCHEMA, n_jobs=0)
     assert connection.sql("SELECT count(*) FROM t").fetchall() == [(1,)]
 
 
-def test_only_columns_that_may_refuse_are_read_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_columns_that_may_refuse_are_read_to_check(monkeypatch):
     strict = Numeric(name="y", lower=0, upper=1, nullable=True)
     loose = replace(strict, name="x", outside="clamp")
-    asked: list[tuple[str, ...]] = []
+    asked = []
     stream = RelationRows.batches
 
-    def watched(self: RelationRows, names: tuple[str, ...]) -> Any:
+    def watched(self, names):
         asked.append(names)
         return stream(self, names)
 
@@ -57,9 +54,7 @@ def test_only_columns_that_may_refuse_are_read_to_check(monkeypatch: pytest.Monk
     assert total.counts([("x",)], rows="observed")[("x",)].sum() == 1
 
 
-def test_open_source_chooses_by_kind_and_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_source_chooses_by_kind_and_size(tmp_path, monkeypatch):
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"x": [1.0, 2.0, None]}), path)
     table = Table.read(path, SCHEMA)
@@ -72,13 +67,13 @@ def test_open_source_chooses_by_kind_and_size(
     assert isinstance(big, DuckDBSource)
     assert open_source(big, SCHEMA) is big
     other = Schema((Categorical(name="x", levels=("a",)),))
-    with pytest.raises(DataError, match="another schema"):
+    with refuses(DataError, "another schema"):
         open_source(big, other)
-    with pytest.raises(DataError, match="no data file"):
+    with refuses(DataError, "no data file"):
         open_source(tmp_path / "absent.csv", SCHEMA)
 
 
-def test_a_frame_with_treacherous_column_names_is_a_frame() -> None:
+def test_a_frame_with_treacherous_column_names_is_a_frame():
     names = ("schema", "counts", "to_arrow_reader", "project")
     schema = Schema(tuple(Categorical(name=n, levels=("a",)) for n in names))
     frame = pd.DataFrame({n: ["a"] for n in names})
@@ -106,20 +101,20 @@ QUERIES = {
 }
 
 
-def from_query(query: str) -> Callable[[duckdb.DuckDBPyConnection], Any]:
+def from_query(query):
     return lambda connection: DuckDBSource.from_query(connection, query, FACTS)
 
 
-def python_function(connection: duckdb.DuckDBPyConnection) -> Any:
-    def quoting(cell: int) -> int:
+def python_function(connection):
+    def quoting(cell):
         raise ValueError(f"SECRET {cell}")
 
     connection.create_function("quoting", quoting, ["BIGINT"], "BIGINT")
     return connection.sql("SELECT quoting(i) AS x FROM range(424242, 424243) t(i)")
 
 
-def broken_stream(connection: duckdb.DuckDBPyConnection) -> Any:
-    def batches() -> Iterator[pa.RecordBatch]:
+def broken_stream(connection):
+    def batches():
         yield pa.record_batch({"x": [1.0]})
         raise ValueError("SECRET")
 
@@ -127,21 +122,21 @@ def broken_stream(connection: duckdb.DuckDBPyConnection) -> Any:
     return connection.from_arrow(pa.RecordBatchReader.from_batches(kind, batches()))
 
 
-def mixed_objects(connection: duckdb.DuckDBPyConnection) -> Any:
+def mixed_objects(connection):
     return connection.from_df(pd.DataFrame({"x": pd.Series([1] * 5000 + ["SECRET"], dtype=object)}))
 
 
-def closed(_: duckdb.DuckDBPyConnection) -> Any:
+def closed(_):
     other = duckdb.connect()
     relation = other.sql("SELECT 'SECRET' AS x")
     other.close()
     return relation
 
 
-def written(name: str) -> Callable[[duckdb.DuckDBPyConnection], Any]:
+def written(name):
     """Files whose rows do not fit, or cannot be read, behind very many that can."""
 
-    def make(_: duckdb.DuckDBPyConnection) -> Any:
+    def make(_):
         table = pa.table({"x": [1.0] * 70_000 + [424242.0]})
         if name.endswith("parquet"):
             pq.write_table(table, name)
@@ -156,11 +151,11 @@ def written(name: str) -> Callable[[duckdb.DuckDBPyConnection], Any]:
     return make
 
 
-def csv_sniffed(connection: duckdb.DuckDBPyConnection) -> Any:
+def csv_sniffed(connection):
     return connection.sql("SELECT x FROM read_csv('rows.csv', sample_size=10)")
 
 
-PLACES: dict[str, Callable[[duckdb.DuckDBPyConnection], Any]] = {
+PLACES = {
     **{name: from_query(query) for name, query in QUERIES.items()},
     "python function": python_function,
     "broken stream": broken_stream,
@@ -173,37 +168,32 @@ PLACES: dict[str, Callable[[duckdb.DuckDBPyConnection], Any]] = {
 }
 
 
-def fitted(data: Any) -> None:
+def fitted(data):
     budget = Budget(1.0)
     with contextlib.ExitStack() as after:
         after.callback(lambda: pytest.fail("it was charged for") if budget.events else None)
         PrivBayes(epsilon=1.0, budget=budget).fit(data, schema=FACTS)
 
 
-def counted(data: Any) -> None:
+def counted(data):
     source = data if isinstance(data, DuckDBSource) else DuckDBSource(data, FACTS)
     source.counts([("x",)], rows="observed")
 
 
-def read(data: Any) -> None:
+def read(data):
     if isinstance(data, DuckDBSource):
         raise DataError("is read elsewhere")
     Table.read(data, FACTS)
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
-def test_nothing_of_what_failed_is_told(
-    place: Callable[[duckdb.DuckDBPyConnection], Any],
-    tmp_path: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_nothing_of_what_failed_is_told(place, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text("x\n" + "1\n" * 30_000 + "SECRET\n")
     for do in (fitted, counted, read):
-        with duckdb.connect() as connection, pytest.raises(MissDPError) as caught:
+        with duckdb.connect() as connection, refuses(MissDPError) as caught:
             do(place(connection))
-        error: BaseException = caught.value
+        error = caught.value
         told = [*capfd.readouterr(), str(error), repr(error.args), repr(vars(error))]
         assert error.__cause__ is error.__context__ is None
         assert not [text for text in told if "SECRET" in text or "424242" in text]

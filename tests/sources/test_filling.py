@@ -36,7 +36,7 @@ def holey(rng, n, rate=0.4):
     return np.where(rng.random(rows.shape) < rate, SIZES, rows)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 30),

@@ -14,7 +14,7 @@ import pytest
 
 import missdp.sources.strategies as strategies
 import missdp.sources.streamed as storing
-from missdp import AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema, Table
+from missdp import Categorical, Kamino, Numeric, Schema, Table
 from missdp.engines import DuckDBRows
 from missdp.errors import DataError, ParameterError
 from missdp.schema import NotApplicable
@@ -25,6 +25,7 @@ from missdp.sources.strategies import complete_rows
 from missdp.sources.streamed import CodeStore
 from missdp.table import PartRows, memory_limit
 from missdp.table.streams import _lines
+from refusing import refuses
 
 PLAIN = Schema(
     (
@@ -152,10 +153,8 @@ def test_rows_that_cannot_be_read_again_quote_nothing():
     )
     schema = Schema((replace(PLAIN["a"], outside="missing"),))
     source = DuckDBSource(relation, schema)
-    with pytest.raises(DataError) as caught:
+    with refuses(DataError):
         filled_rows(source, {"a": np.array([0.5, 0.5])}, np.random.default_rng(0), Modelled(schema))
-    assert "SECRET" not in str(caught.value)
-    assert caught.value.__context__ is None
 
 
 # -- how long a private file is ------------------------------------------------------------------
@@ -191,21 +190,8 @@ def test_what_reads_rows_is_not_refused_for_a_long_file(place):
 
 def test_a_relation_is_refused_however_short_it_is(place):
     relation = duckdb.read_parquet(str(place))
-    with pytest.raises(ParameterError, match="in memory"):
+    with refuses(ParameterError, "in memory"):
         Kamino(epsilon=1.0, heads="sequential", steps=2).fit(relation, schema=SCHEMA)
-
-
-HELD = [(AllPairs, missing) for missing in ("joint", "observed", "complete-rows", "impute-first")]
-
-
-@pytest.mark.parametrize(("family", "missing"), [*HELD, (PrivBayes, "impute-first")])
-def test_held_or_streamed_the_model_is_the_same(family, missing, place, monkeypatch):
-    drawn = []
-    for fits in (True, False):
-        monkeypatch.setattr(strategies, "fits_into_memory", lambda *_, f=fits, **__: f)
-        model = family(epsilon=1.0, missing=missing, random_state=0).fit(place, schema=SCHEMA)
-        drawn.append(model.sample(200, random_state=0).to_csv())
-    assert drawn[0] == drawn[1]
 
 
 def test_rows_are_filled_alike_however_many_come_at_once():

@@ -64,7 +64,10 @@ PAIRED = [
 """Each family once, with the strategies in turn."""
 FIRST = [c for i, c in enumerate(PAIRED) if c[0].build not in [f.build for f, _ in PAIRED[:i]]]
 """Each class once, with its usual parameters."""
-OFTEN = [*PAIRED, *((f, f.strategies[0]) for f, _ in FIRST if f.name not in NEURAL)]
+OFTEN = [
+    *PAIRED,
+    *((f, s) for f, s in CASES if f"{f.name}-{s}" in ("all-pairs-joint", "kamino-joint")),
+]
 OFTEN += [(f, s) for f, s in CASES if f.name == "privbayes"]
 DAILY = [
     pytest.param(*case, id=name, marks=[pytest.mark.slow] * (case not in OFTEN))

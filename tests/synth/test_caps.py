@@ -2,10 +2,15 @@
 
 import json
 import math
+from collections import Counter
+from copy import deepcopy
 from functools import cache
+from itertools import combinations, product
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from missdp import AIM, MST, AllPairs, Kamino, PrivBayes, Schema
 from missdp.accounting import (
@@ -28,6 +33,7 @@ from missdp.ground_truth import (
     joint,
     planned_ground_truth,
 )
+from missdp.ground_truth.replicas import _chosen_curve, chosen_costs
 from missdp.mechanisms import Door
 from missdp.record import sealed, unsealed
 from missdp.schema import NotApplicable
@@ -35,6 +41,7 @@ from missdp.synth.caps import Keeper
 from missdp.synth.learn_graphical import Learner, Plan
 from missdp.synth.parts import ground_truth_parts
 from missdp.synth.split import Split
+from refusing import refuses
 from synth.tables import chosen_caps, rows_of, schema_of
 
 pytestmark = [
@@ -143,22 +150,15 @@ def test_every_fit_keeps_to_its_caps(family, holed, n):
     model = fitted(family, "observed", schema, n=n)
     caps, whole = model._caps_of_fit(), model.guarantee_.events[0]
     assert caps.hold(whole)
-    log = releases(whole)
-    spent = {True: 0.0, False: 0.0}
-    alone: dict[str, float] = {}
-    for event in log:
+    selected, alone = 0.0, Counter()
+    for event in releases(whole):
         cost = float(filter_cost(event, whole.cost))
         if isinstance(event, SelectionEvent):
-            spent[True] += cost
-        elif not event.gate:
-            spent[False] += cost
-        if event.label.startswith("marginal") and event.label.count(" x "):
-            alone[event.label] = alone.get(event.label, 0.0) + cost
-    parts = {True: 0.0, False: 0.0}
-    for part in caps.events:
-        if not part.gate and part.label != ChosenGates.chosen:
-            parts[part.label == ChosenGates.selections] += part.cost.amount
-    assert spent[True] <= parts[True]
+            selected += cost
+        elif event.label.startswith("marginal") and " x " in event.label:
+            alone[event.label] += cost
+    labelled = {part.label: part.cost.amount for part in caps.events if not part.gate}
+    assert selected <= labelled[ChosenGates.selections]
     chosen = caps.events[-1].cost.amount
     share = caps.structure.largest_share
     # What selections leave of their part, a rounding here, may be spent on marginals.
@@ -182,11 +182,9 @@ def test_a_tree_of_some_pairs_may_not_be_whole():
     """Edges then get what the missing ones leave, so no share of them is known."""
     model = MST(epsilon=1.0, delta=1e-6, missing="observed")
     model.schema_ = schema_of({"a": 1100, "b": 1100, "c": 1})
-    assert (
-        "a",
-        "b",
-    ) not in model._planned_split().caps().structure.among  # more than a million cells
-    assert model._planned_split().caps().structure.largest_share == 1.0
+    structure = model._planned_split().caps().structure
+    assert ("a", "b") not in structure.among  # more than a million cells
+    assert structure.largest_share == 1.0
 
 
 def test_impossible_cells_may_leave_no_room_for_the_workload():
@@ -217,7 +215,7 @@ def test_a_workload_too_large_for_the_model_may_measure_single_attributes_again(
     caps = model._caps_of_fit()
     assert ("a",) in caps.structure.among
     assert caps.hold(model.guarantee_.events[0])
-    held = fitted(AIM, "observed")
+    held = known(AIM, "observed")
     assert ("a",) not in held._caps_of_fit().structure.among
     p = rates(0.5)
     assert held.ground_truth_guarantee(p).epsilon < model.ground_truth_guarantee(p).epsilon
@@ -251,15 +249,12 @@ def test_before_imputation_only_margins_are_amplified(family):
 
 def test_another_release_than_the_caps_are_of_is_not_amplified():
     """As an edited file could say: other parameters, or another strategy."""
-    model = fitted(AIM, "observed")
-    for other in (fitted(AIM, "complete-rows"), fitted(AIM, "observed", selection_share=0.01)):
+    model = known(AIM, "observed")
+    for other in (known(AIM, "complete-rows"), fitted(AIM, "observed", selection_share=0.01)):
         caps = other._caps_of_fit()
         assert not caps.hold(model.guarantee_.events[0])
         parts = ground_truth_parts(
-            model.guarantee_,
-            strategy=model._strategy,
-            modelled=model._modelled,
-            caps=caps,
+            model.guarantee_, strategy=model._strategy, modelled=model._modelled, caps=caps
         )
         found = ground_truth_guarantee(parts[0], rates(0.5), structure=parts[1])
         assert found.epsilon == pytest.approx(1.0)
@@ -271,7 +266,7 @@ def test_another_release_than_the_caps_are_of_is_not_amplified():
 )
 def test_files_from_before_fits_were_kept_within_caps_are_not_amplified(family, missing, tmp_path):
     """The guarantee of the incomplete table, which they do state, holds for the ground truth."""
-    model = fitted(family, missing)
+    model = deepcopy(known(family, missing))
     assert model.ground_truth_guarantee(rates(0.5)).epsilon < 0.99
     del model._kept  # so did a pickle
     assert model.ground_truth_guarantee(rates(0.5)).epsilon == pytest.approx(1.0)
@@ -287,7 +282,7 @@ def test_files_from_before_fits_were_kept_within_caps_are_not_amplified(family, 
 
 def test_a_file_keeps_the_caps_that_its_fit_was_kept_within(tmp_path, monkeypatch):
     """Not those that today's code would keep such a fit within."""
-    model = fitted(MST, "observed")
+    model = known(MST, "observed")
     stated = model.ground_truth_guarantee(rates(0.5))
     model.save(tmp_path / "m.json")
     monkeypatch.setattr(Split, "caps", lambda self: None)
@@ -303,7 +298,7 @@ def test_caps_of_the_wrong_type_are_no_model(tmp_path):
     for wrong in ({"parts": ["a"], "who chose": 1}, {"parts": []}, 5):
         released = document["released"] | {"caps of the fit": wrong}
         path.write_text(json.dumps(sealed(document | {"released": released})), encoding="utf-8")
-        with pytest.raises(DataError, match="is not a missdp model file"):
+        with refuses(DataError, "is not a missdp model file"):
             MST.load(path)
 
 
@@ -321,7 +316,7 @@ def test_an_edge_that_gets_more_than_its_share_is_refused(monkeypatch):
             measure(self, clique, sigma, estimate)
 
     monkeypatch.setattr(Learner, "_measure", again)
-    with pytest.raises(BudgetExceededError, match="its part of the fit"):
+    with refuses(BudgetExceededError, "its part of the fit"):
         fitted(MST, "observed")
     fitted(AIM, "observed")  # of which no share is claimed
     monkeypatch.setattr(Door, "admitting", lambda self, _: self)
@@ -346,31 +341,29 @@ def twice(family):
 
 
 BEYOND = [  # selections beyond their cap, one attribute again, all rows counted twice
-    *((family, Plan, "epsilon", lambda self, _: 0.4, ["observed"]) for family in (AIM, MST)),
-    (AIM, Learner, "_measure_ones", again, ["observed"]),
-    (AIM, AIM, "_released_count", twice(AIM), ["observed"]),
+    *((family, Plan, "epsilon", lambda self, _: 0.4, "observed") for family in (AIM, MST)),
+    (AIM, Learner, "_measure_ones", again, "observed"),
+    (AIM, AIM, "_released_count", twice(AIM), "observed"),
     *(  # of observed rows, all pairs get so much less: they read every row, too
-        (family, family, "_released_count", twice(family), ["complete-rows"])
+        (family, family, "_released_count", twice(family), "complete-rows")
         for family in (AIM, AllPairs, Kamino)
     ),
 ]
 
 
-@pytest.mark.parametrize(("family", "owner", "name", "wrong", "strategies"), BEYOND)
-def test_what_is_beyond_its_cap_is_refused(family, owner, name, wrong, strategies, monkeypatch):
+@pytest.mark.parametrize(("family", "owner", "name", "wrong", "missing"), BEYOND)
+def test_what_is_beyond_its_cap_is_refused(family, owner, name, wrong, missing, monkeypatch):
     monkeypatch.setattr(owner, name, wrong)
-    for missing in strategies:
-        with pytest.raises(BudgetExceededError, match="its part of the fit"):
-            fitted(family, missing)
+    with refuses(BudgetExceededError, "its part of the fit"):
+        fitted(family, missing)
 
 
 WHOLE = Cost(currency="gdp", amount=0.06)
 
 
 def one(amount, label="", gate=None):
-    return GaussianEvent(
-        sensitivity=1.0, sigma=amount**-0.5, discrete=False, label=label, gate=gate
-    )
+    facts = {"discrete": False, "label": label, "gate": gate}
+    return GaussianEvent(sensitivity=1.0, sigma=amount**-0.5, **facts)
 
 
 def keeper(share):
@@ -447,3 +440,74 @@ def test_trained_heads_without_caps_state_no_more_than_the_whole():
         model = fitted(Kamino, "observed", schema, n=500, **options)
         model.__dict__.pop("_kept", None)
         assert model.ground_truth_guarantee(rates(0.5, schema)).epsilon <= 1.0
+
+
+# What caps admit, whoever asks, costs no more than they claim: exact small worlds
+
+
+A, B, C, AB, AC, BC, ABC = (
+    frozenset(names) for size in (1, 2, 3) for names in combinations("abc", size)
+)
+SETS = [A, B, C, AB, AC, BC, ABC]
+
+
+def moment(spent, chances, n):
+    """Rényi divergence of order n of Gaussian answers behind gates: n copies of every mask."""
+    masks = [frozenset(), *SETS]
+    p = [math.prod(chances[a] if a in m else 1 - chances[a] for a in "abc") for m in masks]
+    found = 0.0
+    for copies in product(range(len(masks)), repeat=n):
+        k = {gate: sum(gate <= masks[i] for i in copies) for gate in spent}
+        power = math.exp(sum(rho * k[gate] * (k[gate] - 1) for gate, rho in spent.items()))
+        found += math.prod(p[i] for i in copies) * power
+    return math.log(found) / (n - 1)
+
+
+def admitted(caps, asked):
+    """Return what of the questions is admitted, by gate."""
+    kept, spent = Keeper(caps), Counter()
+    for number, (gate, rho) in enumerate(asked):
+        sigma, label = (2 * rho) ** -0.5, f"marginal {number}"
+        event = GaussianEvent(sensitivity=1, sigma=sigma, discrete=False, label=label, gate=gate)
+        after = deepcopy(kept)
+        if after.room_for(event):
+            kept = after
+            spent[gate] += rho
+    return spent
+
+
+@given(
+    chances=st.tuples(*[st.sampled_from([0.02, 0.3, 0.9, 1.0])] * 3),
+    among=st.lists(st.sampled_from(SETS), min_size=1, max_size=3),
+    share=st.sampled_from([0.34, 0.5, 1.0]),
+    others=st.tuples(*[st.sampled_from([0.0, 0.2])] * 2),
+    asked=st.lists(
+        st.tuples(st.sampled_from([frozenset(), *SETS]), st.sampled_from([0.08, 0.17, 0.25, 0.5])),
+        max_size=8,
+    ),
+)
+@example((0.5, 0.01, 1.0), [A, B], 0.5, (0.0, 0.0), [(A, 0.25), (AC, 0.25)])
+@example((0.9, 0.02, 1.0), [AB, C], 0.5, (0.0, 0.2), [(AB, 0.25), (AB, 0.25), (ABC, 0.5)])
+def test_what_is_admitted_is_within_the_claim(chances, among, share, others, asked):
+    observed, (ungated, single) = dict(zip("abc", chances, strict=True)), others
+    whole = Cost(currency="zcdp", amount=0.5 + ungated + single)
+    caps = chosen_caps(
+        whole, ungated=ungated, selections=0, fixed={A: single}, among=among, largest=share * 0.5
+    )
+    spent, costs = admitted(caps, asked), chosen_costs(caps.events, caps.structure, observed)
+    orders = np.array([2, 3])
+    for n, claim in zip(orders, _chosen_curve(costs, observed, orders=orders), strict=True):
+        assert moment(spent, observed, int(n)) <= claim * (1 + 1e-7)
+
+
+def test_two_shares_behind_one_set_are_not_a_share_of_each():
+    """Of chances .5 and .01, at order 3: .697, where a share of each set claims .500."""
+    whole, observed = Cost(currency="zcdp", amount=0.5), {"a": 0.5, "b": 0.01, "c": 1.0}
+    caps = chosen_caps(whole, ungated=0, selections=0, fixed={}, among=[A, B], largest=0.25)
+    claim = _chosen_curve(
+        chosen_costs(caps.events, caps.structure, observed), observed, orders=np.array([3])
+    )
+    assert round(float(claim[0]), 3) == 0.5
+    assert round(moment({A: 0.25, AC: 0.25}, observed, 3), 3) == 0.697
+    assert admitted(caps, [(A, 0.25), (AC, 0.25)]) == {A: 0.25}
+    assert admitted(caps, [(A, 0.25), (B, 0.25)]) == {A: 0.25, B: 0.25}

@@ -27,6 +27,7 @@ from missdp.mechanisms import Door, Witness
 from missdp.schema.grid import MOST_CODES, on_grid, pending
 from missdp.sources import open_source, strategy_named
 from missdp.synth.cuts import cut
+from refusing import refuses
 
 pytestmark = pytest.mark.usefixtures("one_turn")
 FAMILIES = (AllPairs, AIM, MST, Kamino, PrivBayes)
@@ -146,7 +147,7 @@ def test_declared_bins_cost_nothing_and_equal_bins_are_those_of_before(family):
     assert not model.cuts_
     equal = family(epsilon=2.0, random_state=3, cuts="equal").fit(table, schema=declared)
     pd.testing.assert_frame_equal(equal.sample(99), model.sample(99))
-    with pytest.raises(ParameterError, match="cuts"):
+    with refuses(ParameterError, "cuts"):
         family(epsilon=2.0, cuts="none").fit(table, schema=SCHEMA)
 
 

@@ -1,56 +1,47 @@
 """Imputation first: what is released for it, and what filling by pairs is better for."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from missdp import AllPairs, Categorical, PrivBayes, Schema
+from missdp import AllPairs, PrivBayes, Table
 from missdp.accounting import Budget, FilterEvent, releases
 from missdp.errors import ParameterError
+from refusing import refuses
+from synth.tables import rows_of, schema_of
 
-SCHEMA = Schema(
-    tuple(Categorical(name=n, levels=tuple("wxyz"), nullable=True) for n in ("a", "b", "c"))
-)
-
-
-def frame(n=4000, seed=0):
-    """Three columns that tell each other, half of the last two missing."""
-    rng = np.random.default_rng(seed)
-    first = rng.integers(0, 4, n)
-    data = {"a": first}
-    for name in ("b", "c"):
-        data[name] = np.where(rng.random(n) < 0.8, first, rng.integers(0, 4, n))
-    cells = pd.DataFrame({k: np.array(list("wxyz"))[v] for k, v in data.items()}).astype(object)
-    complete = cells.copy()
-    for name in ("b", "c"):
-        cells.loc[rng.random(n) < 0.5, name] = None
-    return cells, complete
+SCHEMA = schema_of(dict.fromkeys("abc", 4))
 
 
-def table_of(rows, a, b):
-    return pd.crosstab(rows[a], rows[b]) / len(rows)
+def tables(n=4000):
+    """Three columns that tell each other, half of the last two missing; and the complete rows."""
+    rng = np.random.default_rng(0)
+    codes = {"a": rng.integers(0, 4, n)}
+    for name in "bc":
+        codes[name] = np.where(rng.random(n) < 0.8, codes["a"], rng.integers(0, 4, n))
+    whole = Table.from_codes(SCHEMA, codes)
+    return whole.with_missing({name: rng.random(n) < 0.5 for name in "bc"}), whole
 
 
-@pytest.mark.parametrize("family", [AllPairs])
-def test_filling_by_pairs_keeps_what_filling_by_margins_loses(family):
-    cells, complete = frame()
+def pairs_of(table):
+    return np.bincount(4 * table.codes("a") + table.codes("b"), minlength=16) / len(table)
+
+
+def fit(table, **more):
+    facts = {"epsilon": 1.0, "delta": 1e-6, "missing": "impute-first", "random_state": 0, **more}
+    return AllPairs(**facts).fit(table)
+
+
+def test_filling_by_pairs_keeps_what_filling_by_margins_loses():
+    cells, complete = tables()
     far = {}
     for imputer in ("marginal", "pairs"):
-        model = family(
-            epsilon=5.0, delta=1e-6, missing="impute-first", imputer=imputer, random_state=0
-        )
-        drawn = model.fit(cells, schema=SCHEMA).sample(20_000, random_state=1)
-        gap = table_of(drawn, "a", "b") - table_of(complete, "a", "b")
-        far[imputer] = float(np.abs(gap.to_numpy()).sum() / 2)
-    assert far["marginal"] > 0.2
-    assert far["pairs"] < 0.05
+        drawn = fit(cells, epsilon=5.0, imputer=imputer).sample_table(20_000, random_state=1)
+        far[imputer] = np.abs(pairs_of(drawn) - pairs_of(complete)).sum() / 2
+    assert far["pairs"] < 0.05 < 0.2 < far["marginal"]
 
 
 def test_the_share_is_set_aside_and_no_more_is_spent():
-    cells, _ = frame(500)
-    model = AllPairs(
-        epsilon=1.0, delta=1e-6, missing="impute-first", imputer="pairs", imputer_share=0.3
-    ).fit(cells, schema=SCHEMA)
+    model = fit(tables(500)[0], imputer="pairs", imputer_share=0.3)
     (whole,) = model.guarantee_.events
     parts = [event for event in whole.log if isinstance(event, FilterEvent)]
     assert [part.label for part in parts] == ["imputation"]
@@ -62,13 +53,10 @@ def test_the_share_is_set_aside_and_no_more_is_spent():
 
 
 def test_pure_dp_has_no_pairs():
-    cells, _ = frame(100)
+    facts = {"epsilon": 1.0, "missing": "impute-first", "imputer": "pairs"}
     budget = Budget(1.0)
-    model = PrivBayes(epsilon=1.0, missing="impute-first", imputer="pairs", budget=budget)
-    with pytest.raises(ParameterError, match="imputer='pairs' needs delta above 0"):
-        model.fit(cells, schema=SCHEMA)
+    with refuses(ParameterError, "imputer='pairs' needs delta above 0"):
+        PrivBayes(budget=budget, **facts).fit(tables(100)[0])
     assert not budget.events
-    PrivBayes(epsilon=1.0, missing="impute-first", imputer="pairs").fit(
-        cells.dropna(),
-        schema=Schema(tuple(Categorical(name=n, levels=tuple("wxyz")) for n in "abc")),
-    )  # nothing is filled, then
+    whole = rows_of(schema_of(dict.fromkeys("abc", 4), None), 100)
+    PrivBayes(**facts).fit(whole)  # nothing is filled, then

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from missdp import Categorical, Schema, Table
+from missdp import Table
 from missdp.accounting import Budget, Cost
 from missdp.inference.model import Levels
 from missdp.mechanisms import Door, Noise, SeededNoise
@@ -18,16 +18,11 @@ from missdp.synth.learn_pairs import (
     blocks,
     crude_margins,
 )
+from synth.tables import schema_of
 
 ALONE = 1.6
-SCHEMA = Schema(
-    (
-        Categorical(name="a", levels=("x", "y", "z"), nullable=True),
-        Categorical(name="b", levels=("p", "q"), nullable=True),
-        Categorical(name="c", levels=tuple("klmn")),
-    )
-)
 SIZES = (3, 2, 4)
+SCHEMA = schema_of(dict(zip("abc", SIZES, strict=True)), "ab")
 
 
 def private(n=2000, seed=0):
@@ -44,12 +39,16 @@ def private(n=2000, seed=0):
     return Table.from_codes(SCHEMA, codes)
 
 
-def release(table, *, amount=1e6, clip=20.0, seed=0, missing="joint"):
+def margins(table, amount, seed=0, missing="joint"):
+    """A door with so much to spend, and the margins that took a tenth of it."""
     budget = Budget.from_cost(Cost(currency="gdp", amount=amount), delta=1e-6)
     noise = SeededNoise(seed)
     door = Door(MemorySource(table), strategy_named(missing), budget=budget, noise=noise)
-    each = Cost(currency="gdp", amount=0.1 * amount / 3)
-    crude = crude_margins(door, Noise.worth(each), {})
+    return door, crude_margins(door, Noise.worth(Cost(currency="gdp", amount=0.1 * amount / 3)), {})
+
+
+def release(table, *, amount=1e6, clip=20.0, seed=0, missing="joint"):
+    door, crude = margins(table, amount, seed, missing)
     plan = RowProducts(dict(zip("abc", blocks(crude), strict=True)), clip=clip, alone=ALONE)
     return PairRelease(crude, door.products(plan, door.left), plan)
 
@@ -146,7 +145,7 @@ def test_a_rate_of_holes_that_noise_explains_is_none():
 @pytest.mark.parametrize("missing", ["observed", "complete-rows"])
 def test_rows_are_counted_that_the_strategy_reads(missing):
     table = private()
-    found = release_with(table, missing)
+    _, found = margins(table, 1e3, missing=missing)
     complete = ~(table.mask("a") | table.mask("b"))
     wanted = complete.sum() if missing == "complete-rows" else len(table)
     assert found.total.value == pytest.approx(wanted, abs=3)
@@ -154,12 +153,6 @@ def test_rows_are_counted_that_the_strategy_reads(missing):
     rows = complete if missing == "complete-rows" else ~table.mask("a")
     share = np.bincount(table.codes("a")[rows], minlength=3)[:3] / rows.sum()
     assert observed == pytest.approx(share, abs=5e-3)
-
-
-def release_with(table, missing):
-    budget = Budget.from_cost(Cost(currency="gdp", amount=1e3), delta=1e-6)
-    door = Door(MemorySource(table), strategy_named(missing), budget=budget, noise=SeededNoise(0))
-    return crude_margins(door, Noise.worth(Cost(currency="gdp", amount=10.0)), {})
 
 
 @pytest.mark.parametrize(("rows", "factor"), [(1000.0, 1.0), (250.0, 2.0), (1.0, 8.0)])

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
@@ -149,7 +149,6 @@ totals = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(totals, totals | st.just([]))
 def test_totals_are_put_together_by_constrained_least_squares(known, floors):
     def loss(n):

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import missdp
@@ -24,6 +24,7 @@ from missdp.mechanisms.session import Witness
 from missdp.synth import AIM, MST, workload
 from missdp.synth.aim import _GraphicalSynthesizer
 from missdp.synth.state import sampling_generator
+from refusing import refuses
 from synth.conformance import FIRST, make_table
 from synth.tables import rows_of, schema_of
 
@@ -79,7 +80,7 @@ def fits(draw):
     return family, options, schema
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(fits(), st.integers(0, 12))
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 def test_a_fit_succeeds_or_is_refused_uncharged(fit, n):
@@ -126,7 +127,10 @@ BAD = {
     "shrink": [0.0, "1", None, math.inf],
     "ridge": [0.0, "1", None, math.inf],
     "model_rows": [10, 10**9, 1000.5],
-    "workload": [0, 9, None, "name", [()], [("name", "zzz")], [("name", 1)], {("name",): "x"}],
+    "workload": [
+        *(0, 5, 9, True, 1.5, None, "name", [], ["name"], [()], [("name", "zzz")], [("name", 1)]),
+        *([("name", "name")], {("name",): "x"}, {("name", "n"): 0.0}),
+    ],
     "structural_zeros": [
         [("name", "n")],
         {"name": [("secret",)]},
@@ -149,7 +153,7 @@ OURS = [
 ]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120)
 @given(st.data())
 def test_a_bad_parameter_is_refused_in_one_line_and_uncharged(data):
     """Whatever the family and the parameter: nothing is spent, learned or quoted."""
@@ -170,12 +174,10 @@ def test_a_bad_parameter_is_refused_in_one_line_and_uncharged(data):
     given = {"epsilon": 1.0, "delta": 1e-6, "budget": budget}
     given |= {"missing": "impute-first"} if name.startswith("imputer") else {}
     model = family(**given | {name: value})
-    with pytest.raises(ParameterError) as refused:
+    with refuses(ParameterError) as refused:
         model.fit(table)
     assert not budget.events
-    assert "\n" not in str(refused.value)
     assert name == "structural_zeros" or "secret" not in str(refused.value)
-    assert refused.value.__context__ is refused.value.__cause__ is None
     assert not hasattr(model, "guarantee_")
 
 
@@ -188,7 +190,7 @@ def wide(d, n=30, levels=2):
 )
 def test_too_many_marginals_are_refused_quickly(family, options):
     budget = Budget(10.0, 1e-3)
-    with pytest.raises(ParameterError):
+    with refuses(ParameterError):
         family(epsilon=1.0, budget=budget, **options).fit(wide(200))
     assert not budget.events
 
@@ -198,7 +200,7 @@ def test_attributes_too_large_to_release_are_refused(monkeypatch):
     monkeypatch.setattr("missdp.baselines.privbayes._MAX_TOTAL_CELLS", 150)
     for family, options in ((AIM, {"delta": 1e-6}), (MST, {"delta": 1e-6}), (PrivBayes, {})):
         budget = Budget(10.0, 1e-3)
-        with pytest.raises(ParameterError, match="coarser"):
+        with refuses(ParameterError, "coarser"):
             family(epsilon=1.0, budget=budget, **options).fit(wide(3, levels=60))
         assert not budget.events
 
@@ -226,7 +228,7 @@ def test_several_tables_only_where_their_intervals_hold(family):
         assert len(model.sample(3, multiple=2)) == 2
         return
     for ask in (model.uncertain_models, lambda m: model.sample(3, multiple=m)):
-        with pytest.raises(ParameterError) as refused:
+        with refuses(ParameterError) as refused:
             ask(2)  # at once, not when the first model is asked for
         assert str(refused.value).startswith(family.build.__name__)
         assert "use AllPairs, AIM or MST" in str(refused.value)
@@ -262,7 +264,7 @@ def test_a_failed_fit_leaves_nothing_and_a_refused_one_everything(family):
     whole = Failing()
     model.set_params(random_state=whole).fit(make_table())
     model.set_params(random_state=Failing(whole.seen - 1))  # the last answer fails
-    with pytest.raises(DataError):
+    with refuses(DataError):
         model.fit(make_table())
     assert set(vars(model)) == set(model.get_params())
     assert before > set(vars(model))
@@ -271,7 +273,7 @@ def test_a_failed_fit_leaves_nothing_and_a_refused_one_everything(family):
 def test_a_model_fitted_within_a_budget_travels_without_it():
     budget = Budget(3.0, 1e-4)
     model = build(FIRST[-1][0], budget=budget)
-    with pytest.raises(ParameterError, match="pickled"):
+    with refuses(ParameterError, "pickled"):
         pickle.dumps(model)  # not fitted: it would be fitted elsewhere, uncharged
     model.fit(make_table())
     again = pickle.loads(pickle.dumps(model))
@@ -281,7 +283,7 @@ def test_a_model_fitted_within_a_budget_travels_without_it():
     assert pickle.loads(pickle.dumps(again)).guarantee_ == model.guarantee_
     for copied in (copy.copy(model), copy.deepcopy(model)):
         assert copied.budget is budget
-    with pytest.raises(ParameterError, match="budget"):
+    with refuses(ParameterError, "budget"):
         again.fit(make_table())
     assert again.guarantee_ == model.guarantee_
     again.set_params(budget=Budget(2.0, 1e-4)).fit(make_table())

@@ -10,6 +10,7 @@ import missdp
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Categorical, Schema
 from missdp.synth.registry import read_settings, synthesizer_named
+from refusing import refuses
 from synth.worked_example import SOURCE
 
 OURS = ["aim", "all-pairs", "dp-autogan", "dp-ctgan", "dp-misgan", "kamino", "mst", "privbayes"]
@@ -49,13 +50,12 @@ def test_a_broken_package_is_named_and_leaves_the_others_alone(
 ):
     install(tmp_path, monkeypatch, {"broken": "stranger:Independent"}, module)
     assert synthesizer_named("mst") is missdp.MST
-    with pytest.raises(ParameterError, match=match) as caught:
+    with refuses(ParameterError, match):
         synthesizer_named("broken")
-    assert caught.value.__context__ is None
 
 
 def test_an_unknown_name_is_told_which_there_are():
-    with pytest.raises(ParameterError, match=f"'mist'; there are {', '.join(OURS)}"):
+    with refuses(ParameterError, f"'mist'; there are {', '.join(OURS)}"):
         synthesizer_named("mist")
 
 
@@ -73,7 +73,7 @@ def test_files_that_are_no_models_are_refused(text, match, tmp_path):
     path = tmp_path / "m.json"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(DataError, match=match):
+    with refuses(DataError, match):
         missdp.load(path)
 
 
@@ -103,9 +103,9 @@ def test_settings_are_read_by_name_and_type():
     ],
 )
 def test_settings_that_are_none_are_refused(text, match):
-    with pytest.raises(ParameterError, match=match):
+    with refuses(ParameterError, match):
         read_settings(missdp.AIM, [text])
-    with pytest.raises(ParameterError, match="twice"):
+    with refuses(ParameterError, "twice"):
         read_settings(missdp.AIM, ["rounds=3", "rounds=4"])
 
 
@@ -125,5 +125,5 @@ def test_the_core_does_not_import_the_wing():
 def test_without_the_wing_its_families_are_not_there_and_pure_privacy_says_so(monkeypatch):
     monkeypatch.setattr("missdp.synth.registry.entry_points", lambda **_: ())
     assert list(missdp.synthesizers()) == ["aim", "all-pairs", "mst"]
-    with pytest.raises(ParameterError, match="there is no synthesizer 'privbayes'"):
+    with refuses(ParameterError, "there is no synthesizer 'privbayes'"):
         synthesizer_named("privbayes")

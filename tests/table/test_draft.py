@@ -1,7 +1,5 @@
 """Drafts: every table can be read by its own, and what they say of numbers, dates and codes."""
 
-from __future__ import annotations
-
 import csv
 import datetime as dt
 import decimal
@@ -9,14 +7,13 @@ import json
 import random
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import AllPairs, Categorical, Numeric, Schema, Table
@@ -26,12 +23,13 @@ from missdp.schema.attributes import KINDS, read_number
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.table import draft_columns, draft_schema
 from missdp.table.tally import number_style
+from refusing import refuses
 
 D = decimal.Decimal
 SECRET = 2**53 + 1234567
 
 
-def completed(data: Any, folder: Path) -> tuple[Schema | None, Any]:
+def completed(data, folder):
     """What a person gets who only deletes the marks and drops the columns that are comments."""
     draft = draft_columns(data)
     draft.to_toml(folder / "draft.toml")
@@ -61,22 +59,20 @@ moments = st.dates() | st.datetimes() | st.binary(max_size=3)
 typed = st.none() | st.booleans() | numbers | moments | odd | text
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30)
 @given(
     columns=st.integers(0, 3).flatmap(
         lambda n: st.lists(st.lists(text, min_size=n, max_size=n), min_size=1, max_size=4)
     )
 )
-def test_a_csv_file_is_read_by_its_own_completed_draft(
-    columns: list[list[str]], tmp_path: Path
-) -> None:
+def test_a_csv_file_is_read_by_its_own_completed_draft(columns, tmp_path):
     path = tmp_path / "x.csv"
     with open(path, "w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines)
         writer.writerow([f"c{i}" for i in range(len(columns))])
         writer.writerows(zip(*columns, strict=True))
     if not columns[0]:
-        with pytest.raises(DataError, match="no rows to draft a schema from"):
+        with refuses(DataError, "no rows to draft a schema from"):
             draft_columns(path)
         return
     schema, data = completed(path, tmp_path)
@@ -84,11 +80,9 @@ def test_a_csv_file_is_read_by_its_own_completed_draft(
         Table.read(data, schema)
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40)
 @given(cells=st.lists(typed, min_size=1, max_size=5), guessed=st.booleans())
-def test_a_frame_is_read_by_its_own_completed_draft(
-    cells: list[Any], guessed: bool, tmp_path: Path
-) -> None:
+def test_a_frame_is_read_by_its_own_completed_draft(cells, guessed, tmp_path):
     array = np.fromiter(cells, dtype=object, count=len(cells))
     frame = pd.DataFrame({"a": pd.Series(array, dtype=object), "b": ["x"] * len(cells)})
     if guessed and "\ud800" not in [cell for cell in cells if isinstance(cell, str)]:
@@ -98,7 +92,7 @@ def test_a_frame_is_read_by_its_own_completed_draft(
         Table.read(data, schema)
 
 
-def test_an_odd_column_becomes_a_comment_and_the_others_are_drafted(tmp_path: Path) -> None:
+def test_an_odd_column_becomes_a_comment_and_the_others_are_drafted(tmp_path):
     frame = pd.DataFrame(
         {
             "age": [31, 70, 31],
@@ -154,7 +148,7 @@ def test_an_odd_column_becomes_a_comment_and_the_others_are_drafted(tmp_path: Pa
         (lambda k: [0.1, 2.0**52 - 0.5][k % 2] + k, None),
     ],
 )
-def test_the_step_of_numbers_is_proposed_and_marked(numbers: Any, step: float | None) -> None:
+def test_the_step_of_numbers_is_proposed_and_marked(numbers, step):
     cells = [round(float(numbers(k)), 10) for k in range(40)]
     drafted = draft_schema(pd.DataFrame({"x": [*cells, None]}))["x"]
     assert (drafted.step, "step" in drafted.undeclared) == (step, step is not None)
@@ -162,7 +156,7 @@ def test_the_step_of_numbers_is_proposed_and_marked(numbers: Any, step: float | 
     assert table.values("x").tolist() == pytest.approx(cells, rel=1e-12)
 
 
-def blocks(written: str) -> list[Any]:
+def blocks(written):
     """The attributes of a draft's comments, as a person pastes them."""
     notes = written.split("\n\n# column ")[1:]
     pasted = [line[2:] for note in notes for line in note.splitlines()[1:]]
@@ -174,7 +168,7 @@ FORMATS = ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%y", "%Y-%m-%dT%H:%M:%S", "%d/%m/%Y %I
 
 
 @pytest.mark.parametrize("written", FORMATS)
-def test_dates_are_said_to_be_so_and_the_block_reads_years(written: str, tmp_path: Path) -> None:
+def test_dates_are_said_to_be_so_and_the_block_reads_years(written, tmp_path):
     days = pd.date_range("1950-01-30", periods=800, freq="D").strftime(written)
     many = draft_columns(pd.DataFrame({"day": [*days, "", "unknown"]}))
     few = draft_columns(pd.DataFrame({"day": days[:30]}))
@@ -192,7 +186,7 @@ def test_dates_are_said_to_be_so_and_the_block_reads_years(written: str, tmp_pat
     assert "dates" not in others.stubs["id"]
 
 
-def test_bounds_read_from_the_cells_are_said_to_be_so(tmp_path: Path) -> None:
+def test_bounds_read_from_the_cells_are_said_to_be_so(tmp_path):
     draft_columns(pd.DataFrame({"age": [31, 70], "sex": ["f", "m"]})).to_toml(tmp_path / "d.toml")
     written = (tmp_path / "d.toml").read_text()
     said = "# The least and the greatest cell: write bounds that are publicly known"
@@ -207,13 +201,13 @@ def test_bounds_read_from_the_cells_are_said_to_be_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "object", "arrow", "dictionary"])
-def test_many_codes_with_zeros_in_front_are_no_numbers(form: str, tmp_path: Path) -> None:
+def test_many_codes_with_zeros_in_front_are_no_numbers(form, tmp_path):
     """Also where the only one is the last of all, long after the distinct cells were too many."""
     rows = 70_000 if form == "csv" else 25_000  # in a second batch; in one
     codes = [*(str(10_000 + i) for i in range(rows)), "01067"]
     if form == "object":
         codes = [f"{7 * i % 100_000:05}" for i in range(25_000)]
-    frame: Any = pd.DataFrame({"zip": pd.Series(codes, dtype=object), "other": "a"})
+    frame = pd.DataFrame({"zip": pd.Series(codes, dtype=object), "other": "a"})
     if form == "csv":
         frame.to_csv(tmp_path / "rows.csv", index=False)
         frame = tmp_path / "rows.csv"
@@ -228,7 +222,7 @@ def test_many_codes_with_zeros_in_front_are_no_numbers(form: str, tmp_path: Path
     assert not Table.read(first, Schema((digits,))).mask("zip").any()
 
 
-def test_many_numbers_stay_numbers(tmp_path: Path) -> None:
+def test_many_numbers_stay_numbers(tmp_path):
     numbers = [*(f" {i}" for i in range(25_000)), "0", "0.5", "-0.25", "0e3"]
     pd.DataFrame({"x": numbers}).to_csv(tmp_path / "rows.csv", index=False)
     drafted = draft_schema(tmp_path / "rows.csv")["x"]
@@ -239,12 +233,11 @@ HOPELESS = [[SECRET, 1], [D(SECRET), D(1)], [str(SECRET), "1"], [dt.time(12, 34,
 
 
 @pytest.mark.parametrize("cells", HOPELESS)
-def test_what_cannot_be_drafted_is_typed_and_quotes_nothing(cells: list[Any]) -> None:
+def test_what_cannot_be_drafted_is_typed_and_quotes_nothing(cells):
     table = pa.table({"x": cells})
     for data in (table, pl.from_arrow(table)):
-        with pytest.raises(DataError, match="'x'") as caught:
+        with refuses(DataError, "'x'") as caught:
             draft_schema(data)
-        assert caught.value.__context__ is caught.value.__cause__ is None
         for secret in (str(SECRET), "12:34", "34, 56"):
             assert secret not in str(caught.value)
 
@@ -253,7 +246,7 @@ ZEROS = [["01067", "10115", "", "80331"], ["00", "1", "2"], ["0", "10", "0.5"], 
 
 
 @pytest.mark.parametrize("cells", ZEROS)
-def test_codes_that_begin_with_zeros_stay_text(cells: list[str], tmp_path: Path) -> None:
+def test_codes_that_begin_with_zeros_stay_text(cells, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("\n".join(["code,other", *(f"{cell},a" for cell in cells * 5)]))
     levels = tuple(filter(None, cells)) if cells in ZEROS[:2] else None
@@ -286,7 +279,7 @@ GROUPS, COMMA, SIGN = "thousands separators", "a decimal comma", "a currency or 
         ("p{:,.2f}", None),
     ],
 )
-def test_a_draft_says_how_numbers_are_written(written: str, said: str | None) -> None:
+def test_a_draft_says_how_numbers_are_written(written, said):
     cells = [written.format(amount) for amount in AMOUNTS]
     many = draft_columns(pd.DataFrame({"pay": [*cells, "refused", "N/A", ""]}))
     few = draft_columns(pd.DataFrame({"pay": cells[:9] * 5}))
@@ -315,20 +308,18 @@ TOGETHER = [
 
 
 @pytest.mark.parametrize(("texts", "said"), TOGETHER)
-def test_all_cells_tell_together_what_a_comma_means(texts: list[str], said: str | None) -> None:
+def test_all_cells_tell_together_what_a_comma_means(texts, said):
     found = number_style(texts, every=True)
     assert (found or "None: ").removeprefix("looks like numbers with ").startswith(f"{said}: ")
 
 
-def schema(**pay: object) -> None:
+def schema(**pay):
     sex = Categorical(name="sex", levels=("0", "1"), nullable=True, outside="missing")
     group = Categorical(name="group", levels=tuple("01234"))
     Schema((Numeric(name="pay", lower=0, upper=10**5, **pay), sex, group)).to_toml("s.toml")
 
 
-def test_the_draft_command_prints_and_writes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_draft_command_prints_and_writes_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     many = "".join(f'"{a:,.2f}"\n' for a in AMOUNTS)
     for k, rows in enumerate((many, '"1,500.00"\n"2,000.00"\n')):
@@ -377,8 +368,8 @@ CASES = [
 @pytest.mark.parametrize("pay", [{"outside": "missing", "nullable": True}, {"outside": "clamp"}])
 @pytest.mark.parametrize(("rows", "told"), CASES)
 def test_the_check_tells_the_curator_of_cells_that_cannot_be_read(
-    tmp_path: Path, monkeypatch: Any, capsys: Any, pay: dict[str, Any], rows: Any, told: Any
-) -> None:
+    tmp_path, monkeypatch, capsys, pay, rows, told
+):
     monkeypatch.chdir(tmp_path)
     if rows is CASES[-1][0]:
         pay = {"outside": "missing", "nullable": True, "missing_codes": ("9,9",)}
@@ -399,7 +390,7 @@ def test_the_check_tells_the_curator_of_cells_that_cannot_be_read(
 # -- codes that surveys use, and none in ordinary data -------------------------------------------
 
 
-def proposed(cells: Any) -> dict[str, tuple[Any, ...]]:
+def proposed(cells):
     """The codes that are proposed for a column, all of them marked and read as their kind."""
     frame = pd.DataFrame({"x": cells})
     attribute = draft_schema(frame)["x"]
@@ -416,7 +407,7 @@ def proposed(cells: Any) -> dict[str, tuple[Any, ...]]:
 
 
 SCALE = [1, 2, 3, 4, 5] * 20
-SURVEYS: list[tuple[str, list[Any], dict[str, tuple[Any, ...]]]] = [
+SURVEYS = [
     ("two digits", [*SCALE, 97, 98, 99], {"missing": (99,), "refused": (97,), "unknown": (98,)}),
     ("three digits", SCALE + [997] * 2, {"refused": (997,)}),
     ("four digits", list(range(1900, 2024)) + [9999] * 9, {"missing": (9999,)}),
@@ -440,11 +431,11 @@ SURVEYS: list[tuple[str, list[Any], dict[str, tuple[Any, ...]]]] = [
 
 
 @pytest.mark.parametrize(("cells", "codes"), [s[1:] for s in SURVEYS], ids=[s[0] for s in SURVEYS])
-def test_codes_of_surveys_are_proposed_with_their_kind(cells: list[Any], codes: Any) -> None:
+def test_codes_of_surveys_are_proposed_with_their_kind(cells, codes):
     assert proposed(cells) == codes
 
 
-ORDINARY: list[list[Any]] = [
+ORDINARY = [
     [*range(100), *range(90)],  # ages up to 99
     [*range(20, 90), 98],  # one old person
     [1, 2, 3, 4, 5, 6, 7, 8, 9] * 5,
@@ -471,7 +462,7 @@ ORDINARY: list[list[Any]] = [
 
 
 @pytest.mark.parametrize("cells", ORDINARY)
-def test_nothing_is_proposed_in_ordinary_data(cells: list[Any]) -> None:
+def test_nothing_is_proposed_in_ordinary_data(cells):
     assert proposed(cells) == {}
 
 
@@ -481,7 +472,7 @@ def test_nothing_is_proposed_in_ordinary_data(cells: list[Any]) -> None:
     st.sampled_from(["poisson", "uniform", "normal", "geometric", "exponential", "likert"]),
     st.integers(50, 2000),
 )
-def test_nothing_is_proposed_in_random_ordinary_data(seed: int, law: str, n: int) -> None:
+def test_nothing_is_proposed_in_random_ordinary_data(seed, law, n):
     rng = np.random.default_rng(seed)
     cells = {
         "poisson": lambda: rng.poisson(rng.uniform(0.5, 80), n),
@@ -494,7 +485,7 @@ def test_nothing_is_proposed_in_random_ordinary_data(seed: int, law: str, n: int
     assert proposed(cells.tolist()) == {}
 
 
-def test_the_file_shows_each_proposal_with_its_mark_and_reminds_of_rules(tmp_path: Path) -> None:
+def test_the_file_shows_each_proposal_with_its_mark_and_reminds_of_rules(tmp_path):
     for cells in (["Refused", "DK"], ["NA", None]):  # codes alone
         stub = "column 'x' has codes of missing cells, and no value"
         assert draft_columns(pd.DataFrame({"x": cells})).stubs == {"x": stub}

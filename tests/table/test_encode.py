@@ -1,11 +1,8 @@
 """Every kind of missing and every kind of column becomes the same codes, and cells again."""
 
-from __future__ import annotations
-
 import datetime as dt
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -14,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
@@ -24,6 +21,7 @@ from missdp.schema.attributes import KINDS
 from missdp.sources import DuckDBSource
 from missdp.table.encode import Encoder, _codes_to_write
 from missdp.table.written import write_blocks
+from refusing import refuses
 
 COLOUR = Categorical(name="farbe", levels=("röt", "grün"), nullable=True, missing_codes=("?",))
 AGE = Numeric(
@@ -65,11 +63,10 @@ def test_a_refusal_is_typed_quotes_nothing_and_does_not_tell_how_many(case):
     attribute, *columns = case
     texts = set()
     for cells in (cells * times for cells in columns for times in (1, 7)):
-        with pytest.raises(DataError, match=attribute.name) as caught:
+        with refuses(DataError, attribute.name) as caught:
             read(attribute, pa.array(cells))
         texts.add(str(caught.value))
         # A traceback prints the causes as well: Arrow's own message may quote the cell.
-        assert caught.value.__cause__ is caught.value.__context__ is None
     assert len(texts) == 1
     assert not [s for s in ("secret", "123456", "1977", "7.7") if s in min(texts)]
 
@@ -126,7 +123,7 @@ def test_code_width_leaves_room_for_missing():
 
 # -- kinds of missing ----------------------------------------------------------------------------
 
-KINDS_OF: dict[str, Any] = {
+KINDS_OF = {
     "nullable": True,
     "missing_codes": (-9, "?"),
     "refused": (-7.0, ".R"),
@@ -144,8 +141,8 @@ TEXT = ["5", "?", ".R", "DK", "n/a", None, "7"]
 FOUND = [None, "missing", "refused", "unknown", "not_applicable", "missing", None]
 
 
-def kinds_of(table: Table) -> list[str | None]:
-    found: list[str | None] = [None] * len(table)
+def kinds_of(table):
+    found = [None] * len(table)
     for kind in KINDS:
         for row in np.flatnonzero(table.mask("x", kind)):
             found[row] = kind
@@ -156,9 +153,7 @@ def kinds_of(table: Table) -> list[str | None]:
     "attribute", [PAY, WHOLE, GRADE, WORD], ids=["real", "whole", "ord", "cat"]
 )
 @pytest.mark.parametrize("cells", [NUMBERS, TEXT], ids=["numbers", "words"])
-def test_every_container_and_stream_gives_the_same_kinds(
-    attribute: Any, cells: list[Any], tmp_path: Path
-) -> None:
+def test_every_container_and_stream_gives_the_same_kinds(attribute, cells, tmp_path):
     schema, texts = Schema((attribute,)), [None if c is None else f"  {c}\t" for c in cells]
     (tmp_path / "x.csv").write_text("x\n" + "".join(f"{t or ''}\n" for t in texts))
     pq.write_table(pa.table({"x": cells}), tmp_path / "x.parquet")
@@ -178,7 +173,7 @@ def test_every_container_and_stream_gives_the_same_kinds(
             assert streamed[("x",)].tolist() == counts.tolist()
 
 
-def test_clamping_makes_no_number_of_a_code_and_no_kind_of_garbage() -> None:
+def test_clamping_makes_no_number_of_a_code_and_no_kind_of_garbage():
     facts = KINDS_OF | {"outside": "clamp"}
     hours = Numeric(name="x", lower=0, upper=100, integer=True, **facts)
     cells = pa.table({"x": ["-7", "-6", "1e9", "junk", "", "n/a"]})
@@ -190,11 +185,11 @@ def test_clamping_makes_no_number_of_a_code_and_no_kind_of_garbage() -> None:
         "not_applicable", None, "not_applicable", None]  # fmt: skip
 
 
-def test_a_column_of_text_is_looked_at_only_where_there_is_no_number(monkeypatch: Any) -> None:
+def test_a_column_of_text_is_looked_at_only_where_there_is_no_number(monkeypatch):
     """A column of many different numbers is not told apart text by text."""
     import missdp.table.cells as module
 
-    seen: list[int] = []
+    seen = []
     found = module.distinct
     monkeypatch.setattr(module, "distinct", lambda chunk: seen.append(len(chunk)) or found(chunk))
     Encoder(PAY).encode(pa.array([f"{i / 100}" for i in range(9000)] + [".R"] * 3))
@@ -235,11 +230,11 @@ ROWS = {
 }
 
 
-def table() -> Table:
+def table():
     return Table.read(pa.table(ROWS), SURVEY)
 
 
-def same(one: Table, two: Table) -> None:
+def same(one, two):
     for attribute in one.schema:
         name = attribute.name
         np.testing.assert_array_equal(one.codes(name), two.codes(name), err_msg=name)
@@ -247,7 +242,7 @@ def same(one: Table, two: Table) -> None:
             np.testing.assert_array_equal(one.values(name), two.values(name))
 
 
-def test_cells_are_the_codes_that_the_schema_declares_or_null() -> None:
+def test_cells_are_the_codes_that_the_schema_declares_or_null():
     assert table().to_arrow(holes="codes").to_pydict() == ROWS
     plain = table().to_arrow()
     assert plain.equals(table().to_arrow(holes="nulls"))
@@ -255,7 +250,7 @@ def test_cells_are_the_codes_that_the_schema_declares_or_null() -> None:
         assert plain[name].is_null().to_numpy().tolist() == table().mask(name).tolist()
 
 
-def test_a_code_that_is_not_read_as_its_kind_is_not_written() -> None:
+def test_a_code_that_is_not_read_as_its_kind_is_not_written():
     """Blank text is null in files anyway; 7 is neither of the levels "07" and "007", nor a code."""
     levels = Categorical(
         name="a", levels=("07", "007"), nullable=True, missing_codes=("?",), refused=(7, " R ")
@@ -267,11 +262,11 @@ def test_a_code_that_is_not_read_as_its_kind_is_not_written() -> None:
     assert _codes_to_write(number) == {"missing": -1, "refused": "nan"}
 
 
-def test_unknown_ways_are_refused() -> None:
+def test_unknown_ways_are_refused():
     model = PrivBayes(epsilon=1.0, delta=0.0, random_state=0, n_rows=6)
     for write in (table().to_arrow, table().to_native, model.sample):
-        with pytest.raises(ParameterError, match="holes must be 'nulls' or 'codes', not 'zeros'"):
-            write(holes="zeros")  # type: ignore[operator]
+        with refuses(ParameterError, "holes must be 'nulls' or 'codes', not 'zeros'"):
+            write(holes="zeros")
 
 
 GLYPHS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=4)
@@ -279,7 +274,7 @@ ODD_CODES = st.integers(-99, -1) | st.sampled_from((-0.5, -1e15, -1e-7, 1000, 1e
 
 
 @st.composite
-def attributes(draw: st.DrawFn, name: str) -> Any:
+def attributes(draw, name):
     """An attribute of any type, each kind of missing with codes of its own, read as that kind."""
     kinds = draw(st.lists(st.sampled_from(FACTS), unique=True))
     codes = draw(
@@ -290,13 +285,13 @@ def attributes(draw: st.DrawFn, name: str) -> Any:
             unique_by=lambda code: code if isinstance(code, str) else float(code),
         )
     )
-    facts: dict[str, Any] = {kind: tuple(codes[2 * i : 2 * i + 2]) for i, kind in enumerate(kinds)}
+    facts = {kind: tuple(codes[2 * i : 2 * i + 2]) for i, kind in enumerate(kinds)}
     facts |= {"name": name, "nullable": "missing_codes" in facts or bool({*kinds} - {FACTS[-1]})}
     facts |= {} if "missing_codes" in facts or not facts["nullable"] else {"missing_codes": ("?",)}
     style = draw(st.sampled_from(("whole", "real", "text", "int", "bool")))
     if style in ("whole", "real"):
         return Numeric(lower=0, upper=99, integer=style == "whole", **facts)
-    levels: Any = {"int": (3, 1, 2), "bool": (False, True)}.get(style)
+    levels = {"int": (3, 1, 2), "bool": (False, True)}.get(style)
     if levels is None:
         levels = tuple(
             draw(st.lists(GLYPHS.map(lambda t: f"l{t}".strip()), min_size=1, unique=True))
@@ -306,7 +301,7 @@ def attributes(draw: st.DrawFn, name: str) -> Any:
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> Table:
+def tables(draw):
     names = draw(st.lists(GLYPHS, min_size=1, max_size=3, unique=True))
     schema = Schema(tuple(draw(attributes(name)) for name in names))
     n = draw(st.integers(0, 6))
@@ -320,39 +315,22 @@ def tables(draw: st.DrawFn) -> Table:
     return Table.from_codes(schema, codes).with_values(rng)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(tables())
-def test_what_is_written_with_codes_is_read_again_as_the_same_table(
-    tmp_path: Path, one: Table
-) -> None:
+def test_what_is_written_with_codes_is_read_again_as_the_same_table(tmp_path, one):
     for name in ("x.csv", "x.parquet"):
         write_blocks([tmp_path / name], [[one.to_arrow(holes="codes")]])
     kinds = ("pandas", "polars", "pyarrow")
-    frames = [one.to_native(kind, holes="codes") for kind in kinds]  # type: ignore[arg-type]
+    frames = [one.to_native(kind, holes="codes") for kind in kinds]
     for data in (*frames, tmp_path / "x.csv", tmp_path / "x.parquet"):
         same(Table.read(data, one.schema), one)
     empty = one.take(np.zeros(len(one), dtype=bool))  # types depend on the schema alone
     assert empty.to_arrow(holes="codes").schema == one.to_arrow(holes="codes").schema
 
 
-def test_names_that_separate_fields_are_read_again_whatever_the_cells(tmp_path: Path) -> None:
+def test_names_that_separate_fields_are_read_again_whatever_the_cells(tmp_path):
     names, levels = ("0", ";"), (";;", "a")
     schema = Schema(tuple(Categorical(name=name, levels=levels) for name in names))
     table = Table.read(pa.table({name: [";;", "a"] for name in names}), schema)
     write_blocks([tmp_path / "x.csv"], [[table.to_arrow()]])
     assert Table.read(tmp_path / "x.csv", schema).to_arrow() == table.to_arrow()
-
-
-def test_a_synthesizer_gives_codes_back() -> None:
-    many = Table.read(table().take(np.arange(600) % 6).to_native("pandas", holes="codes"), SURVEY)
-    model = PrivBayes(epsilon=50.0, delta=0.0, random_state=0).fit(many)
-    frame = model.sample(400, missing_values="keep", holes="codes", random_state=1)
-    drawn = model.sample_table(400, missing_values="keep", random_state=1)
-    again = Table.read(frame, SURVEY)
-    coded = tuple(name for name in SURVEY.names if name != "grade")  # refused, it has no code
-    same(again.subset(coded), drawn.subset(coded))
-    assert {"RF", "98"} <= {*frame["work"]}
-    assert {-9, -7, -1} <= {*frame["Stunden"]}
-    nulls = model.sample(400, missing_values="keep", random_state=1)
-    assert nulls.isna().equals(Table.read(frame, SURVEY).to_native().isna())
-    assert {"RF", "98"}.isdisjoint({*nulls["work"].dropna()})

@@ -1,33 +1,20 @@
 """What rules do to private rows as they are read: each row by itself, always, and only once."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import SchemaError
-from missdp.schema import (
-    AnyAttribute,
-    Denial,
-    Determined,
-    Equation,
-    Impossible,
-    NotApplicable,
-    Order,
-)
+from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
 from missdp.sources import DuckDBSource, MemorySource
 from missdp.table.follow import known_cells
 from schema.rule_books import books, domain
 
-LOOSE: dict[str, Any] = {"nullable": True, "outside": "missing"}
+LOOSE = {"nullable": True, "outside": "missing"}
 SURVEY = Schema(
     (
         Categorical(name="sex", levels=("f", "m"), **LOOSE, refused=("R",)),
@@ -69,13 +56,13 @@ cell = {
 row = st.fixed_dictionaries(cell)
 
 
-def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+def frame(rows):
     return pd.DataFrame(
         {name: pd.Series([r[name] for r in rows], dtype=object) for name in SURVEY.names}
     )
 
 
-def cells_of(table: Table) -> list[tuple[Any, ...]]:
+def cells_of(table):
     """Codes and values of every row."""
     schema = table.schema
     columns = [table.codes(name).tolist() for name in schema.names]
@@ -83,14 +70,14 @@ def cells_of(table: Table) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def read(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def read(rows):
     return cells_of(Table.read(frame(rows), SURVEY))
 
 
 WORST = dict.fromkeys(SURVEY.names, "x")
 
 
-def check_settled(table: Table) -> None:
+def check_settled(table):
     """No row surely breaks a rule, but for cells that may not be missing."""
     schema = table.schema
     known = known_cells(schema, {name: table.column(name) for name in schema.names})
@@ -104,16 +91,14 @@ def check_settled(table: Table) -> None:
             assert not broken.any()
 
 
-def check_written_and_read_again(table: Table) -> None:
+def check_written_and_read_again(table):
     again = Table.read(table.to_arrow(holes="codes"), table.schema)
     assert cells_of(again) == cells_of(table)
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(st.lists(row, min_size=1, max_size=5), st.randoms(use_true_random=False))
-def test_rows_settle_at_once_each_by_itself_and_in_batches(
-    tmp_path: Path, rows: list[dict[str, Any]], random: Any
-) -> None:
+def test_rows_settle_at_once_each_by_itself_and_in_batches(tmp_path, rows, random):
     table = Table.read(frame(rows), SURVEY)
     check_settled(table)
     check_written_and_read_again(table)
@@ -135,10 +120,10 @@ def test_rows_settle_at_once_each_by_itself_and_in_batches(
 
 
 @st.composite
-def ruled_rows(draw: st.DrawFn) -> tuple[Schema, pd.DataFrame]:
+def ruled_rows(draw):
     """Rows of a random schema with random rules, good and bad."""
     given_, ruled = draw(books())
-    loose: list[AnyAttribute] = []
+    loose = []
     for a in given_:
         outside = "missing" if a.nullable else "clamp" if isinstance(a, Numeric) else "error"
         facts = {f: getattr(a, f) for f in a.__dataclass_fields__ if f in vars(a)}
@@ -159,9 +144,9 @@ def ruled_rows(draw: st.DrawFn) -> tuple[Schema, pd.DataFrame]:
     return schema, pd.DataFrame(columns)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60)
 @given(ruled_rows())
-def test_any_rows_under_any_rules_settle_each_by_itself(case: tuple[Schema, pd.DataFrame]) -> None:
+def test_any_rows_under_any_rules_settle_each_by_itself(case):
     schema, rows = case
     table = Table.read(rows, schema)
     check_settled(table)
@@ -172,7 +157,7 @@ def test_any_rows_under_any_rules_settle_each_by_itself(case: tuple[Schema, pd.D
     assert cells_of(Table.read(again.to_native(holes="codes"), schema)) == whole
 
 
-def test_what_only_a_lost_cell_told_is_not_known_any_more() -> None:
+def test_what_only_a_lost_cell_told_is_not_known_any_more():
     a, b, c = (
         Categorical(name=n, levels=("low", "high"), nullable=True, not_applicable=()) for n in "abc"
     )
@@ -191,13 +176,13 @@ def test_what_only_a_lost_cell_told_is_not_known_any_more() -> None:
     )
 
 
-def one(**cells: Any) -> dict[str, Any]:
-    blank: dict[str, Any] = dict.fromkeys(SURVEY.names) | {"age": 40}
+def one(**cells):
+    blank = dict.fromkeys(SURVEY.names) | {"age": 40}
     table = Table.read(frame([blank | cells]), SURVEY).to_arrow(holes="codes").to_pylist()
     return {name: value for name, value in table[0].items() if name in cells}
 
 
-def test_what_follows_is_filled_in_and_what_cannot_be_is_lost() -> None:
+def test_what_follows_is_filled_in_and_what_cannot_be_is_lost():
     assert one(age=30, born=None) == {"age": 30, "born": 1994}
     assert one(age=30, born=1980) == {"age": 30, "born": 1994}
     assert one(age=97, born=1980) == {"age": 97, "born": None}  # 1927 is before the first year
@@ -217,7 +202,7 @@ def test_what_follows_is_filled_in_and_what_cannot_be_is_lost() -> None:
     assert one(age=10, work="yes", hours=3) == {"age": 10, "work": None, "hours": 3}
 
 
-def test_a_row_that_cannot_lose_a_cell_stays_as_it_is() -> None:
+def test_a_row_that_cannot_lose_a_cell_stays_as_it_is():
     given_ = (
         Categorical(name="sex", levels=("f", "m")),
         Categorical(name="pregnant", levels=("no", "yes")),
@@ -227,8 +212,8 @@ def test_a_row_that_cannot_lose_a_cell_stays_as_it_is() -> None:
     assert table.to_arrow().to_pylist() == [{"sex": "m", "pregnant": "yes"}]
 
 
-def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is() -> None:
-    facts: dict[str, Any] = {"integer": True, **LOOSE}
+def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is():
+    facts = {"integer": True, **LOOSE}
     schema = Schema(
         (
             Numeric(name="a", lower=0, upper=99, **facts, refused=(-7,)),

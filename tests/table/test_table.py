@@ -14,7 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
@@ -23,6 +23,7 @@ from missdp.sources import DuckDBSource
 from missdp.table import draft_schema
 from missdp.table.read_files import _Quotes, file_batches
 from missdp.table.written import write_blocks
+from refusing import refuses
 
 SCHEMA = Schema(
     (
@@ -91,16 +92,14 @@ def test_a_table_shows_public_facts_and_reads_its_own_output(table, tmp_path):
     ],
 )
 def test_what_is_no_such_table_is_refused_and_not_quoted(data, message):
-    with pytest.raises(DataError, match=message) as caught:
+    with refuses(DataError, message):
         Table.read(data, SCHEMA)
-    assert "secret" not in str(caught.value)
-    assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 @pytest.mark.parametrize("wrong", ["schema.toml", {"age": 1}, SCHEMA.attributes])
 def test_what_is_no_schema_is_refused_as_such(wrong):
     for read in (Table.read, PrivBayes(epsilon=1.0).fit):
-        with pytest.raises(SchemaError, match=r"must be a missdp.Schema.*Schema.from_toml"):
+        with refuses(SchemaError, r"must be a missdp.Schema.*Schema.from_toml"):
             read(FRAME, schema=wrong)
 
 
@@ -130,7 +129,7 @@ def test_the_header_decides_how_a_csv_file_is_read(tmp_path, content, codes):
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(content))
     for name in ("x.csv", "x.csv.gz"):
         if codes is None:
-            with pytest.raises(DataError, match="a quote is never closed"):
+            with refuses(DataError, "a quote is never closed"):
                 Table.read(tmp_path / name, TWO)
         else:
             assert Table.read(tmp_path / name, TWO).codes("a").tolist() == codes
@@ -166,20 +165,18 @@ def test_malformed_csv_is_refused_before_a_charge_and_quotes_no_cell(tmp_path, c
             lambda p: DuckDBSource(p, TWO).counts([("a",)], rows="observed"),
             lambda p, b=budget: PrivBayes(epsilon=1.0, budget=b).fit(p, schema=TWO),
         ):
-            with pytest.raises(DataError) as caught:
+            with refuses(DataError):
                 read(path)
-            assert "secr" not in str(caught.value)
-            assert caught.value.__context__ is caught.value.__cause__ is None
         assert not budget.events
     (tmp_path / "x.csv.gz").write_bytes(b"not gzip")
-    with pytest.raises(DataError, match="well-formed"):
+    with refuses(DataError, "well-formed"):
         Table.read(tmp_path / "x.csv.gz", TWO)
 
 
 cell = st.text('x"\n,\r ', max_size=4)
 
 
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80)
 @given(rows=st.lists(st.tuples(cell, cell), max_size=5), cut=st.integers(0, 60), end=st.booleans())
 def test_a_csv_file_has_all_its_rows_or_is_refused(tmp_path, rows, cut, end):
     """Rows written with quotes; the same with the last bytes lost, which may lose a quote."""
@@ -192,11 +189,11 @@ def test_a_csv_file_has_all_its_rows_or_is_refused(tmp_path, rows, cut, end):
     start = whole.encode()[: len(whole) - min(cut, len(whole) - 3)]
     path.write_bytes(start)
     if start.count(b'"') % 2:  # every quote is part of a quoted field here
-        with pytest.raises(DataError):
+        with refuses(DataError):
             Table.read(path, loose)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150)
 @given(text=st.text('x",\n', max_size=14), cuts=st.lists(st.integers(1, 14), max_size=3))
 @example(text='1,"x\n2,"y\n', cuts=[])
 @example(text='1,"x\n2,"y"\n', cuts=[])
@@ -233,17 +230,16 @@ def test_headers_without_names_are_told_as_what_they_are(tmp_path):
     path = tmp_path / "x.csv"
     pd.DataFrame({"a": ["x"], "b": [1]}).to_csv(path)
     for read in (lambda p: Table.read(p, TWO), lambda p: DuckDBSource(p, TWO), draft_schema):
-        with pytest.raises(DataError, match=r"pandas saves the row labels.*index=False"):
+        with refuses(DataError, r"pandas saves the row labels.*index=False"):
             read(path)
     path.write_text("a,,b\nx,1,2\n")
-    with pytest.raises(DataError, match="a column without a name"):
+    with refuses(DataError, "a column without a name"):
         Table.read(path, TWO)
     path.write_text("secret,secret\nx,1\n")
-    with pytest.raises(DataError, match="header") as caught:
+    with refuses(DataError, "header"):
         draft_schema(path)
-    assert "secret" not in str(caught.value)
     pd.DataFrame({"a": ["x"], "b": [1]}, index=[7]).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(DataError, match=r"__index_level_0__.*row labels.*index=False"):
+    with refuses(DataError, r"__index_level_0__.*row labels.*index=False"):
         Table.read(tmp_path / "x.parquet", TWO)
 
 
@@ -260,19 +256,18 @@ def test_a_path_names_one_file_and_no_other(tmp_path, suffix):
         assert counts[(name,)].tolist() == [0, 1]
     for bad, content in (("x.xlsx", "suffix"), ("x.parquet", "well-formed")):
         (tmp_path / bad).write_text("secret")
-        with pytest.raises(DataError, match=content) as caught:
+        with refuses(DataError, content):
             Table.read(tmp_path / bad, schema)
-        assert "secret" not in str(caught.value)
 
 
 # -- codes and holes -----------------------------------------------------------------------------
 
 
 def test_numeric_values_need_values(table):
-    with pytest.raises(DataError, match="no numeric values"):
+    with refuses(DataError, "no numeric values"):
         table.values("größe")
     bins = Table.from_codes(SCHEMA, {name: table.codes(name) for name in SCHEMA.names})
-    with pytest.raises(DataError, match="bins only"):
+    with refuses(DataError, "bins only"):
         bins.to_arrow()
     drawn = bins.with_values(np.random.default_rng(0))
     same_cells(drawn, table)
@@ -282,17 +277,17 @@ def test_numeric_values_need_values(table):
 def test_codes_are_checked_and_holes_are_added_where_declared(table):
     schema = Schema((Categorical(name="x", levels=("a", "b")),))
     for bad in ([2], [-1]):
-        with pytest.raises(DataError, match=r"0\.\.1"):
+        with refuses(DataError, r"0\.\.1"):
             Table.from_codes(schema, {"x": np.array(bad)})
-    with pytest.raises(ParameterError):
+    with refuses(ParameterError):
         Table.from_codes(schema, {"x": np.array([0.5])})
-    with pytest.raises(DataError, match="no codes"):
+    with refuses(DataError, "no codes"):
         Table.from_codes(schema, {})
     more = table.with_missing({"score": np.array([True, False, False])})
     assert more.mask("score").tolist() == [True, True, False]
     assert table.mask("score").tolist() == [False, True, False]
     assert table.incomplete_rows().tolist() == [False, True, True]
-    with pytest.raises(DataError, match="nullable"):
+    with refuses(DataError, "nullable"):
         Table.from_codes(schema, {"x": [0]}).with_missing({"x": np.array([True])})
 
 
@@ -301,12 +296,12 @@ def test_codes_are_checked_and_holes_are_added_where_declared(table):
 
 def test_what_no_file_can_hold_is_refused_and_what_was_there_is_kept(table, tmp_path, monkeypatch):
     for bad in (tmp_path / "no" / "out.csv", tmp_path / "out.xlsx", tmp_path):
-        with pytest.raises(OutputError):
+        with refuses(OutputError):
             write_blocks([bad], [[table.to_arrow()]])
     full = OSError(errno.ENOSPC, "No space left on device")
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", Mock(side_effect=full))
     (tmp_path / "out.parquet").write_text("old")
-    with pytest.raises(OutputError, match="No space left"):
+    with refuses(OutputError, "No space left"):
         write_blocks([tmp_path / "out.parquet"], [[table.to_arrow()]])
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("out.parquet", "old")]
 

@@ -79,7 +79,7 @@ class Kamino(PairsSynthesizer):
     ----------
     Ge, Mohapatra, He, Ilyas (2021), "Kamino: constraint-aware differentially private data
     synthesis", PVLDB 14(10); Mohapatra et al. (2024) for ``"observed"``. Both publications account
-    for less than they release; see ``docs/kamino.md``.
+    for less than they release; see ``docs/families.md``.
 
     Examples
     --------

@@ -27,6 +27,7 @@ COMMANDS = {
     "simulate": "Punch holes into a complete table, for experiments.",
     "query": "Answer one question about a table with holes, privately.",
     "price": "Print what a saved model or a preprocessing pipeline really guarantees.",
+    "budget": "Keep privacy budgets in a ledger that survives crashes, colleagues and years.",
     "convert": "Write a model or guarantee of an earlier version in today's format.",
     "demo": "Synthesize a real survey with holes, and show what dropping rows does.",
 }
@@ -38,6 +39,7 @@ _IMPUTE = (
 _QUERY = "missdp query patients.csv --schema patients.toml --impute age --match smoker --epsilon 1"
 EXAMPLES = {
     "schema": (
+        "missdp schema import codebook.json -o codebook.toml",
         "missdp schema draft patients.csv -o patients.toml",
         "missdp schema check patients.toml patients.csv",
     ),
@@ -75,6 +77,11 @@ EXAMPLES = {
         "missdp price synthetic.model.json",
         "missdp price synthetic.model.json --ground-truth --row-independent",
         "missdp price pipeline.toml",
+    ),
+    "budget": (
+        "missdp budget create patients-2026 --epsilon 3 --delta 1e-6 --budget sqlite:///budget.db",
+        "missdp budget show --budget sqlite:///budget.db",
+        "missdp budget verify --budget sqlite:///budget.db",
     ),
     "convert": ("missdp convert old.model.json -o new.model.json",),
     "demo": ("missdp demo",),
@@ -145,8 +152,9 @@ app = typer.Typer(
     epilog=(
         "Exit codes: 0 done, 1 anything unexpected, 2 bad parameter, 3 bad data or schema, 4 "
         "budget exceeded, 5 output not writable, 6 no proven bound, 7 optional package absent, 8 "
-        "released and charged but not finished (the message says what is out and how to go on), "
-        "129 hung up, 130 interrupted, 143 terminated."
+        "released and charged but not finished (the message says what is out and how to go on), 9 "
+        "the ledger cannot be used or refuses the request, 129 hung up, 130 interrupted, 143 "
+        "terminated."
     ),
 )
 

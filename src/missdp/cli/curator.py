@@ -1,6 +1,6 @@
 """Commands that show exact figures: for the curator, or of a table that is public.
 
-* ``missdp schema``: draft and check the public facts.
+* ``missdp schema``: draft, import and check the public facts.
 * ``missdp simulate``: punch holes into a complete table.
 * ``missdp evaluate``: how close a synthetic table is to the truth.
 """
@@ -85,6 +85,37 @@ def draft(
         lines += ["Drafted with the levels that occur in the rows, which is hardly right:"]
         lines += [f"  {why}" for why in drafted.doubts.values()]
     say("\n".join(lines))
+
+
+@schema.command("import", short_help="Write the schema that a code book makes.")
+def import_(
+    codebook: Annotated[Path, argument(help="Frictionless, REDCap, DDI, SPSS or Stata.")],
+    output: Annotated[Path, option("--output", "-o", help="Where to write the schema.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the schema that a code book makes; no row of data is read.
+
+    A Frictionless Table Schema or data package (.json), a REDCap data dictionary (.csv), a
+    DDI-Codebook (.xml), or the description of variables in a file of SPSS or Stata. Each attribute
+    stands below a comment that says where it comes from. Variables of which the code book does not
+    say enough, and conditions that cannot be translated, stand in comments at the end.
+    """
+    from missdp.codebooks import read_codebook
+
+    if os.path.lexists(output) and not force:
+        raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
+    book = read_codebook(codebook)
+    book.to_toml(output)
+    schema, lacking = book.schema(), book.left_out()
+    lines = [f"Wrote {output}: {len(schema)} attributes, {len(schema.rules)} rules."]
+    lines += ["To be written by hand (comments at the end of the file):"] * bool(lacking)
+    lines += [f"  {why}" for why in lacking.values()]
+    lines += [f"Not translated: {told}" for told in book.untranslated()]
+    document: dict[str, Any] = {"attributes": list(schema.names), "to_write": dict(lacking)}
+    document["rules"] = [rule.text for rule in schema.rules]
+    document["untranslated"] = list(book.untranslated())
+    emit(document, "\n".join(lines), as_json=as_json)
 
 
 @schema.command()

@@ -27,6 +27,7 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.OutputError: 5,
     errors.UnprovenError: 6,
     errors.MissingDependencyError: 7,
+    errors.LedgerError: 9,
 }
 _UNEXPECTED, _OUTPUT, _UNFINISHED, _SIGNALLED = 1, 5, 8, 128
 _INTERRUPTED = _SIGNALLED + signal.SIGINT

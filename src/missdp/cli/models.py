@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -38,6 +38,7 @@ from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.grid import uncut
 from missdp.synth import load
+from missdp.synth.selected import Selection
 from missdp.table import RowStream
 from missdp.table.written import numbered, output_format, write_blocks
 
@@ -54,6 +55,9 @@ def sample(
             help="Draw that many tables, which vary as the model is uncertain, for means and "
             "shares with intervals; OUTPUT-1, OUTPUT-2, ... are written. AllPairs, AIM and MST."
         ),
+    ] = None,
+    where: Annotated[
+        str | None, option(help="Draw such rows only, such as \"age >= 60 and sex = 'f'\".")
     ] = None,
     keep_holes: KeepHolesOption = False,
     holes: HolesOption = "nulls",
@@ -75,14 +79,18 @@ def sample(
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
         released = load(model)
-        written = write_rows(released, outputs, rows, keep_holes, holes, seed, progress)
+        asked = None if where is None else Selection(where, released.schema_)
+        written = write_rows(released, outputs, rows, keep_holes, holes, seed, progress, asked)
     names = [str(path) for path in outputs]
-    document = {
+    document: dict[str, Any] = {
         "output": names[0] if multiple is None else names,
         "rows": written,
         "guarantee": released.guarantee_.to_dict(),
     }
     drawn = counted(written, "synthetic row") + ("" if multiple is None else " each")
+    if asked is not None:
+        document["share"] = asked.share
+        drawn += f", of which the model has {asked.share:.2g} among all rows"
     text = f"Wrote {', '.join(names)}: {drawn}.\n\n{released.guarantee_.in_words()}"
     emit(document, text, as_json=as_json)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +12,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from missdp.accounting import Budget
+from missdp.accounting import Budget, PureEvent
+from missdp.accounting.conditions import domain_conditions
 from missdp.cli import RUN, check_stdout
 from missdp.cli.app import emit
+from missdp.cli.charges import Charge, charges_ledger
 from missdp.cli.options import (
     JsonOption,
     SchemaOption,
@@ -34,6 +38,7 @@ from missdp.table.memory import fits_into_memory, memory_in_force
 _Name = Annotated[str | None, option(metavar="ATTRIBUTE")]
 
 
+@charges_ledger
 @reads_rows
 def query(
     data: RowStream,
@@ -77,6 +82,7 @@ def query(
     ] = False,
     undeclared: UndeclaredOption = "refuse",
     as_json: JsonOption = False,
+    charge: Charge | None = None,
 ) -> None:
     """Answer one question about a table with holes, privately.
 
@@ -125,7 +131,13 @@ def query(
         )
         for question in stated
     ]
-    facts, budget = Schema.from_toml(schema), Budget(epsilon)
+    facts, budget, charged = Schema.from_toml(schema), Budget(epsilon), None
+    if charge is not None:
+        charge, events = charge.stating(questions=stated), (PureEvent(epsilon=epsilon),)
+        if charge.files(events, facts, as_json=as_json):
+            return
+        RUN.note_spending(epsilon)
+        charged = charge.start(events, facts, domain_conditions(facts, undeclared))
     with on_disk(_disk_limit(data, facts, requests)):
         rows = _read(data, facts, requests)
         RUN.note_spending(epsilon)
@@ -134,7 +146,12 @@ def query(
     text = "\n".join([*(_text(a, details=details) for a in answers), "", guarantee.in_words()])
     RUN.note_release(text)
     found = [answer.to_dict() for answer in answers]
-    emit(found[0] if questions is None else {"answers": found}, text, as_json=as_json)
+    document = found[0] if questions is None else {"answers": found}
+    if charged is not None:
+        document, text = document | {"ledger": charged.said}, f"{text}\n{charged.in_words}"
+    emit(document, text, as_json=as_json)
+    if charged is not None:
+        charged.finish(hashlib.sha256(json.dumps(document).encode()).hexdigest(), guarantee)
 
 
 _TOTAL = ("count", "proportion", "mean", "sum")  # have intervals over sampling and imputation

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from missdp.cli import RUN
 from missdp.cli.side_files import (
@@ -50,10 +51,11 @@ class Release:
         model: Path | None = None,
         guarantee: Path | None = None,
         overwrite: bool = False,
+        id: str | None = None,  # noqa: A002 - of a request, which the ledger knows
     ) -> None:
         real = Path(os.path.realpath(output))
         settle(real.parent)
-        self.id, self._output, self._overwrite = secrets.token_hex(16), output, overwrite
+        self.id, self._output, self._overwrite = id or secrets.token_hex(16), output, overwrite
         given = {"model": model, "guarantee": guarantee}
         files = {role: Path(os.path.realpath(path)) for role, path in given.items() if path}
         self._by_hand = [*files.values()]
@@ -76,6 +78,32 @@ class Release:
     def outputs(self) -> list[Path]:
         """Everything that is written, replaced or removed."""
         return [*self._note.files.values(), self._note.side, *self._old]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all files of this release are in place, by an earlier run."""
+        old = SideFile.read(self._note.side)
+        return old is not None and not old.begun and old.id == self.id
+
+    @property
+    def kept_in_words(self) -> str:
+        """What is left of an earlier run of this release that kept its model; empty if none is."""
+        model = self._staged("model")
+        if not model.exists():
+            return ""
+        return (
+            f". Its model, which is paid for, is {shown(model)!r}: missdp sample draws rows from "
+            "it at no cost"
+        )
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the side file in its place."""
+        return digest_of(self._note.side)
+
+    def note_charge(self, ledger: dict[str, Any]) -> None:
+        """Say in the side file which budget was charged."""
+        self._note = replace(self._note, ledger=ledger)
 
     @property
     def wrote(self) -> dict[str, str]:

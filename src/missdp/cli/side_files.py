@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from missdp.errors import DataError, MissDPError, MissDPWarning, OutputError, replacing
 from missdp.files import PutOff, locked, refusal, sync_folder
@@ -48,6 +49,7 @@ class SideFile:
     files: dict[str, Path]
     replaces: dict[Path, tuple[int, int]]  # with size and time, so that nothing else is moved
     sha256: str  # of the table
+    ledger: dict[str, Any] | None = None  # which budget was charged, and its chain after that
 
     @classmethod
     def read(cls, path: Path) -> SideFile | None:
@@ -60,7 +62,8 @@ class SideFile:
             files = {role: _at(path, name) for role, name in said["files"].items()}
             moved = {_at(path, name): (*facts,) for name, facts in said["replaces"].items()}
             begun = said["state"] == "begun"
-            note = cls(path, said["release"], said["name"], begun, files, moved, said["sha256"])
+            facts = (begun, files, moved, said["sha256"], said.get("ledger"))
+            note = cls(path, said["release"], said["name"], *facts)
             known = {*files} <= {"table", *_ENDINGS} and re.fullmatch(_ID, note.id)
             return note if known and os.path.basename(note.name) == note.name else None
         return None
@@ -79,6 +82,7 @@ class SideFile:
             "replaces": {named(path): facts for path, facts in self.replaces.items()},
             "sha256": self.sha256,
         }
+        said |= {} if self.ledger is None else {"ledger": self.ledger}
         return json.dumps(said, indent=1).encode()
 
     @property

@@ -18,6 +18,7 @@ import typer
 
 from missdp.cli import RUN, check_stdout, complain
 from missdp.cli.app import emit
+from missdp.cli.charges import Charge, charges_ledger
 from missdp.cli.options import (
     EngineOption,
     HolesOption,
@@ -52,7 +53,8 @@ from missdp.synth.registry import (
     synthesizer_named,
     synthesizer_names,
 )
-from missdp.synth.state import chosen_delta
+from missdp.synth.selected import Selection
+from missdp.synth.state import chosen_delta, fit_conditions
 from missdp.table import Holes, PartRows, RowStream, Table
 from missdp.table.memory import memory_in_force
 from missdp.table.written import output_format, write_each
@@ -68,6 +70,7 @@ _AT_ONCE = (
 _MEANT_FOR = "meant for up to 10,000 rows; else --delta or --public-rows"
 
 
+@charges_ledger
 @reads_rows
 def synthesize(
     data: RowStream | str,
@@ -131,6 +134,7 @@ def synthesize(
     engine: EngineOption = "missdp",
     seed: SeedOption = None,
     as_json: JsonOption = False,
+    charge: Charge | None = None,
 ) -> None:
     """Turn a private table with holes into a synthetic one, and say what that guarantees.
 
@@ -143,9 +147,12 @@ def synthesize(
     if public_rows is not None and public_rows < 1:
         raise ParameterError("--public-rows must be at least 1")
     output_format(output)
-    release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite)
+    asked = None if charge is None else charge.request
+    release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
     facts = Schema.from_toml(schema)
+    if charge is not None and charge.found(release, facts, as_json=as_json):
+        return
     chosen = method or default_synthesizer(facts, delta=delta)
     own = read_settings(synthesizer_named(chosen), settings or [])
     stated = stated_assumption(observed, p_max, row_independent=row_independent, schema=facts)
@@ -175,12 +182,22 @@ def synthesize(
         RUN.note_spending(synthesizer.epsilon, spent)
         if delta is None and public_rows is None:
             complain(f"missdp: delta is {spent:g}, {_MEANT_FOR}")
+        charged = None
+        if charge is not None:
+            events = synthesizer.planned_parts(facts)[0].events
+            if charge.files(events, facts, as_json=as_json):
+                return
+            rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows)
+            charged = charge.start(events, facts, rests_on, release=release.id)
+            release.note_charge(charged.said)
         with PutOff(_AT_ONCE):
             with _read_by(engine, data, facts.names) as read:
                 synthesizer.fit(read, schema=facts, undeclared=undeclared)
             release.keep(synthesizer)
         written = write_rows(synthesizer, [release.table], rows, keep_holes, holes, seed, progress)
         release.commit()
+        if charged is not None:
+            charged.finish(release.sha256, synthesizer.guarantee_)
     document = {
         "output": str(output),
         "method": chosen,
@@ -190,6 +207,8 @@ def synthesize(
         "guarantee": synthesizer.guarantee_.to_dict(),
     }
     promised = synthesizer.guarantee_.in_words()
+    if charged is not None:
+        document["ledger"] = charged.said
     if stated is not None:
         truth = synthesizer.ground_truth_guarantee(stated)
         document["ground_truth_guarantee"] = truth.to_dict()
@@ -198,9 +217,10 @@ def synthesize(
     said = f"{chosen}, since delta is 0" if method is None and delta == 0 else chosen
     cut = ", ".join(f"{n} ({a.size})" for n, a in synthesizer.cuts_.items())
     bins = f"Bins found privately, and how many: {cut}.\n" if cut else ""
+    paid = "" if charged is None else f"{charged.in_words}\n"
     text = (
         f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}; method: {said}.\n"
-        f"{release.wrote_in_words}\n{bins}\n{promised}"
+        f"{release.wrote_in_words}\n{paid}{bins}\n{promised}"
     )
     emit(document, text, as_json=as_json)
 
@@ -267,6 +287,7 @@ def write_rows(
     holes: Holes,
     seed: int | None,
     progress: Progress,
+    where: Selection | None = None,
 ) -> int:
     """Draw a table for each file, write them as they come, and return how many rows each has.
 
@@ -286,7 +307,8 @@ def write_rows(
     def drawn(one: Synthesizer) -> Iterator[pa.Table]:
         nonlocal done
         own = None if several else seed
-        for block in one.sample_blocks(rows, missing_values=keep, random_state=own):
+        blocks = one.sample_blocks(rows, missing_values=keep, random_state=own, where=where)
+        for block in blocks:
             done += len(block)
             table = block.to_arrow(holes=holes)
             stamp = {STAMP: model.release_} if model.release_ else None

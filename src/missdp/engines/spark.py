@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from missdp.engines.spark_sessions import quiet
 from missdp.engines.spark_tasks import CountTask, add_up, merged
-from missdp.errors import DataError, MissDPError, ParameterError, replacing
+from missdp.errors import DataError, MissDPError, ParameterError, SchemaError, replacing
 from missdp.schema import Schema
 from missdp.sources.counts import Clique, Counter, RowWeight
 from missdp.sources.streamed import StreamedSource
@@ -76,6 +76,8 @@ class SparkSource(StreamedSource):
     def __init__(self, frame: DataFrame, schema: Schema) -> None:
         if engine_of(frame) is None:
             raise ParameterError("frame must be a Spark data frame")
+        if schema.stored is not schema:
+            raise SchemaError("Spark counts no differences of dates; pass Parquet files")
         check_columns(list(frame.columns), schema.names)
         self._frame = frame
         super().__init__(schema)

@@ -597,6 +597,7 @@ def _uncovered(model: Synthesizer, columns: Sequence[Column], *, holed: bool) ->
         low, high = reach(attribute)
         if (low, high) != (attribute.lower, attribute.upper):
             yield (
-                f"{attribute.name}: values were found from {low:g} to {high:g}. Noise may hide "
-                "some rows beyond; far out, they would move means, deviations and slopes."
+                f"{attribute.name}: values were found from {attribute.shown(low)} to "
+                f"{attribute.shown(high)}. Noise may hide some rows beyond; far out, they would "
+                "move means, deviations and slopes."
             )

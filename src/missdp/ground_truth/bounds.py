@@ -1,7 +1,7 @@
 """The bounds that are proven for a list of gated events, and the smallest of them.
 
 Everything here is under add-remove adjacency. Each function returns infinity where its proof, in
-docs/ground-truth-proofs.md, does not cover the events.
+docs/referees/proofs.md, does not cover the events.
 """
 
 from __future__ import annotations

@@ -293,6 +293,7 @@ def _better(
 
 def _check_names(assumption: Condition | None, schema: Schema) -> None:
     """Refuse rates that contradict public facts: a mistyped name, or another table."""
+    _refuse_differences(schema)
     if not isinstance(assumption, MissingCompletelyAtRandom):
         return
     stated = dict(assumption.observed)
@@ -306,6 +307,14 @@ def _check_names(assumption: Condition | None, schema: Schema) -> None:
         raise ParameterError(
             f"observed must be 1 for attributes that the schema says are never missing: "
             f"{', '.join(never)}"
+        )
+
+
+def _refuse_differences(schema: Schema) -> None:
+    if computed := sorted({*schema.names} - {*schema.stored.names}):
+        raise UnprovenError(
+            f"nothing is proven yet for the ground truth where dates are computed from each other: "
+            f"{', '.join(computed)}; leave such differences out of the schema"
         )
 
 
@@ -430,6 +439,8 @@ def joint(
 def _release(release: Synthesizer | Guarantee, assumption: Condition) -> Release:
     """Return a release by what it guarantees for the incomplete table."""
     parts = getattr(release, "ground_truth_parts", None)
+    if parts:
+        _refuse_differences(release.schema_)  # type: ignore[union-attr]
     guarantee, structure = parts() if parts else (release, None)
     if not isinstance(guarantee, Guarantee):
         raise ParameterError(

@@ -1,7 +1,7 @@
 """Pure privacy for the table before values went missing: closed forms, and the mask mixture.
 
 The mask mixture is log E[exp Σ_j w_j·1{all attributes of gate j are observed}]. Proofs:
-docs/ground-truth-proofs.md.
+docs/referees/proofs.md.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def mask_mixture(
     It needs masks that are independent across rows and attributes and of the values, and gates
     fixed in advance. The mechanisms may be composed adaptively, and may read other parts of the
     row and its mask, once the gate is open. For replace-one adjacency double the result, do not put
-    replace-one epsilons in. The mask-mixture theorem (docs/ground-truth-proofs.md) sharpens Theorem
+    replace-one epsilons in. The mask-mixture theorem (docs/referees/proofs.md) sharpens Theorem
     5.6 and Algorithm 4 of Mohapatra et al. (2024); pure mechanisms that attain their ε_j attain it.
 
     Examples

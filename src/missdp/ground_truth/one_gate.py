@@ -3,7 +3,7 @@
 All steps of a composition behind one gate share the same gate, so one Bernoulli(p) draw per row
 decides whether they read it. That is not a fresh subsample at each step: p is never multiplied
 into the sampling rate of DP-SGD. Why loss distributions of disjoint gates may be composed, adaptive
-caps among them, is proven in docs/ground-truth-proofs.md.
+caps among them, is proven in docs/referees/proofs.md.
 """
 
 from __future__ import annotations

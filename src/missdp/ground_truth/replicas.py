@@ -4,7 +4,7 @@ With the row, the likelihood ratio of all outputs is a mixture over masks, so th
 a mean over n masks, and a release behind a gate is seen only in those copies that open it. Of gates
 that were fixed no two may have an attribute in common (``_replica_curve``); of marginals that the
 data chose, one after the other, a cap on what all of them cost is enough (``_chosen_curve``).
-Proofs, and what is false: docs/ground-truth-proofs.md.
+Proofs, and what is false: docs/referees/proofs.md.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def chosen_costs(
 
     What is behind several attributes, and was fixed, counts behind the one that is ``observed``
     least. A cap in Gaussian DP of mu squared bounds zCDP by half as much, and selections by less
-    (docs/ground-truth-proofs.md).
+    (docs/referees/proofs.md).
     """
     found: dict[str, float] = defaultdict(float)
     fixed: dict[str, float] = defaultdict(float)

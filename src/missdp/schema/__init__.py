@@ -5,9 +5,12 @@ from missdp.schema.attributes import Attribute as Attribute
 from missdp.schema.attributes import Categorical as Categorical
 from missdp.schema.attributes import Level as Level
 from missdp.schema.attributes import Ordinal as Ordinal
+from missdp.schema.dates import Date as Date
+from missdp.schema.dates import DateTime as DateTime
 from missdp.schema.denial import Denial as Denial
 from missdp.schema.denial import PairDenial as PairDenial
 from missdp.schema.denial import read_denials as read_denials
+from missdp.schema.differences import Difference as Difference
 from missdp.schema.numeric import AnyAttribute as AnyAttribute
 from missdp.schema.numeric import Numeric as Numeric
 from missdp.schema.rules import Determined as Determined

@@ -82,16 +82,18 @@ class Derives:
     #: Without a lookup: the target is the sum of these multiples of the others, and ``start``.
     terms: tuple[float, ...] = ()
     start: float = 0.0
+    #: An attribute that is the target where the first of the others is missing.
+    instead: str | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The attributes that it follows from."""
-        return self.by
+        return self.by if self.instead is None else (*self.by, self.instead)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Attributes that it is about, the target among them."""
-        return (*self.by, self.target.name)
+        return (*self.reads, self.target.name)
 
     def solved(self, given: AnyAttribute) -> Derives:
         """Return the linear equation as one that determines another of its attributes."""
@@ -117,7 +119,14 @@ class Derives:
                 ends = times * k.least, times * k.greatest
                 least, greatest = least + np.minimum(*ends), greatest + np.maximum(*ends)
             least, greatest = self._settled(least, cells), self._settled(greatest, cells)
-        return Known(least, greatest, hole, absent)
+        found = Known(least, greatest, hole, absent)
+        return found if self.instead is None else self._or(found, cells[self.instead], known[0])
+
+    def _or(self, found: Known, instead: Known, first: Known) -> Known:
+        """Return the one thing, or the other where the first of the others is missing."""
+        parts = ("least", "greatest", "hole", "absent")
+        either = (np.where(first.hole, getattr(instead, p), getattr(found, p)) for p in parts)
+        return Known(*either)
 
     def _looked_up(self, lookup: Floats, known: list[Known], n: int) -> tuple[Floats, Floats]:
         """Return the value where all is known exactly, else the ends of all values."""

@@ -19,7 +19,7 @@ from missdp.schema.attributes import Categorical
 from missdp.schema.bound import Bound, Forbids
 from missdp.schema.conditions import Compare, Join
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
-from missdp.schema.rules import Rule
+from missdp.schema.rules import Rule, scale_of
 
 Holds: TypeAlias = Literal["always", "mostly"]
 
@@ -184,9 +184,10 @@ class Denial(Rule):
     def _check_scales(self, one: AnyAttribute, sign: str, two: AnyAttribute) -> None:
         """Refuse to compare what is not on one scale."""
         if isinstance(one, Numeric) or isinstance(two, Numeric):
-            if type(one) is not type(two):
+            if scale_of(one) != scale_of(two):
                 raise self._wrong(
-                    f"{one.name!r} and {two.name!r} cannot be compared: only one is numeric"
+                    f"{one.name!r} and {two.name!r} cannot be compared: only one is numeric, or "
+                    "their dates are in different units"
                 )
             return
         if one.levels != two.levels:

@@ -14,6 +14,8 @@ from typing import TypeGuard
 import numpy as np
 
 from missdp.schema.attributes import Attribute
+from missdp.schema.dates import Date
+from missdp.schema.differences import Difference
 from missdp.schema.numeric import Numeric, decimals
 from missdp.schema.schema import Schema
 from missdp.types import Floats
@@ -112,8 +114,9 @@ def on_grid(schema: Schema) -> Schema:
 
     The cells are equal in asinh((x - c) / unit): fine around c, and further out as wide as their
     numbers are large. c is 0 where that is in the domain, else the bound that is nearest to 0; the
-    unit is the step, or a hundred millionth of the range. Bounds that are far from 0, as those of
-    years are, have cells of equal width. Where there are few numbers, each has a cell of its own.
+    unit is the step, or a hundred millionth of the range. Dates and their
+    differences, and bounds that are far from 0, have cells of equal width. Where there are few
+    numbers, each has a cell of its own.
     """
     grids = {a.name: _on_grid(_uncut(a)) for a in schema if is_pending(a)}
     return _with(schema, grids)
@@ -148,7 +151,7 @@ def _spaced(a: Numeric) -> Floats:
     """Return the edges of a grid before they are brought to the step."""
     lower, upper = a.lower, a.upper
     near = 0.0 if lower <= 0 <= upper else min(lower, upper, key=abs)
-    if abs(near) >= _LINEAR * (upper - lower):
+    if isinstance(a, (Date, Difference)) or abs(near) >= _LINEAR * (upper - lower):
         return np.asarray(np.linspace(lower, upper, _CELLS + 1))
     unit = _step(a) or _FINEST * (upper - lower)
     low, high = math.asinh((lower - near) / unit), math.asinh((upper - near) / unit)

@@ -21,6 +21,8 @@ from typing import Final, TypeAlias
 from missdp.errors import MissDPError, did_you_mean, replacing
 from missdp.schema.attributes import Categorical, Level
 from missdp.schema.conditions import MIRRORED, OPERATORS, Compare, Join, Not, Predicate
+from missdp.schema.dates import Date
+from missdp.schema.differences import Difference
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 
 _DEEPEST = 50
@@ -199,10 +201,19 @@ class _Conditions(_Words):
 
 def compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Compare:
     """Check a constant against the public domain and turn a level into its code."""
+    if isinstance(attribute, Date):
+        date = attribute.number(value) if isinstance(value, str) else None
+        if date is None:
+            like = attribute.shown(attribute.lower)
+            raise Unreadable(
+                f"{attribute.name!r} is compared with a {attribute.kind} like {like!r}"
+            )
+        return Compare(attribute, sign, date)
     if isinstance(attribute, Numeric):
         if isinstance(value, (str, bool)):
             raise Unreadable(f"{attribute.name!r} is numeric; compare it with a number")
-        return Compare(attribute, sign, float(value))
+        size = attribute.size_of_unit if isinstance(attribute, Difference) else 1.0
+        return Compare(attribute, sign, float(value) * size)
     if isinstance(attribute, Categorical) and sign not in ("==", "!="):
         raise Unreadable(f"{attribute.name!r} has no order; use =, != or in")
     wanted: Level | float = value

@@ -187,7 +187,8 @@ class Numeric(Attribute):
         """Edges of the bins, shape ``(number of bins + 1,)``."""
         if self.edges is not None:
             return np.asarray(self.edges, dtype=np.float64)
-        whole = int(self.upper - self.lower) + 1 if self.integer else 10
+        steps = round((self.upper - self.lower) / (self.step or 1.0))
+        whole = steps + 1 if self._whole else 10
         return np.linspace(self.lower, self.upper, (self.bins or min(10, whole)) + 1)
 
     @property
@@ -235,10 +236,14 @@ class Numeric(Attribute):
         least, greatest = self._bins.reach
         return self._values(least), self._values(greatest)
 
+    def shown(self, value: float) -> str:
+        """Return a number as it is shown to people."""
+        return f"{value:g}"
+
     @property
     def interval_names(self) -> tuple[str, ...]:
         """What each code stands for, in text: ``"[0, 10)"``, or ``"0"`` for a spike."""
-        return self._bins.names(self._values)
+        return self._bins.names(self._values, self.shown)
 
     def encode_values(self, values: Floats) -> Ints:
         """Return the bin, or spike, of each value in ``[lower, upper]``."""
@@ -375,9 +380,11 @@ class _Bins:
         """Return the value next to one, upwards or downwards."""
         return float(value + np.sign(way) if self._integer else np.nextafter(value, way))
 
-    def names(self, shown: Callable[[Floats], Floats]) -> tuple[str, ...]:
+    def names(
+        self, values: Callable[[Floats], Floats], shown: Callable[[float], str]
+    ) -> tuple[str, ...]:
         """What each code stands for, in text; with all digits only if they tell codes apart."""
-        low, high, spikes = (shown(n).tolist() for n in (self._low, self._high, self._spikes))
+        low, high, spikes = (values(n).tolist() for n in (self._low, self._high, self._spikes))
         home = self.intervals.home.tolist()
 
         def named(text: Callable[[float], str]) -> Iterator[str]:
@@ -386,7 +393,7 @@ class _Bins:
                 rest = f" except {', '.join(without)}" if without else ""
                 yield text(start) if one < 0 else f"[{text(start)}, {text(end)}){rest}"
 
-        short = tuple(named("{:g}".format))
+        short = tuple(named(shown))
         return short if len({*short}) == len(short) else tuple(named(number_text))
 
     def encode(self, values: Floats) -> Ints:

@@ -12,6 +12,7 @@ from missdp.errors import SchemaError
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
 from missdp.schema.conditions import Compare, Known
 from missdp.schema.denial import Denial
+from missdp.schema.differences import Difference
 from missdp.schema.numeric import Columns
 from missdp.schema.possible import ImpossibleCells, check_possible, impossible_cells, in_order
 from missdp.schema.rules import Rule
@@ -27,6 +28,7 @@ class RuleBook:
     def __init__(self, columns: Columns, rules: Iterable[Rule]) -> None:
         self._columns, rules = columns, tuple(rules)
         bound = [b for rule in rules for b in rule.bound(columns)]
+        bound += [a.computing(columns) for a in columns.values() if isinstance(a, Difference)]
         #: Every rule as it is computed with.
         self.bound: tuple[Bound, ...] = (*bound, *_through_holes(bound, columns))
         #: The attributes that follow from others.
@@ -105,7 +107,7 @@ class RuleBook:
     def _check_holes(self) -> None:
         for rule in self.derives.values():
             given = [self._columns[name] for name in rule.by]
-            if any(a.nullable for a in given) and not rule.target.nullable:
+            if any(a.nullable for a in given) and not (rule.target.nullable or rule.instead):
                 raise SchemaError(
                     f"rule {rule.text!r}: {rule.target.name!r} must be nullable, since an "
                     "attribute that it follows from may be missing"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -22,6 +22,8 @@ from missdp.schema import language
 from missdp.schema.attributes import MAX_WHOLE, Level, Ordinal, is_number
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
 from missdp.schema.conditions import Compare
+from missdp.schema.dates import Date
+from missdp.schema.differences import Difference
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.types import Floats
 
@@ -78,6 +80,17 @@ class Rule(Record, abstract=True):
     def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
         del data
         return SchemaError(f"a rule of kind {cls.kind!r} is not valid: {why}")
+
+
+def scale_of(attribute: AnyAttribute) -> Hashable:
+    """Return what tells whether values of attributes compare; None if they have no order."""
+    if isinstance(attribute, Date):
+        return attribute.unit, attribute.zoned
+    if isinstance(attribute, Difference):
+        return attribute.unit, attribute.resolution
+    if isinstance(attribute, Numeric):
+        return "numbers"
+    return attribute.levels if isinstance(attribute, Ordinal) else None
 
 
 @dataclass(frozen=True)
@@ -298,6 +311,8 @@ class Equation(Rule):
             if not isinstance(attribute := columns[name], Numeric):
                 raise self._wrong(f"{name!r} is not numeric")
             attributes[name] = attribute
+        if len({scale_of(a) for a in attributes.values()} - {"numbers"}) > 1:
+            raise self._wrong("its dates are counted in different units; give them one step")
         name = self.determines if self.determines is not None else next(reversed(terms), "")
         if not isinstance(name, str) or name not in terms:
             raise self._wrong(f"it cannot determine {name!r}, which it does not name")
@@ -331,8 +346,8 @@ class Order(Rule):
     Parameters
     ----------
     order : str
-        Names with ``<=`` or ``<`` between them, such as ``"start <= end"``. All are numbers, or
-        all are ordinal with the same levels.
+        Names with ``<=`` or ``<`` between them, such as ``"start <= end"``. All are numbers,
+        dates in one unit, or ordinal with the same levels.
 
     Examples
     --------
@@ -354,10 +369,11 @@ class Order(Rule):
         attributes = [found[0][0], *(two for _, _, two in found)]
         if len({attribute.name for attribute in attributes}) < len(attributes):
             raise self._wrong("it names an attribute twice")
-        numbers = all(isinstance(attribute, Numeric) for attribute in attributes)
-        scales = {a.levels if isinstance(a, Ordinal) else None for a in attributes}
-        if not numbers and (None in scales or len(scales) > 1):
-            raise self._wrong("all must be numeric, or all ordinal with the same levels")
+        scales = {*map(scale_of, attributes)}
+        if None in scales or len(scales) > 1:
+            raise self._wrong(
+                "all must be numeric, all dates in one unit, or all ordinal with the same levels"
+            )
         return tuple(
             Forbids(self.text, Compare(one, _OPPOSITE[sign], two)) for one, sign, two in found
         )

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -16,6 +17,7 @@ from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import Attribute
+from missdp.schema.differences import Computed, EitherDate, with_computed
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Rule
@@ -61,13 +63,16 @@ class Schema(Record):
     def __post_init__(self) -> None:
         given = tuple(self.attributes) if isinstance(self.attributes, Iterable) else (None,)
         if any(not isinstance(a, get_args(AnyAttribute)) for a in given):
-            raise SchemaError("a schema is made of Categorical, Ordinal and Numeric attributes")
+            raise SchemaError(
+                "a schema is made of Categorical, Ordinal, Numeric and Date attributes"
+            )
         if not given:
             raise SchemaError("a schema needs at least one attribute")
         object.__setattr__(self, "attributes", given)
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise SchemaError(f"attribute names must be distinct; repeated: {repeated}")
+        object.__setattr__(self, "attributes", with_computed(given))
         self._check_rules()
 
     def _check_rules(self) -> None:
@@ -96,6 +101,21 @@ class Schema(Record):
     def columns(self) -> Columns:
         """The attributes by name."""
         return {attribute.name: attribute for attribute in self.attributes}
+
+    @cached_property
+    def stored(self) -> Schema:
+        """The schema of the columns that a table has: without differences, and rules on them."""
+        kept = tuple(a for a in self.attributes if not isinstance(a, Computed))
+        if len(kept) == len(self):
+            return self
+        names, columns = {a.name for a in kept}, self.columns
+        return Schema(kept, tuple(rule for rule in self.rules if rule.about(columns) <= names))
+
+    def read_for(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the columns that are read to know these attributes."""
+        known = (self[name] for name in names)
+        several = (a.dates if isinstance(a, Computed) else (a.name,) for a in known)
+        return frozenset(chain.from_iterable(several))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,8 +155,11 @@ class Schema(Record):
 
         What a rule that is left out may have filled is marked as ``settled``.
         """
-        attributes = tuple(self[name] for name in names)
-        kept = {attribute.name for attribute in attributes}
+        chosen = tuple(self[name] for name in names)
+        kept = {attribute.name for attribute in chosen}
+        attributes = tuple(
+            a.plain() if isinstance(a, Computed) and not {*a.dates} <= kept else a for a in chosen
+        )
         rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= kept)
         found = Schema(attributes, rules)
         lost = (self.rulebook.filled & kept) - found.rulebook.filled
@@ -220,7 +243,8 @@ class Schema(Record):
 
     def to_toml(self, path: str | Path) -> None:
         """Write the schema to a TOML file, whole or not at all."""
-        write_tables(self.attributes, Path(path), rules=self.rules)
+        written = (a for a in self.attributes if not isinstance(a, EitherDate))
+        write_tables(written, Path(path), rules=self.rules)
 
 
 def check_schema(schema: object) -> None:
@@ -241,6 +265,7 @@ def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
 _DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){99}""")
 _PLACE = re.compile(r" \(at .*\)$")
 _MARKS = re.compile(r"^undeclared = \[\n[^\]]*\]", re.MULTILINE)
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]+")
 _READ_BOUNDS = (
     "# The least and the greatest cell: write bounds that are publicly known, with room to spare."
 )
@@ -280,15 +305,28 @@ def write_tables(
     path: Path,
     *,
     rules: Iterable[Rule] = (),
+    comments: Mapping[str, Iterable[str]] | None = None,
     notes: str = "",
 ) -> None:
-    """Write attributes to a TOML file, whole or not at all; ``notes`` are comments that go last."""
+    """Write attributes to a TOML file, whole or not at all.
+
+    ``comments`` has lines that go above attributes, by name; ``notes`` are comments that go last.
+    """
     rows = [attribute.to_dict() for attribute in attributes]
     facts = [{k: v for k, v in rule.to_dict().items() if v is not None} for rule in rules]
     document = {"format": _FORMAT, **({"attribute": rows} if rows else {})}
     document |= {"rule": facts} if facts else {}
     text = _MARKS.sub(_on_one_line, tomli_w.dumps(document))
+    for name, lines in (comments or {}).items():
+        block = f"[[attribute]]\n{tomli_w.dumps({'name': name})}"
+        text = text.replace(block, comment(*lines) + block, 1)
     write_atomically(path, (_HEADER + text + notes).encode("utf-8"))
+
+
+def comment(*texts: str) -> str:
+    """Return texts as lines of a TOML file that are comments, whatever is in them."""
+    lines = (line for text in texts for line in _CONTROL.split(text))
+    return "".join(f"# {line}\n" for line in lines)
 
 
 def _on_one_line(marks: re.Match[str]) -> str:

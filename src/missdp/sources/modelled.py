@@ -17,6 +17,7 @@ import numpy as np
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.applies import told_by_rules
 from missdp.schema.conditions import Known, Verdict, decided
+from missdp.schema.differences import Computed
 from missdp.schema.possible import ImpossibleCells
 from missdp.schema.schema import plainly_missing
 from missdp.sources.counts import (
@@ -208,6 +209,8 @@ def _parts(clique: Clique, table: Flags) -> Iterator[tuple[Clique, Flags]]:
 
 def _plain(attribute: AnyAttribute) -> AnyAttribute:
     """Return an attribute with "not applicable" as a level, and one kind of missing."""
+    if isinstance(attribute, Computed):
+        return attribute.plain()
     if attribute.not_applicable is not None:
         levels = tuple(map(str, range(attribute.size + 1)))
         return Categorical(name=attribute.name, levels=levels, nullable=attribute.nullable)

@@ -57,7 +57,7 @@ def seen_codes(
 ) -> tuple[CodeBlock, int]:
     """Return the codes of the rows of a batch that count, and how many these are."""
     wanted = tuple(dict.fromkeys((*names, *observed)))
-    if not wanted:
+    if not wanted and schema.stored is schema:
         return {}, n_rows
     codes = {n: column.codes for n, column in follow_rules(schema, columns, wanted).items()}
     if not observed:
@@ -110,10 +110,11 @@ class StreamedSource(CountingSource):
     def _needed(self, counted: Clique) -> Clique:
         """Columns to read: those counted and, the first time, those that may refuse a cell."""
         read = self.schema.rulebook.reached((*counted, *self._observed))
-        wanted = tuple(
+        needed = self.schema.read_for(
             a.name for a in self.schema if a.name in read or (a.refuses and not self._validated)
         )
-        return wanted or self.schema.names[:1]
+        stored = self.schema.stored.names
+        return tuple(name for name in stored if name in needed) or stored[:1]
 
     @abc.abstractmethod
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:
@@ -176,7 +177,7 @@ class DuckDBSource(StreamedSource):
         self._stream = stream
         self._unchecked = stream.unchecked
         super().__init__(schema)
-        stream.check(schema.names)
+        stream.check(schema.stored.names)
 
     @classmethod
     def from_query(
@@ -221,8 +222,7 @@ class DuckDBSource(StreamedSource):
 
     def code_blocks(self) -> Iterator[CodeBlock]:
         """Yield the codes of all rows, a batch at a time, in one pass. Private."""
-        names = self.schema.names
-        for codes, _ in self._blocks(names, names):
+        for codes, _ in self._blocks(self.schema.stored.names, self.schema.names):
             yield codes
         self._validated = True
 

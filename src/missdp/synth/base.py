@@ -42,6 +42,7 @@ from missdp.synth.sampling import (
     kinds_share,
     restored,
 )
+from missdp.synth.selected import Selection, Where, trial_sizes
 from missdp.synth.split import BINS, KINDS, Part, Split
 from missdp.synth.state import (
     check_settings,
@@ -312,6 +313,7 @@ class Synthesizer(Estimator, abc.ABC):
         random_state: int | None = None,
         multiple: int | None = None,
         holes: Holes = "nulls",
+        where: Where | None = None,
     ) -> Any:
         """Draw synthetic rows; costs no privacy.
 
@@ -333,6 +335,12 @@ class Synthesizer(Estimator, abc.ABC):
         holes : {"nulls", "codes"}, default "nulls"
             What a cell without a value comes back as: null, or the first code that the schema
             declares for its kind of missing.
+        where : str or mapping, optional
+            Draw such rows only, as the model has them: a condition as in commands, such as
+            ``"age >= 60 and sex = 'f'"``, or a mapping, ``{"sex": "f", "age": (60, 80)}``, of names
+            to a value, a list of values, a pair of bounds that belong to the range, or None for
+            missing cells (with ``missing_values="keep"``). Others are drawn and dropped, so rare
+            rows take long; needs ``n``.
 
         Returns
         -------
@@ -342,9 +350,10 @@ class Synthesizer(Estimator, abc.ABC):
         check_holes(holes)
         if multiple is not None:
             models = self.uncertain_models(multiple, random_state=random_state)
-            return [model.sample(n, missing_values=missing_values, holes=holes) for model in models]
+            drawn = partial(Synthesizer.sample_table, missing_values=missing_values, where=where)
+            return [drawn(model, n).to_native(holes=holes) for model in models]
         return self.sample_table(
-            n, missing_values=missing_values, random_state=random_state
+            n, missing_values=missing_values, random_state=random_state, where=where
         ).to_native(holes=holes)
 
     def estimate(self, question: str, *, by: Any = (), confidence: float = 0.95) -> Any:
@@ -465,10 +474,13 @@ class Synthesizer(Estimator, abc.ABC):
         *,
         missing_values: MissingValues = "fill",
         random_state: int | None = None,
+        where: Where | None = None,
     ) -> Table:
         """Draw synthetic rows as a :class:`~missdp.Table`; see :meth:`sample`."""
         return Table.joined(
-            self.sample_blocks(n, missing_values=missing_values, random_state=random_state)
+            self.sample_blocks(
+                n, missing_values=missing_values, random_state=random_state, where=where
+            )
         )
 
     def sample_blocks(
@@ -477,10 +489,12 @@ class Synthesizer(Estimator, abc.ABC):
         *,
         missing_values: MissingValues = "fill",
         random_state: int | None = None,
+        where: Where | Selection | None = None,
     ) -> Iterator[Table]:
         """Return the same rows in blocks, drawn one after the other: for more than memory holds.
 
-        Rows that must fit to each other, by rules about two rows, come as one block.
+        Rows that must fit to each other, by rules about two rows, come as one block. A
+        `Selection` counts how many rows were as ``where`` asks.
         """
         self._check_fitted()
         if n is not None and not (is_whole(n) and n >= 0):
@@ -496,7 +510,19 @@ class Synthesizer(Estimator, abc.ABC):
         rows = self.n_rows_ if n is None else int(n)
         together = self.draws_together(self.schema_)
         sizes = [rows] if together else block_sizes(rows, len(self.schema_))
-        return drawn_in_blocks(partial(self._block, missing_values), sizes, rng, len(self.schema_))
+        draw = partial(self._block, missing_values)
+        if where is None:
+            return drawn_in_blocks(draw, sizes, rng, len(self.schema_))
+        if n is None or together:
+            raise ParameterError(
+                "rows that must fit to each other, by rules about two rows, cannot be asked for"
+                if together
+                else "n, how many rows are wanted, must be given with 'where'"
+            )
+        asked = where if isinstance(where, Selection) else Selection(where, self.schema_)
+        if asked.missing and missing_values != "keep":
+            raise ParameterError("missing cells can be asked for with missing_values='keep' only")
+        return asked.blocks((draw(size, rng) for size in trial_sizes(rows)), rows)
 
     @one_blas_thread()
     def _block(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:

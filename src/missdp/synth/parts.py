@@ -2,7 +2,7 @@
 
 Every number here is a cap that was set before anything was released: that of the whole fit, and
 those of the parts that a fit reserves for releases that read observed cells only. Why each kind of
-part is amplified stands in docs/ground-truth-proofs.md.
+part is amplified stands in docs/referees/proofs.md.
 """
 
 from __future__ import annotations

@@ -185,7 +185,10 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
             derived = rule.derived(rows.known, n)
             broken |= rule.outside(derived)
             rows.follow(rule)
-            rows.lose(target, derived.hole)
+            if schema[target].nullable:
+                rows.lose(target, derived.hole)
+            else:
+                broken |= derived.hole
         if target in book.routes:
             broken |= _misrouted(book.routes[target], rows, overrule=overrule)
             rows.route(book.routes[target])

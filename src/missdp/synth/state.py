@@ -189,7 +189,7 @@ def learn(
     rows = int(model.n_rows) if declared else None
     warn_if_weak(model.epsilon, model._delta, n=rows)
     source, kind = _open_data(data, schema, model._reads)
-    conditions = _fit_conditions(source.schema, undeclared, model.random_state, model.n_rows)
+    conditions = fit_conditions(source.schema, undeclared, model.random_state, model.n_rows)
     model._strategy.check(readable(source, model._reads(source.schema)))
     fresh = type(model)(**model.get_params(deep=False))
     fresh._fitted_with = model._public_parameters()
@@ -387,7 +387,7 @@ def _read_beyond(stored: StoredModel) -> dict[str, NDArray[np.float64]]:
     return found
 
 
-def _fit_conditions(
+def fit_conditions(
     schema: Schema, undeclared: str, random_state: int | None, n_rows: int | Literal["noisy"]
 ) -> list[Condition]:
     """Return what the guarantee of a fit rests on, beside what its releases rest on."""

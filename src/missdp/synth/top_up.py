@@ -26,7 +26,7 @@ TOP_UP = "tables of the workload"
 TOP_UP_SHARE = 0.12
 """Share of what margins leave of the budget, for all tables together."""
 
-_MOST = 50  # tables: with more, each is noise
+_MOST = 100  # tables: with more, each is noise
 
 
 def named_tables(workload: Workload, schema: Schema, *, measured: bool) -> dict[Clique, float]:

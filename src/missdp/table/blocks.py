@@ -54,10 +54,13 @@ def read_columns(
     refusing: bool = False,
 ) -> Iterator[dict[str, Column]]:
     """Yield encoded columns, a batch of rows at a time, every row by itself."""
-    stream.check(schema.names)
+    stream.check(schema.stored.names)
     wanted = tuple(schema.names if names is None else names)
     reached = schema.rulebook.reached(wanted)
-    read = tuple(a.name for a in schema if a.name in reached or (refusing and a.refuses))
+    needed = schema.read_for(
+        a.name for a in schema if a.name in reached or (refusing and a.refuses)
+    )
+    read = tuple(a.name for a in schema.stored if a.name in needed)
     encoders = {name: Encoder(schema[name]) for name in read}
 
     def encoded(batch: Batch) -> dict[str, Column]:
@@ -69,7 +72,7 @@ def read_columns(
 
 def check_rows_fit(data: Any, schema: Schema) -> None:
     """Refuse data of which a row does not fit the schema, and keep none."""
-    for _ in read_columns(rows_of(data, schema.names), schema):
+    for _ in read_columns(rows_of(data, schema.stored.names), schema):
         pass
 
 

@@ -146,22 +146,24 @@ _READERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Plain]], ...] = (
 )
 
 
-def distinct(data: Chunk) -> tuple[list[Plain], NDArray[np.intp]]:
+def distinct(
+    data: Chunk, read: Callable[[Any], Plain] = plain
+) -> tuple[list[Plain], NDArray[np.intp]]:
     """Return distinct cells as plain values and, per row, which of them; -1 is missing."""
     import pyarrow as pa
 
     if isinstance(data, Coded):
-        cells, inner = distinct(data.cells)
+        cells, inner = distinct(data.cells, read)
         return cells, np.append(inner, -1)[data.indices]
     if isinstance(data, np.ndarray):
-        return _distinct_objects(data)
+        return _distinct_objects(data, read)
     if isinstance(data, pa.DictionaryArray):
-        return distinct(_coded(data))
+        return distinct(coded(data), read)
     try:
-        coded = data.dictionary_encode()
+        found = data.dictionary_encode()
     except (pa.ArrowException, AttributeError):  # nested and extension types have no such kernel
-        return _distinct_objects(_objects(data))
-    return [plain(cell) for cell in _objects(coded.dictionary)], _indices_of(coded)
+        return _distinct_objects(_objects(data), read)
+    return [read(cell) for cell in _objects(found.dictionary)], _indices_of(found)
 
 
 def without_long_cells(data: pa.Array) -> pa.Array:
@@ -203,7 +205,7 @@ def _indices_of(data: pa.DictionaryArray) -> NDArray[np.intp]:
     return np.asarray(indices).astype(np.intp, copy=False)
 
 
-def _coded(data: pa.DictionaryArray) -> Coded:
+def coded(data: pa.DictionaryArray) -> Coded:
     """Return a column with those entries of its dictionary that some row has."""
     indices = _indices_of(data)
     used = np.zeros(len(data.dictionary) + 1, dtype=bool)
@@ -235,7 +237,9 @@ def _object(scalar: pa.Scalar) -> Any:
         return UNREADABLE
 
 
-def _distinct_objects(data: NDArray[np.object_]) -> tuple[list[Plain], NDArray[np.intp]]:
+def _distinct_objects(
+    data: NDArray[np.object_], read: Callable[[Any], Plain]
+) -> tuple[list[Plain], NDArray[np.intp]]:
     seen: dict[tuple[type, Any], int] = {}
     found: list[Plain] = []
     indices = np.empty(len(data), dtype=np.intp)
@@ -244,7 +248,7 @@ def _distinct_objects(data: NDArray[np.object_]) -> tuple[list[Plain], NDArray[n
         hashed = kind in _HASHED and not (kind is decimal.Decimal and cell.is_snan())
         index = seen.setdefault((kind, cell), len(found)) if hashed else len(found)
         if index == len(found):
-            found.append(plain(cell))
+            found.append(read(cell))
         indices[row] = index
     return found, indices
 
@@ -258,9 +262,9 @@ def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[Floats, Ma
     import pyarrow as pa
 
     if isinstance(data, pa.DictionaryArray):
-        data = _coded(data)
+        data = coded(data)
     if isinstance(data, Coded):
-        return _spread(*read_numbers(data.cells, codes), data.indices)
+        return spread(*read_numbers(data.cells, codes), data.indices)
     if isinstance(data, pa.Array) and not isinstance(data, pa.ExtensionArray):
         kind = data.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -279,10 +283,10 @@ def _distinct_numbers(data: Chunk, codes: Mapping[str, int]) -> tuple[Floats, Ma
     cells, indices = distinct(data)
     numbers = [_number(cell, codes) for cell in cells]
     values = np.array([number for number, _ in numbers], dtype=np.float64)
-    return _spread(values, np.array([mark for _, mark in numbers], dtype=np.int8), indices)
+    return spread(values, np.array([mark for _, mark in numbers], dtype=np.int8), indices)
 
 
-def _spread(values: Floats, marks: Marks, rows: NDArray[np.integer]) -> tuple[Floats, Marks]:
+def spread(values: Floats, marks: Marks, rows: NDArray[np.integer]) -> tuple[Floats, Marks]:
     """Return what each row has, by its number of a cell; -1 is missing."""
     return np.append(values, np.nan)[rows], np.append(marks, np.int8(MISSING))[rows]
 

@@ -19,7 +19,7 @@ import numpy as np
 import tomli_w
 
 from missdp.errors import DataError, SchemaError
-from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.schema import AnyAttribute, Categorical, Date, Numeric, Schema
 from missdp.schema.attributes import (
     KINDS,
     MAX_WHOLE,
@@ -32,6 +32,7 @@ from missdp.schema.attributes import (
 from missdp.schema.numeric import decimals
 from missdp.schema.schema import write_tables
 from missdp.table.cells import Chunk, Plain, Unreadable, distinct, read_numbers, taken
+from missdp.table.dates import dated
 from missdp.table.encode import Encoder
 from missdp.table.streams import RowStream, rows_of
 from missdp.table.tally import (
@@ -396,7 +397,7 @@ def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
             for cell in () if attribute.refuses else _unread(column, attribute):
                 if isinstance(cell, Unreadable):
                     unreadable.add(name)
-                elif isinstance(cell, str) and isinstance(attribute, Numeric):
+                elif isinstance(cell, str) and attribute.kind == "numeric":
                     styles |= {name} if number_style([cell.strip()], every=True) else set()
     ordered = (tuple(n for n in schema.names if n in found) for found in (styles, unreadable))
     nothing = tuple(name for name in empty if name in blank and rows)
@@ -405,6 +406,8 @@ def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
 
 def _unread(column: Chunk, attribute: AnyAttribute) -> list[Plain]:
     """Return the distinct cells, of numbers those that are neither numbers nor codes."""
+    if isinstance(attribute, Date):
+        return distinct(column, dated)[0]
     if isinstance(attribute, Numeric):
         codes = (code for kind in attribute.kinds for code in attribute.codes_of(kind))
         texts = {code.strip(): MISSING for code in codes if isinstance(code, str)}

@@ -8,7 +8,7 @@ written column depends on its attribute alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -26,6 +26,7 @@ from missdp.schema.attributes import (
     kind_mark,
     number_text,
 )
+from missdp.schema.dates import Date, code_text
 from missdp.table.cells import (
     Cells,
     Chunk,
@@ -35,6 +36,7 @@ from missdp.table.cells import (
     distinct,
     read_numbers,
 )
+from missdp.table.dates import read_dates, written
 from missdp.types import Flags, Floats, Ints
 
 if TYPE_CHECKING:
@@ -75,7 +77,10 @@ class Encoder:
         codes = {kind: attribute.codes_of(kind) for kind in attribute.kinds}
         self._code_of = _code_of_mark(attribute)
         self._codes: dict[str | float, int] = {}  # marks of codes: of text, and of numbers
-        if isinstance(attribute, Numeric):
+        if isinstance(attribute, Date):
+            for kind, given in codes.items():
+                self._codes |= dict.fromkeys(_as_dates(attribute, given), kind_mark(kind))
+        elif isinstance(attribute, Numeric):
             for kind, given in codes.items():
                 self._codes |= dict.fromkeys(map(_stripped, given), kind_mark(kind))
         else:
@@ -87,8 +92,21 @@ class Encoder:
         if not isinstance(self._attribute, Numeric):
             return self._levelled(_join([self._find(chunk) for chunk in chunks]))
         texts = {code: mark for code, mark in self._codes.items() if isinstance(code, str)}
-        values, marks = zip(*(read_numbers(chunk, texts) for chunk in chunks), strict=True)
-        return self._numeric(self._attribute, _join(values), _join(marks))
+        a = self._attribute
+        values, marks = zip(
+            *(
+                read_dates(chunk, a, texts) if isinstance(a, Date) else read_numbers(chunk, texts)
+                for chunk in chunks
+            ),
+            strict=True,
+        )
+        return self._numeric(a, _join(values), _join(marks))
+
+    def encode_numbers(self, values: Floats) -> Column:
+        """Return the codes of numbers that are known; NaN is missing."""
+        marks = np.where(np.isnan(values), np.int8(MISSING), np.int8(0))
+        assert isinstance(self._attribute, Numeric)
+        return self._numeric(self._attribute, values, marks)
 
     def _find(self, chunk: Chunk) -> NDArray[np.int32]:
         cells, indices = distinct(chunk)
@@ -138,6 +156,14 @@ class Encoder:
         return Column(codes=codes.astype(code_dtype(attribute)), values=values)
 
 
+def _as_dates(attribute: Date, codes: Sequence[str | float]) -> Iterator[str | float]:
+    """Yield the texts of codes, and the dates that some of them are, such as 9999-12-31."""
+    texts = [code_text(code) for code in codes]
+    values, possible = attribute.read_texts(texts)
+    yield from texts
+    yield from values[possible].tolist()
+
+
 def _stripped(code: str | float) -> str | float:
     return code.strip() if isinstance(code, str) else float(code)
 
@@ -171,8 +197,8 @@ def _join(parts: Sequence[NDArray[_Item]]) -> NDArray[_Item]:
 def _refuse_outside(attribute: AnyAttribute, outside: Flags) -> None:
     if outside.any():
         expected = (
-            f"{'whole numbers' if attribute.integer else 'numbers'} in "
-            f"[{attribute.lower:g}, {attribute.upper:g}]"
+            f"{_noun(attribute)} in "
+            f"[{attribute.shown(attribute.lower)}, {attribute.shown(attribute.upper)}]"
             if isinstance(attribute, Numeric)
             else f"one of its {attribute.size} declared levels"
         )
@@ -182,6 +208,12 @@ def _refuse_outside(attribute: AnyAttribute, outside: Flags) -> None:
             "cells that cannot be read; extend the domain, clean the data, or set "
             f"outside = {remedy} in the schema"
         )
+
+
+def _noun(attribute: Numeric) -> str:
+    if isinstance(attribute, Date):
+        return f"{attribute.kind}s{f' as {attribute.format}' if attribute.format else ''}"
+    return "whole numbers" if attribute.integer else "numbers"
 
 
 def _refuse_null(attribute: AnyAttribute, missing: Flags) -> None:
@@ -249,6 +281,8 @@ def _values(attribute: AnyAttribute, column: Column) -> pa.Array:
             raise DataError(
                 f"attribute {attribute.name!r} has bins only; draw values with with_values() first"
             )
+        if isinstance(attribute, Date):
+            return written(attribute, column.values, missing)
         kind = pa.int64() if attribute.integer else pa.float64()
         cells = column.values.astype(np.int64) if attribute.integer else column.values
         return pa.array(cells, type=kind, mask=missing)
@@ -261,7 +295,7 @@ def _type(plain: pa.DataType, written: Mapping[Kind, _Code]) -> pa.DataType:
     import pyarrow as pa
 
     codes = written.values()
-    if pa.types.is_string(plain) or pa.types.is_boolean(plain):
+    if not (pa.types.is_integer(plain) or pa.types.is_floating(plain)):
         return pa.string()
     if any(isinstance(code, str) for code in codes):
         return pa.string()

@@ -19,8 +19,9 @@ from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.applies import told_by_rules
 from missdp.schema.bound import Derives, Routes
 from missdp.schema.conditions import Known, decided
+from missdp.schema.differences import Computed
 from missdp.schema.rulebook import RuleBook
-from missdp.table.encode import Column, code_dtype
+from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.types import Flags, Floats
 
 
@@ -34,6 +35,11 @@ def follow_rules(
 ) -> dict[str, Column]:
     """Return the columns with the schema's rules applied to every row by itself."""
     wanted = list(columns if names is None else names)
+    if schema.stored is not schema:
+        kept = {name: column for name, column in columns.items() if name in schema.stored}
+        read = follow_rules(schema.stored, kept)
+        found = {**columns, **read, **computed(schema, read)}
+        return {name: found[name] for name in wanted}
     book = schema.rulebook
     if not book.bound or not columns:
         return {name: columns[name] for name in wanted}
@@ -41,6 +47,23 @@ def follow_rules(
         rows = Rows(schema, columns)
         _settle(rows, book, passes=3 * len(columns) + 2)
     return {name: rows.column(name) for name in wanted}
+
+
+def computed(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Return what is no column of a table, but follows from two dates of each row by itself."""
+    found = {}
+    for a in schema:
+        dates = a.dates if isinstance(a, Computed) else ()
+        known = [_values_or_nan(schema[n], columns[n]) for n in dates if n in columns]
+        whole = [values for values in known if values is not None]
+        if isinstance(a, Computed) and len(whole) == len(dates):
+            found[a.name] = Encoder(a).encode_numbers(a.computed(*whole))
+    return found
+
+
+def _values_or_nan(attribute: AnyAttribute, column: Column) -> Floats | None:
+    missing = column.codes >= attribute.size
+    return None if column.values is None else np.where(missing, np.nan, column.values)
 
 
 def _settle(rows: Rows, book: RuleBook, *, passes: int) -> None:

@@ -24,6 +24,7 @@ FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 # Extension types whose cells Arrow takes over as they are; all others are read cell by cell.
 _ARROW_LIKE = (
     *("StringDtype", "BooleanDtype", "ArrowDtype", "Float32Dtype", "Float64Dtype"),
+    "DatetimeTZDtype",
     *(f"{sign}Int{bits}Dtype" for sign in ("", "U") for bits in (8, 16, 32, 64)),
 )
 
@@ -213,6 +214,11 @@ def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
         import pandas as pd
         import pyarrow as pa
 
+        # Dates by themselves would be objects.
+        fields = [
+            f.with_type(pa.timestamp("s")) if f.type == pa.date32() else f for f in table.schema
+        ]
+        table = table.cast(pa.schema(fields))
         types = {pa.string(): pd.StringDtype(), pa.int64(): pd.Int64Dtype()}
         types |= {pa.float64(): pd.Float64Dtype(), pa.bool_(): pd.BooleanDtype()}
         return table.to_pandas(types_mapper=types.get)

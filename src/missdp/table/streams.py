@@ -44,7 +44,8 @@ _AS_THEY_ARE = frozenset(
     (
         *("boolean", "tinyint", "smallint", "integer", "bigint", "float", "double", "decimal"),
         *("utinyint", "usmallint", "uinteger", "ubigint", "enum", "uuid"),
-        *("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "sqlnull", "null"),
+        *("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"),
+        *("timestamp with time zone", "sqlnull", "null"),
     )
 )
 _AS_BYTES = {"varchar": "encode({})", "blob": "{}"}  # without cells that are too long to be read

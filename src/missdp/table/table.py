@@ -16,6 +16,7 @@ from missdp.schema.attributes import KINDS, Kind
 from missdp.schema.schema import check_schema
 from missdp.table.blocks import joined, read_columns
 from missdp.table.encode import Column, Holes, check_holes, code_dtype, decode
+from missdp.table.follow import computed
 from missdp.table.frames import FrameKind, frame_kind, native_from_arrow
 from missdp.table.inside import related
 from missdp.table.streams import rows_of
@@ -96,7 +97,7 @@ class Table:
             if data.schema != schema:
                 raise DataError("the table was read with another schema")
             return data
-        rows = rows_of(data, schema.names)
+        rows = rows_of(data, schema.stored.names)
         return cls(schema, joined(read_columns(rows, schema), schema), kind=frame_kind(data))
 
     @classmethod
@@ -199,6 +200,7 @@ class Table:
             if values is not None and isinstance(attribute, Numeric):
                 values[hole] = attribute.lower
             columns[name] = Column(codes, values)
+        columns |= computed(self.schema, columns)
         return Table(self.schema, columns, kind=self.kind)
 
     def with_values(self, rng: np.random.Generator) -> Table:
@@ -278,8 +280,9 @@ class Table:
         import pyarrow as pa
 
         check_holes(holes)
-        arrays = [decode(a, self._columns[a.name], holes=holes) for a in self.schema]
-        return pa.table(arrays, names=list(self.schema.names))
+        stored = self.schema.stored
+        arrays = [decode(a, self._columns[a.name], holes=holes) for a in stored]
+        return pa.table(arrays, names=list(stored.names))
 
     def to_native(self, kind: FrameKind | None = None, *, holes: Holes = "nulls") -> Any:
         """Return a frame of the kind that came in, or of the kind asked for.

@@ -1,0 +1,252 @@
+"""``missdp budget``: privacy budgets in a ledger, for all who release from a table."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from missdp.accounting.exact import float_up
+from missdp.cli import say
+from missdp.cli.app import app, emit
+from missdp.cli.options import JsonOption, argument, option
+from missdp.errors import DataError, replacing
+from missdp.files import check_outputs
+from missdp.office import Ledger
+from missdp.record import WRONG
+
+budget = typer.Typer(
+    no_args_is_help=True,
+    help="Keep privacy budgets in a ledger that survives crashes, colleagues and years.",
+    rich_markup_mode=None,
+)
+UrlOption = Annotated[
+    str,
+    option(
+        "--budget",
+        metavar="URL",
+        envvar="MISSDP_BUDGET",
+        help="sqlite:///budget.db, or postgresql://role@server/database.",
+    ),
+]
+WhoOption = Annotated[
+    str | None, option("--as", metavar="NAME", help="Who you are; by default as you logged in.")
+]
+NameArgument = Annotated[
+    str, argument(metavar="NAME", help="Of a table and its epoch; or NAME/PART.")
+]
+RequestArgument = Annotated[str, argument(metavar="REQUEST", help="The id of a request.")]
+
+
+def _ledger(url: str, who: str | None = None) -> Ledger:
+    return Ledger(url.partition("#")[0], who=who)
+
+
+@budget.command()
+def create(
+    name: NameArgument,
+    url: UrlOption,
+    epsilon: Annotated[float, option(help="What the budget is worth.")],
+    delta: Annotated[float, typer.Option(help="0 is pure epsilon-DP.")] = 0.0,
+    currency: Annotated[
+        Literal["pure", "zcdp", "renyi", "gdp"] | None,
+        option(help="What it counts in, for good; by default pure if --delta is 0, else zcdp."),
+    ] = None,
+    failure: Annotated[
+        float, typer.Option(help="How much deltas of releases may sum to; zcdp only.")
+    ] = 0.0,
+    adjacency: Annotated[
+        Literal["add-remove", "replace-one"], typer.Option(help="What neighbours differ in.")
+    ] = "add-remove",
+    unit: Annotated[str, typer.Option(help="Whose presence is protected.")] = "row",
+    approval: Annotated[
+        bool, typer.Option("--approval", help="Another person must approve each release.")
+    ] = False,
+    epoch_of: Annotated[
+        str | None, option(metavar="TABLE", help="This is an epoch of a table with this name.")
+    ] = None,
+    disjoint_epochs: Annotated[
+        bool, typer.Option("--disjoint-epochs", help="A condition: no unit is in two epochs.")
+    ] = False,
+    who: WhoOption = None,
+) -> None:
+    """Create the budget of a table, or of a part of one (TABLE/PART), for good."""
+    _ledger(url, who).create(
+        name,
+        epsilon=epsilon,
+        delta=delta,
+        currency=currency,
+        failure=failure,
+        adjacency=adjacency,
+        unit=unit,
+        approval=approval,
+        table=epoch_of,
+        disjoint_epochs=disjoint_epochs,
+    )
+    say(f"Created the budget {name!r}.")
+
+
+@budget.command()
+def show(url: UrlOption, as_json: JsonOption = False) -> None:
+    """Show what is spent and left of each budget, and who spent how much on what."""
+    ledger = _ledger(url)
+    shown, lines = [], []
+    for name, row in ledger.rows().items():
+        facts, spent = row.facts, float_up(row.spent)
+        share = min(1.0, spent / facts.cost.amount)
+        by = _by_purpose(ledger, name)
+        shown.append(
+            {
+                "budget": name,
+                **json.loads(facts.to_json()),
+                "spent": spent,
+                "failed": float_up(row.failed),
+                "left": ledger.budget(name).left.amount,
+                "lines": row.last,
+                "head": row.head,
+                "charges": by,
+            }
+        )
+        bar = "#" * round(30 * share)
+        total = f"epsilon {facts.epsilon:g}"
+        total += f" at delta {facts.total_delta:g}" if facts.total_delta else ""
+        lines += [f"{name}: {total}, {facts.adjacency}, each {facts.unit}"]
+        lines += [f"  [{bar:<30}] {share:.1%} of {facts.cost.amount:.6g} {facts.cost.currency}"]
+        lines += [
+            f"  {one['who']}: {one['releases']} for {one['purpose'] or 'no stated purpose'}, "
+            f"{one['spent']:.6g}"
+            for one in by
+        ]
+    emit({"budgets": shown}, "\n".join(lines), as_json=as_json)
+
+
+def _by_purpose(ledger: Ledger, name: str) -> list[dict[str, Any]]:
+    """Return what each person spent of a budget on each purpose."""
+    sums: dict[tuple[str, str], tuple[int, Fraction]] = {}
+    for line in ledger.charges(name):
+        key = line["who"], line["purpose"]
+        count, spent = sums.get(key, (0, Fraction(0)))
+        sums[key] = count + 1, spent + Fraction(line["cost"])
+    return [
+        {"who": who, "purpose": purpose, "releases": count, "spent": float_up(spent)}
+        for (who, purpose), (count, spent) in sums.items()
+    ]
+
+
+@budget.command()
+def history(
+    url: UrlOption,
+    name: Annotated[str, argument(metavar="NAME", help="Of a table; by default all.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Show every line of a table's budget, or of all."""
+    lines = _ledger(url).history(name)
+    text = [
+        f"{line['root']} {line['number']}: {line.get('time', '')} {line['who']} {line['state']} "
+        f"{line['request']} {line.get('purpose', '')} {line.get('ticket', '')}".rstrip()
+        for line in lines
+    ]
+    emit({"lines": lines}, "\n".join(text), as_json=as_json)
+
+
+@budget.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    short_help="File the request of a command, for another person to approve.",
+)
+def request(context: typer.Context) -> None:
+    """File the request of a command that releases, which follows with all its options.
+
+    Nothing is read or charged. Once `missdp budget approve` approved it, run the command with
+    --request ID.
+    """
+    app(args=[*context.args, "--request", "new"], standalone_mode=False)
+
+
+@budget.command()
+def approve(request: RequestArgument, url: UrlOption, who: WhoOption = None) -> None:
+    """Approve a request of another person."""
+    _ledger(url, who).approve(request)
+    say(f"Approved {request}.")
+
+
+@budget.command()
+def refuse(
+    request: RequestArgument,
+    url: UrlOption,
+    reason: Annotated[str, option(help="Why, for the ledger.")] = "",
+    who: WhoOption = None,
+) -> None:
+    """Refuse a request; one that was started is abandoned, which refunds nothing."""
+    say(f"{_ledger(url, who).refuse(request, reason=reason).capitalize()} {request}.")
+
+
+@budget.command()
+def verify(
+    url: UrlOption,
+    heads: Annotated[
+        list[str] | None,
+        option(
+            "--head",
+            metavar="HASH|FILE",
+            help="A hash that must be in the ledger, or a release file; may be repeated.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute all hashes and sums from the first line on.
+
+    Without --head, a ledger whose last lines were cut off, or an old copy, seems whole.
+    """
+    ledger, hashes = _ledger(url), []
+    for given in heads or []:
+        if Path(given).is_file():
+            hashes.append(_head_in(Path(given), ledger))
+        else:
+            hashes.append(given)
+    found = ledger.verify(*hashes)
+    text = [f"{name}: {lines} lines, head {head}" for name, (lines, head) in found.items()]
+    text += [f"Nothing was changed. {_SEEN if hashes else _UNSEEN}"]
+    document = {name: {"lines": lines, "head": head} for name, (lines, head) in found.items()}
+    emit({"tables": document, "heads": len(hashes)}, "\n".join(text), as_json=as_json)
+
+
+_SEEN = "All heads are there: no line up to them was cut off."
+_UNSEEN = (
+    "Whether lines were cut off, or this is an old copy, cannot be seen without --head: give it "
+    "release files."
+)
+
+
+def _head_in(path: Path, ledger: Ledger) -> str:
+    """Return the head that a release file states, if the ledger has that release as it is."""
+    from missdp.cli.side_files import SideFile, digest_of
+
+    note = SideFile.read(path)
+    unread = DataError(f"{str(path)!r} is no file of a release that was charged to a ledger")
+    if note is None or note.ledger is None:
+        raise unread
+    ledger.check_release(note.id, digest_of(path))
+    with replacing(*WRONG, by=unread):
+        return str(note.ledger["head"])
+    raise unread
+
+
+@budget.command("export")
+def export_(
+    output: Annotated[Path, option("--output", "-o", help="File to write, a line of JSON each.")],
+    url: UrlOption,
+) -> None:
+    """Write all lines to a file, for an auditor or for another ledger."""
+    check_outputs([output])
+    say(f"Wrote {output}: {_ledger(url).export_lines(output)} lines.")
+
+
+@budget.command("import")
+def import_(
+    lines: Annotated[Path, argument(help="What `missdp budget export` wrote.")], url: UrlOption
+) -> None:
+    """Fill an empty ledger with exported lines, once they are verified."""
+    say(f"Imported {_ledger(url).import_lines(lines)} lines.")

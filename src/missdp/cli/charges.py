@@ -1,0 +1,227 @@
+"""How a command that releases charges a ledger: the options, and the one charge before it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Annotated, Any
+
+from missdp.accounting import Condition, Event, Guarantee
+from missdp.cli.app import emit
+from missdp.cli.options import option
+from missdp.errors import LedgerError, ParameterError
+from missdp.schema import Schema
+
+if TYPE_CHECKING:
+    from missdp.cli.release_files import Release
+    from missdp.office import Ledger, Purpose, Started
+
+_URL = Annotated[
+    str | None,
+    option(
+        "--budget",
+        metavar="URL",
+        envvar="MISSDP_BUDGET",
+        help="Charge a ledger: sqlite:///budget.db or postgresql://role@server/database, with "
+        "--table NAME or #NAME at the end for the budget.",
+    ),
+]
+_PURPOSE = Annotated[str, option(help="What this is for, for the ledger.")]
+_TICKET = Annotated[str, option(help="Its number in your files, for the ledger.")]
+_REQUEST = Annotated[
+    str | None,
+    option(
+        help="The id of a request that was approved or, after a crash, of this very release: it is "
+        "charged and drawn once. `new` only files the request."
+    ),
+]
+_NEW_SCHEMA = Annotated[
+    bool, option("--new-schema", help="The ledger may see that public facts have changed.")
+]
+_OPTIONS = {
+    "budget": (_URL, None),
+    "purpose": (_PURPOSE, ""),
+    "ticket": (_TICKET, ""),
+    "request": (_REQUEST, None),
+    "new_schema": (_NEW_SCHEMA, False),
+}
+# Options that say where things are and how they are shown, not what is released.
+_PLACES = {
+    *("data", "schema", "output", "model", "guarantee", "overwrite", "as_json", "details"),
+    *("memory", "table", "select", "parts", "engine", "rows", "keep_holes", "holes"),
+}
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Where and under which id a command is charged, and what it is for.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    name : str
+        Of the budget.
+    request : str or None
+    purpose, ticket : str
+    new_schema : bool
+    only_files : bool
+        Whether the request is only filed.
+    parameters : mapping
+        Public parameters of the command.
+    """
+
+    ledger: Ledger
+    name: str
+    request: str | None
+    purpose: str
+    ticket: str
+    new_schema: bool
+    only_files: bool
+    parameters: Mapping[str, Any]
+
+    def start(
+        self,
+        events: Iterable[Event],
+        schema: Schema,
+        conditions: Iterable[Condition],
+        *,
+        release: str | None = None,
+    ) -> Charged:
+        """Charge, and commit that; only then may private rows be read."""
+        what = replace(self._what(schema), conditions=tuple(conditions))
+        started = self.ledger.start(self.name, events, what, request=self.request or release)
+        return Charged(self.ledger, self.name, started)
+
+    def files(self, events: Iterable[Event], schema: Schema, *, as_json: bool) -> bool:
+        """File the request if that is all that was asked for."""
+        if not self.only_files:
+            return False
+        request = self.ledger.request(self.name, events, self._what(schema))
+        text = f"Requested as {request}; nothing is charged. Once another person approved it:\n"
+        again = f"run the same command with --request {request}"
+        emit({"request": request, "budget": self.name}, text + again, as_json=as_json)
+        return True
+
+    def found(self, release: Release, schema: Schema, *, as_json: bool) -> bool:
+        """Show the release that an earlier run of this very request has put in place.
+
+        A request that was started is refused here, before a claim touches what was kept of it.
+        """
+        what = self._what(schema)
+        if self.request is None or not self.ledger.was_started(release.id, self.name, what):
+            return False
+        if not release.is_whole:
+            raise LedgerError(
+                f"the request {release.id} was started before and is spent: nothing is charged or "
+                f"drawn again{release.kept_in_words}"
+            )
+        self.ledger.settle(release.id, release.sha256)
+        text = f"Release {release.id} is there already. It was charged once, and not again.\n"
+        emit({**release.wrote}, text + release.wrote_in_words, as_json=as_json)
+        return True
+
+    def stating(self, **parameters: Any) -> Charge:
+        """Return the same with more public parameters."""
+        return replace(self, parameters={**self.parameters, **parameters})
+
+    def _what(self, schema: Schema) -> Purpose:
+        from missdp.office import Purpose
+        from missdp.office.chain import canonical, digest
+
+        hashed = digest(canonical(schema.to_dict()))
+        return Purpose(
+            self.purpose,
+            self.ticket,
+            {**self.parameters, "schema": hashed},
+            schema=hashed,
+            new_schema=self.new_schema,
+        )
+
+
+@dataclass(frozen=True)
+class Charged:
+    """What a command was charged as.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    name : str
+        Of the budget.
+    started : Started
+    """
+
+    ledger: Ledger
+    name: str
+    started: Started
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What a document says of it: the chain as it was after the charge."""
+        return {
+            "budget": self.name,
+            "request": self.started.request,
+            "lines": self.started.lines,
+            "head": self.started.head,
+        }
+
+    @property
+    def in_words(self) -> str:
+        """The same in words."""
+        return (
+            f"Charged to {self.name!r} as {self.started.request}: line {self.started.lines} of the "
+            f"ledger, with the head {self.started.head}."
+        )
+
+    def finish(self, output: str, guarantee: Guarantee) -> None:
+        """Record that it is released, with the SHA-256 of what is, and what it rests on."""
+        self.ledger.finish(self.started.request, output, guarantee.conditions)
+
+
+def charges_ledger(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a ledger: its ``charge`` is a `Charge`, or None without one."""
+    own = signature(command, eval_str=True)
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        asked = {name: given.pop(name) for name in _OPTIONS}
+        if asked["budget"]:
+            given["charge"] = _charge(command.__name__, asked, given)
+        elif any(asked[name] for name in ("purpose", "ticket", "request", "new_schema")):
+            raise ParameterError("--purpose, --ticket, --request and --new-schema are for --budget")
+        command(**given)
+
+    kept = [p for name, p in own.parameters.items() if name != "charge"]
+    more = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in _OPTIONS.items()
+    ]
+    vars(called)["__signature__"] = own.replace(parameters=[*kept, *more])
+    return called
+
+
+def _charge(command: str, asked: Mapping[str, Any], given: dict[str, Any]) -> Charge:
+    from missdp.office import Ledger
+    from missdp.office.ledger import request_id
+
+    url, _, name = asked["budget"].partition("#")
+    reads_database = "://" in given["data"] or given["data"].lower().endswith((".duckdb", ".ddb"))
+    table = given["table"]
+    if not name and table is not None:
+        name = table
+    if table is not None and not reads_database:
+        given["table"] = None  # it named the budget, not what to read
+    if not name:
+        raise ParameterError("--budget needs --table NAME, or #NAME at its end: whose budget it is")
+    parameters = {key: value for key, value in given.items() if key not in _PLACES}
+    said = {key: value if _plain(value) else str(value) for key, value in parameters.items()}
+    facts = {key: asked[key] for key in ("purpose", "ticket", "new_schema")}
+    files = asked["request"] == "new"
+    request = None if files or not asked["request"] else request_id(asked["request"])
+    parameters = {"command": command, **said}
+    return Charge(Ledger(url), name, request, only_files=files, parameters=parameters, **facts)
+
+
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))

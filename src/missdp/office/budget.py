@@ -1,0 +1,127 @@
+"""A budget that stands in a ledger, wherever a `Budget` is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from missdp.accounting import (
+    ApproximateEvent,
+    Budget,
+    Condition,
+    Cost,
+    Event,
+    FilterEvent,
+    Guarantee,
+)
+from missdp.accounting.exact import exact, float_down, float_up
+from missdp.errors import ParameterError
+from missdp.office.chain import path_of
+
+if TYPE_CHECKING:
+    from missdp.office.ledger import Ledger, Purpose
+
+
+class LedgerBudget(Budget):
+    """The budget of a table in a ledger; made by ``Ledger.budget``.
+
+    Each charge is a request of its own, committed in the ledger before `charge` returns. Whatever
+    other processes charged counts. A fork makes its own ``Ledger``: what one process charged for is
+    not answered in another.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    name : str
+    what : Purpose
+        Recorded with each charge.
+    """
+
+    def __init__(self, ledger: Ledger, name: str, what: Purpose) -> None:
+        facts = ledger.row(name).facts
+        super().__init__(
+            facts.epsilon,
+            facts.total_delta,
+            adjacency=facts.adjacency,
+            schedule="adaptive",
+            currency=facts.cost.currency,
+        )
+        self._cost = facts.cost
+        self._ledger, self._facts, self._what = ledger, facts, what
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Everything that anybody charged so far, in order."""
+        return tuple(
+            Event.from_dict(event)
+            for line in self._ledger.charges(self._facts.name)
+            for event in line["events"]
+        )
+
+    @property
+    def left(self) -> Cost:
+        """What can still be charged, in the budget's currency."""
+        rows = [self._ledger.row(name) for name in path_of(self._facts.name)]
+        left = min(exact(row.facts.cost.amount) - row.spent for row in rows)
+        return replace(self._facts.cost, amount=max(0.0, float_down(left)))
+
+    @property
+    def remaining_epsilon(self) -> float:
+        """Total epsilon less the epsilon of what was charged, at the delta of the conversion.
+
+        Of a pure budget exactly what is left; else ask `can_afford`.
+        """
+        left = self.left
+        if left.currency == "pure":
+            return left.amount
+        spent = exact(self._facts.cost.amount) - exact(left.amount)
+        running = replace(left, amount=float_up(spent))
+        return max(0.0, self._facts.epsilon - running.epsilon(self._facts.delta))
+
+    @property
+    def spent(self) -> Guarantee:
+        """The guarantee of everything charged so far: the whole budget from the first charge on."""
+        facts, lines = self._facts, self._ledger.charges(self._facts.name)
+        ours = {line["request"] for line in lines}
+        released = (r for r in self._ledger.history(facts.name) if r["request"] in ours)
+        written = (one for line in released for one in line.get("conditions", ()))
+        conditions = tuple(map(Condition.from_dict, written))
+        delta = facts.total_delta if lines else 0.0
+        if not lines:
+            events: tuple[Event, ...] = ()
+        elif facts.failure:
+            events = (ApproximateEvent(epsilon=facts.epsilon, delta=delta, label=facts.name),)
+        else:
+            events = (self.filter(),)
+        epsilon = facts.epsilon if lines else 0.0
+        return Guarantee(epsilon, delta, facts.adjacency, "incomplete", conditions, events)
+
+    def can_afford(self, *events: Event) -> bool:
+        """Return whether `charge` would accept these events now; records nothing."""
+        self.check_process()
+        cost, failure = self._facts.price(events)
+        rows = [self._ledger.row(name) for name in path_of(self._facts.name)]
+        return all(row.charged(cost, failure, row.last, row.head).holds for row in rows)
+
+    def filter(self, *, label: str = "") -> FilterEvent:
+        """Return the cap, as an event; what was released under it stands in the ledger."""
+        facts = self._facts
+        capacity = facts.cost.event(adjacency=facts.adjacency)
+        return FilterEvent(capacity=capacity, label=label or facts.name, adjacency=facts.adjacency)
+
+    def _record(
+        self,
+        parts: tuple[Event, ...],
+        entries: tuple[Event | Budget, ...],
+        conditions: Iterable[Condition],
+    ) -> None:
+        del entries
+        kept = tuple(conditions)
+        if not all(isinstance(condition, Condition) for condition in kept):
+            raise ParameterError("conditions must all be Condition objects")
+        what = replace(self._what, conditions=kept)
+        self._ledger.start(self._facts.name, parts, what)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, in the ledger as {self._facts.name!r})"

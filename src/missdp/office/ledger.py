@@ -1,0 +1,663 @@
+"""The ledger: privacy budgets of tables, in a database that outlives processes and people."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from missdp.accounting import Adjacency, Condition, Cost, Currency, Event
+from missdp.accounting.events import check_adjacency
+from missdp.errors import (
+    BudgetExceededError,
+    DataError,
+    LedgerError,
+    MissDPError,
+    ParameterError,
+    SchemaError,
+    did_you_mean,
+    number,
+    replacing,
+)
+from missdp.files import write_atomically
+from missdp.office.chain import (
+    AFTER,
+    Facts,
+    Replay,
+    Row,
+    asked,
+    canonical,
+    digest,
+    floor_of,
+    path_of,
+    written,
+)
+from missdp.office.store import Store, Transaction
+from missdp.record import WRONG
+
+if TYPE_CHECKING:
+    from missdp.office.budget import LedgerBudget
+
+_NAME = r"[\w.-]{1,80}(/[\w.-]{1,80})?"
+_BACK = timedelta(seconds=60)  # that clocks of colleagues may differ
+_NOTHING = Fraction(0)
+_BUDGETS = "SELECT facts, spent, failed, last, head FROM budgets"
+
+
+@dataclass(frozen=True)
+class Started:
+    """A release that is paid for: private rows may be read for it, once.
+
+    Parameters
+    ----------
+    request : str
+        The id, under which nothing is charged or drawn again.
+    lines : int
+        How many lines the table's chain has with this one.
+    head : str
+        The hash of this line.
+    """
+
+    request: str
+    lines: int
+    head: str
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a release is for, and what is public about how it is made.
+
+    Parameters
+    ----------
+    purpose, ticket : str
+        For people; recorded.
+    parameters : mapping
+        Public parameters: a request id stands for these and no others.
+    schema : str or None
+        The hash of the schema that rows are read by.
+    new_schema : bool
+        Whether a schema that the table was not read by before is meant to be.
+    unit : str
+        Whose presence the release protects.
+    conditions : tuple of Condition
+        What the release rests on.
+    """
+
+    purpose: str = ""
+    ticket: str = ""
+    parameters: Mapping[str, Any] | None = None
+    schema: str | None = None
+    new_schema: bool = False
+    unit: str = "row"
+    conditions: tuple[Condition, ...] = ()
+
+
+class Ledger:
+    """Privacy budgets of tables in a database: charged first, shared by all, never refunded.
+
+    Parameters
+    ----------
+    url : str
+        ``sqlite:///budget.db`` or ``postgresql://role@server/database``.
+    who : str, optional
+        Who asks or approves; by default the name of this login.
+    wait : float, default 60
+        Seconds to wait for others who write.
+
+    Notes
+    -----
+    A request goes from "requested" over "approved", where another person must agree, to "started",
+    which is committed before any private row is read and is the charge; then to "released" or
+    "abandoned". What was started is never started again. Every line holds the hash of the one
+    before it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from missdp.accounting import PureEvent
+    >>> from missdp.office import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
+    >>> ledger.create("patients-2026", epsilon=1.0)
+    >>> budget = ledger.budget("patients-2026", purpose="annual report")
+    >>> budget.charge(PureEvent(epsilon=0.25))
+    >>> budget.remaining_epsilon, ledger.verify()["patients-2026"][0]
+    (0.75, 2)
+    """
+
+    def __init__(self, url: str, *, who: str | None = None, wait: float = 60.0) -> None:
+        self._store = Store(url, wait=number("wait", wait, least=0.0))
+        self._who = _text("who", getpass.getuser() if who is None else who, least=1)
+
+    def create(
+        self,
+        name: str,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        currency: Currency | None = None,
+        failure: float = 0.0,
+        adjacency: Adjacency = "add-remove",
+        unit: str = "row",
+        approval: bool = False,
+        table: str | None = None,
+        disjoint_epochs: bool = False,
+    ) -> None:
+        """Create the budget of a table, or with ``"table/part"`` one under it.
+
+        Parameters
+        ----------
+        name : str
+            Public: letters, digits, dots and dashes.
+        epsilon, delta : float
+            What the budget is worth.
+        currency : {"pure", "zcdp", "renyi", "gdp"}, optional
+            What it counts in, fixed for good; "pure" at delta 0, else "zcdp" by default. A part
+            counts as the whole does.
+        failure : float, default 0.0
+            How much the deltas of releases may sum to that may fail altogether; comes on top of
+            ``delta``. Only with "zcdp".
+        adjacency, unit, approval
+            What is protected, and whether another person must approve each request.
+        table : str, optional
+            The public name of the table, if this is the budget of one of its epochs.
+        disjoint_epochs : bool, default False
+            The condition that no unit is in two epochs. Without it a table has one budget.
+
+        Raises
+        ------
+        ParameterError
+            If the budget is there already, or another epoch's and epochs are not disjoint.
+        """
+        if not isinstance(name, str) or not re.fullmatch(_NAME, name):
+            raise ParameterError("name must be letters, digits, dots and dashes, as in table/part")
+        root, table = name.partition("/")[0], table or name.partition("/")[0]
+        epsilon = number("epsilon", epsilon, most=1e6, open_end=True)
+        chosen: Currency = currency or ("zcdp" if delta > 0 else "pure")
+        made = Facts(
+            name=name,
+            table=_text("table", table, least=1),
+            cost=Cost.worth(chosen, epsilon, delta),
+            epsilon=epsilon,
+            delta=number("delta", delta, most=1.0, below=True),
+            failure=number("failure", failure, most=1.0, below=True),
+            adjacency=check_adjacency(adjacency),
+            unit=_text("unit", unit, least=1),
+            approval=bool(approval),
+            disjoint_epochs=bool(disjoint_epochs),
+        )
+        if made.failure and chosen != "zcdp":
+            raise ParameterError("failure is for budgets in the currency 'zcdp'")
+        with self._store.transaction(create=True) as run:
+            self._refuse_taken(run, made)
+            above = self._row(run, root) if root != name else None
+            if above is not None:
+                made = _under(above.facts, name, epsilon)
+            facts = {"facts": json.loads(made.to_json())}
+            fresh = Row(made, _NOTHING, _NOTHING, 0, "")
+            self._append(run, above, f"budget:{name}", "created", facts, rows=[fresh])
+
+    def _refuse_taken(self, run: Transaction, made: Facts) -> None:
+        if run("SELECT 1 FROM budgets WHERE name = ?", made.name):
+            raise ParameterError(f"the budget {made.name!r} is there already, and is never reset")
+        epochs = "SELECT name, facts FROM budgets WHERE epochs_of = ? AND name = root"
+        others = {} if made.name != made.root else dict(run(epochs, made.table))
+        disjoint = [Facts.from_json(text).disjoint_epochs for text in others.values()]
+        if not all((made.disjoint_epochs, *disjoint)) and others:
+            raise ParameterError(
+                f"the table {made.table!r} has the budget {min(others)!r}, which goes on. Another "
+                "epoch has its own only if no unit is in two of them: say so for each with "
+                "disjoint_epochs=True"
+            )
+
+    def budget(
+        self,
+        name: str,
+        *,
+        purpose: str = "",
+        ticket: str = "",
+        schema: str | None = None,
+        new_schema: bool = False,
+    ) -> LedgerBudget:
+        """Return a `Budget` of which each charge is a request of its own.
+
+        Parameters
+        ----------
+        name : str
+        purpose, ticket : str
+            Recorded with each charge.
+        schema, new_schema
+            See `Purpose`.
+        """
+        from missdp.office.budget import LedgerBudget
+
+        what = Purpose(_text("purpose", purpose), _text("ticket", ticket), None, schema, new_schema)
+        return LedgerBudget(self, name, what)
+
+    def request(
+        self,
+        name: str,
+        events: Iterable[Event],
+        what: Purpose | None = None,
+        *,
+        request: str | None = None,
+    ) -> str:
+        """File a request that another person can approve; nothing is charged. Return its id."""
+        said, request = _said(name, events, what or Purpose()), request_id(request)
+        with self._store.transaction() as run:
+            row = self._row(run, path_of(name)[0])
+            self._row(run, name)
+            if _states(run, request):
+                raise LedgerError(f"the request {request} is there already")
+            self._append(run, row, request, "requested", said)
+        return request
+
+    def approve(self, request: str) -> None:
+        """Approve a request of another person."""
+        self._follow(request, "approved", {})
+
+    def refuse(self, request: str, *, reason: str = "") -> str:
+        """Refuse a request, with a reason; what was started is abandoned instead, without one.
+
+        Nothing is refunded. Returns "refused" or "abandoned".
+        """
+        with self._store.transaction() as run:
+            started = "started" in _states(run, request)
+        state = "abandoned" if started else "refused"
+        self._follow(request, state, {} if started else {"reason": _text("reason", reason)})
+        return state
+
+    def finish(self, request: str, output: str, conditions: Iterable[Condition] = ()) -> None:
+        """Record that a started request was released, with the SHA-256 of what was.
+
+        What the release rests on is recorded as well, as far as it was not before.
+        """
+        known = [condition.to_dict() for condition in conditions]
+        self._follow(request, "released", {"output": _text("output", output), "conditions": known})
+
+    def _follow(self, request: str, state: str, facts: dict[str, Any]) -> None:
+        with self._store.transaction() as run:
+            states = _states(run, request)
+            if not states:
+                raise LedgerError(f"the ledger has no request {request}")
+            row = self._row(run, next(iter(states.values()))["root"])
+            states = _states(run, request)  # nobody else can change it now
+            now = list(states)[-1]
+            if state not in AFTER.get(now, ()):
+                raise LedgerError(f"the request {request} is {now} and cannot be {state}")
+            if state == "approved" and states["requested"]["who"] == self._who:
+                raise LedgerError("a request is approved by another person than who asked")
+            self._append(run, row, request, state, facts)
+
+    def start(
+        self,
+        name: str,
+        events: Iterable[Event],
+        what: Purpose | None = None,
+        *,
+        request: str | None = None,
+    ) -> Started:
+        """Charge for events and commit it; only then may private rows be read, once.
+
+        Parameters
+        ----------
+        name : str
+            Of a budget.
+        events : iterable of Event
+            What is about to be done, at most.
+        what : Purpose, optional
+        request : str, optional
+            The id of the request; a fresh one by default.
+
+        Raises
+        ------
+        BudgetExceededError, UnprovenError, SchemaError, ParameterError
+            The refusal is recorded, and nothing charged.
+        LedgerError
+            If the request was started before, or is not approved.
+        """
+        what, request, events = what or Purpose(), request_id(request), tuple(events)
+        refusal: MissDPError
+        with self._store.transaction() as run:
+            rows = [self._row(run, part) for part in path_of(name)]
+            said = _said(name, events, what)
+            states = _states(run, request)
+            _check_startable(rows[0].facts, request, states, said)
+            if rows[0].facts.approval and not states:
+                self._append(run, rows[0], request, "requested", said)
+                refusal = LedgerError(_WAITS.format(request))
+            else:
+                try:
+                    charged, costs = _charged(run, rows, events, what)
+                except MissDPError as error:
+                    refusal = error
+                    said["reason"] = str(error)
+                    self._append(run, rows[0], request, "refused", said)
+                else:
+                    said |= {**costs, "schema": what.schema, "software": _software()}
+                    said["conditions"] = [condition.to_dict() for condition in what.conditions]
+                    return self._append(run, rows[0], request, "started", said, rows=charged)
+        raise refusal
+
+    def row(self, name: str) -> Row:
+        """Return a budget as it stands now."""
+        with self._store.transaction(reads=True) as run:
+            return self._row(run, name)
+
+    def rows(self) -> dict[str, Row]:
+        """Return all budgets by their names, each table's before those under it."""
+        with self._store.transaction(reads=True) as run:
+            return {row.facts.name: row for row in map(_read, run(f"{_BUDGETS} ORDER BY name"))}
+
+    def history(self, name: str = "") -> list[dict[str, Any]]:
+        """Return the lines of a table, or of all, in order."""
+        with self._store.transaction(reads=True) as run:
+            root = self._row(run, name).facts.root if name else None
+            where, given = ("", ()) if root is None else (" WHERE root = ?", (root,))
+            found = run(f"SELECT body FROM lines{where}{_ORDER}", *given)
+        return [json.loads(body) for (body,) in found]
+
+    def charges(self, name: str) -> list[dict[str, Any]]:
+        """Return the lines that charged a budget, those of its parts among them."""
+        started = (line for line in self.history(name) if line["state"] == "started")
+        return [line for line in started if f"{line['budget']}/".startswith(f"{name}/")]
+
+    def verify(self, *heads: str) -> dict[str, tuple[int, str]]:
+        """Recompute every hash and sum from the first line on, and compare.
+
+        Parameters
+        ----------
+        *heads : str
+            Hashes of lines that must be there, as releases state them. Without any, a ledger whose
+            last lines were cut off, or an old copy of it, seems whole.
+
+        Returns
+        -------
+        dict
+            For each table the number of lines and the last hash.
+
+        Raises
+        ------
+        LedgerError
+            That names the first line that is not as it was, or a head that is not there.
+        """
+        with self._store.transaction(reads=True) as run:
+            replay = Replay()
+            for *columns, body, hashed in run.stream(f"SELECT * FROM lines{_ORDER}"):
+                replay.add(body, hashed, columns)
+            found = {row[0]: row for row in run("SELECT * FROM budgets")}
+        expected = {name: _columns(row) for name, row in replay.rows.items()}
+        if found != expected:
+            names = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
+            raise LedgerError(f"the ledger was changed: the lines do not add up to {names[0]!r}")
+        for head in heads:
+            if head not in replay.hashes:
+                raise LedgerError(
+                    f"the ledger was cut or restored: it lacks the line {head[:12]}... that a "
+                    "release states"
+                )
+        return {n: (row.last, row.head) for n, row in replay.rows.items() if n == row.facts.root}
+
+    def was_started(self, request: str, name: str, what: Purpose) -> bool:
+        """Return whether a request was started before; refuse an id that stands for another."""
+        with self._store.transaction(reads=True) as run:
+            started = _states(run, request).get("started")
+        if started is not None and asked(started)[:2] != asked(_said(name, (), what))[:2]:
+            raise ParameterError(f"the request {request} was made for something else")
+        return started is not None
+
+    def settle(self, request: str, output: str) -> None:
+        """Record what was released, as `finish` does, unless it is recorded."""
+        with self._store.transaction(reads=True) as run:
+            released = _states(run, request).get("released")
+        if released is None:
+            self.finish(request, output)
+
+    def check_release(self, request: str, output: str) -> None:
+        """Refuse a release that the ledger does not have, or of which the output was changed.
+
+        Parameters
+        ----------
+        request : str
+            The id of the release.
+        output : str
+            The SHA-256 of its file.
+        """
+        with self._store.transaction(reads=True) as run:
+            states = _states(run, request)
+        if "started" not in states:
+            raise LedgerError(f"the ledger lacks the release {request}: it was never charged")
+        if "released" in states and states["released"]["output"] != output:
+            raise LedgerError(f"what says of release {request} what its files are was changed")
+
+    def export_lines(self, path: str | Path) -> int:
+        """Write all lines to a file, one JSON object each; return how many."""
+        with self._store.transaction(reads=True) as run:
+            lines = [
+                canonical({"body": body, "hash": hashed})
+                for body, hashed in run.stream(f"SELECT body, hash FROM lines{_ORDER}")
+            ]
+        write_atomically(Path(path), "".join(f"{line}\n" for line in lines).encode())
+        return len(lines)
+
+    def import_lines(self, path: str | Path) -> int:
+        """Fill an empty ledger with the lines that `export_lines` wrote; return how many."""
+        wrong = DataError("the file is no export of a ledger")
+        with replacing(OSError, *WRONG, by=wrong):
+            text = Path(path).read_text(encoding="utf-8")
+            lines = [(one["body"], one["hash"]) for one in map(json.loads, text.splitlines())]
+        replay = Replay()
+        for body, hashed in lines:
+            replay.add(body, hashed)
+        with self._store.transaction(create=True) as run:
+            if run("SELECT 1 FROM lines LIMIT 1"):
+                raise ParameterError("lines are imported into an empty ledger only")
+            for body, hashed in lines:
+                _insert(run, json.loads(body), body, hashed)
+            for row in replay.rows.values():
+                _put(run, row, fresh=True)
+        return len(lines)
+
+    def close(self) -> None:
+        """Close the connection of this thread; the next call opens another."""
+        self._store.close()
+
+    def _row(self, run: Transaction, name: str) -> Row:
+        """Return a budget; one of a table is locked until the transaction ends."""
+        found = run(f"{_BUDGETS} WHERE name = ?{run.lock if '/' not in name else ''}", name)
+        if not found:
+            known = [row[0] for row in run("SELECT name FROM budgets")]
+            raise ParameterError(
+                f"the ledger has no budget {name!r}{did_you_mean(name, known)}; `missdp budget "
+                "create` makes one"
+            )
+        return _read(found[0])
+
+    def _append(
+        self,
+        run: Transaction,
+        root: Row | None,
+        request: str,
+        state: str,
+        facts: dict[str, Any],
+        *,
+        rows: Sequence[Row] = (),
+    ) -> Started:
+        """Add a line to a table's chain, and take over the rows that it changes."""
+        name = root.facts.root if root is not None else rows[0].facts.root
+        last, head = (root.last, root.head) if root is not None else (0, "")
+        time = _now(run, name, last)
+        line = {
+            "root": name,
+            "number": last + 1,
+            "previous": head,
+            "request": request,
+            "state": state,
+            "who": self._who,
+            **facts,
+        }
+        if state not in AFTER["started"]:  # else how long a release took may tell of private rows
+            line["time"] = time
+        body = canonical(line)
+        _insert(run, {**line, "time": time}, body, digest(body))
+        changed = {row.facts.name: row for row in ([root] if root else []) + [*rows]}
+        for row in changed.values():
+            _put(run, replace(row, last=last + 1, head=digest(body)), fresh=row.last == 0)
+        return Started(request, last + 1, digest(body))
+
+
+_ORDER = " ORDER BY root, number"
+_WAITS = (
+    "this budget needs the approval of another person. It is requested as {0}: once `missdp budget "
+    "approve` has approved that, run the same again with --request {0}"
+)
+
+
+def _check_startable(
+    facts: Facts, request: str, states: dict[str, dict[str, Any]], said: dict[str, Any]
+) -> None:
+    """Refuse what was started before, asks for something else, or is not approved; unrecorded."""
+    if "started" in states:
+        rest = "released" if "released" in states else "spent"
+        raise LedgerError(
+            f"the request {request} was started before and is {rest}: nothing is charged or drawn "
+            "again. Its files, if it was saved, have its id"
+        )
+    if "refused" in states:
+        raise LedgerError(f"the request {request} was refused; ask anew")
+    if states and asked(said) != asked(states["requested"]):
+        raise ParameterError(f"the request {request} was made for something else")
+    if facts.approval and states and "approved" not in states:
+        raise LedgerError(f"the request {request} is not approved by another person yet")
+
+
+def _charged(
+    run: Transaction, rows: Sequence[Row], events: Sequence[Event], what: Purpose
+) -> tuple[list[Row], dict[str, Any]]:
+    """Return budgets with a charge, and what it says of costs; refuse what does not fit."""
+    facts = rows[0].facts
+    if what.unit != facts.unit:
+        raise ParameterError(
+            f"the budget protects each {facts.unit!r}, and the release protects each {what.unit!r}"
+        )
+    hashes = "SELECT 1 FROM lines WHERE root = ? AND schema_hash"
+    if what.schema is not None and not what.new_schema:
+        known = run(f"{hashes} = ? LIMIT 1", facts.root, what.schema)
+        if not known and run(f"{hashes} IS NOT NULL LIMIT 1", facts.root):
+            raise SchemaError(
+                "the table was read by another schema before: if the public facts are meant to "
+                "change, say --new-schema; the budget stays the same"
+            )
+    cost, failure = facts.price(events)
+    charged = [row.charged(cost, failure, row.last, row.head) for row in rows]
+    full = [row.facts.name for row in charged if not row.holds]
+    if full:
+        raise BudgetExceededError(
+            f"the release does not fit into what is left of {full[-1]!r}; nothing was charged or "
+            "read. Add noise, ask for less, or stop releasing from this table"
+        )
+    return charged, {"cost": written(cost), "failure": written(failure)}
+
+
+def _said(name: str, events: Iterable[Event], what: Purpose) -> dict[str, Any]:
+    """Return what every line about a request says; its public parameters as a hash."""
+    return {
+        "budget": name,
+        "purpose": what.purpose,
+        "ticket": what.ticket,
+        "parameters": digest(canonical(what.parameters)),
+        "events": [event.to_dict() for event in events],
+    }
+
+
+def _states(run: Transaction, request: str) -> dict[str, dict[str, Any]]:
+    """Return the states that a request went through, each with its line."""
+    found = run("SELECT body FROM lines WHERE request = ? ORDER BY number", request)
+    return {line["state"]: line for line in (json.loads(body) for (body,) in found)}
+
+
+def _read(found: tuple[Any, ...]) -> Row:
+    facts, spent, failed, last, head = found
+    damaged = LedgerError("the ledger was changed: a budget cannot be read")
+    with replacing(*WRONG, by=damaged):
+        return Row(Facts.from_json(facts), Fraction(spent), Fraction(failed), last, head)
+    raise damaged
+
+
+def _insert(run: Transaction, line: Mapping[str, Any], body: str, hashed: str) -> None:
+    values = (line["root"], line["number"], line["request"], line["state"], line.get("schema"))
+    run(_LINE, *values, line.get("time", ""), body, hashed)
+
+
+def _put(run: Transaction, row: Row, *, fresh: bool) -> None:
+    name, *_, spent, failed, spent_floor, failed_floor, last, head = _columns(row)
+    if fresh:
+        run(f"INSERT INTO budgets VALUES ({', '.join('?' * 10)})", *_columns(row))
+    else:
+        run(_SUMS, spent, failed, spent_floor, failed_floor, last, head, name)
+
+
+def _columns(row: Row) -> tuple[Any, ...]:
+    """Return a budget as the database holds it."""
+    facts, sums = row.facts, (row.spent, row.failed)
+    known = (facts.name, facts.root, facts.table, facts.to_json())
+    return (*known, *map(written, sums), *map(floor_of, sums), row.last, row.head)
+
+
+_LINE = f"INSERT INTO lines VALUES ({', '.join('?' * 8)})"
+_SUMS = (
+    "UPDATE budgets SET spent = ?, failed = ?, spent_floor = ?, failed_floor = ?, last = ?,"
+    " head = ? WHERE name = ?"
+)
+
+
+def _now(run: Transaction, root: str, last: int) -> str:
+    """Return the time; refuse a clock that went back."""
+    before = run("SELECT time FROM lines WHERE root = ? AND number = ?", root, last)
+    now = datetime.now(UTC)
+    if before and before[0][0]:
+        known = datetime.fromisoformat(before[0][0])
+        if now < known - _BACK:
+            raise LedgerError(
+                "the clock of this machine is behind the last line of the ledger; set it right"
+            )
+        now = max(now, known)
+    return now.isoformat(timespec="seconds")
+
+
+def _under(above: Facts, name: str, epsilon: float) -> Facts:
+    """Return the facts of a budget under another one: its own cap, and all else the same."""
+    cost = above.cost
+    if cost.order is None:
+        cost = Cost.worth(cost.currency, epsilon, above.delta)
+    else:
+        cost = Cost.at_order(cost.order, epsilon, above.delta)
+    return replace(above, name=name, cost=cost, epsilon=epsilon)
+
+
+@cache
+def _software() -> str:
+    return f"missdp {version('missdp')}"
+
+
+def request_id(request: str | None) -> str:
+    """Return a request's id, which names files, or a fresh one."""
+    found = secrets.token_hex(16) if request is None else request
+    if not isinstance(found, str) or not re.fullmatch("[0-9a-f]{32}", found):
+        raise ParameterError("request must be 32 hexadecimal digits, as `missdp` prints them")
+    return found
+
+
+def _text(name: str, value: Any, *, least: int = 0) -> str:
+    """Return a text of one line, which people will read."""
+    if not isinstance(value, str) or not least <= len(value) <= 500 or not value.isprintable():
+        raise ParameterError(f"{name} must be a text of one line, at most 500 letters")
+    return value

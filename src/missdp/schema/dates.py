@@ -1,0 +1,266 @@
+"""Dates and times: numbers in whole units of the calendar, with text at the border.
+
+Inside the library a date *is* an integer attribute: days, say, since 1970. So bins, rules, models
+and draws know nothing of calendars; what is written in schemas, rules and messages is text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from missdp.errors import SchemaError, replacing
+from missdp.schema.attributes import Kind, number_text
+from missdp.schema.moments import DateFormat, Resolution, in_units
+from missdp.schema.numeric import Numeric
+from missdp.types import Flags, Floats
+
+_STEP = re.compile(r"([1-9]\d{0,5})? ?([a-z]+?)s?")
+_UNITS: Final[dict[str, tuple[Resolution, int]]] = {
+    "year": ("Y", 1), "quarter": ("M", 3), "month": ("M", 1), "week": ("D", 7), "day": ("D", 1),
+    "hour": ("h", 1), "minute": ("m", 1), "min": ("m", 1), "second": ("s", 1),
+    "millisecond": ("ms", 1),
+}  # fmt: skip
+_NAMES: Final[dict[Resolution, str]] = {
+    "Y": "year", "M": "month", "D": "day", "h": "hour", "m": "minute", "s": "second",
+    "ms": "millisecond",
+}  # fmt: skip
+_CALENDAR: Final = ("0001-01-01", "9999-12-31")
+_TEXTS: Final = ("lower", "upper", "edges", "spikes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Date(Numeric):
+    """A calendar date between public bounds, in whole steps.
+
+    Parameters
+    ----------
+    lower, upper : str or datetime.date
+        Public bounds, such as ``"2018-01-01"``; both belong to the domain. They are kept as numbers
+        of units of the calendar since 1970.
+    step : str, default "day"
+        ``"day"``, ``"week"``, ``"month"``, ``"quarter"`` or ``"year"``, or several: ``"2 weeks"``.
+        Dates are cut to the step that they lie in, counted from ``lower``.
+    edges, spikes : tuple of str, optional
+        As for numbers: ``("2018-01-01", "2019-01-01", "2020-12-31")`` cuts into years.
+    format : str, optional
+        How dates are written where they are no dates by type: ``"%d.%m.%Y"``, of the parts ``%Y``,
+        ``%m``, ``%d``, ``%b`` (Jan), ``%-m`` and ``%-d`` (without a zero in front), or a number:
+        ``"%td"``, ``"%tm"``, ``"%ty"``, ``"%tc"`` (Stata), ``"spss"``, ``"sas"``, ``"excel"``,
+        ``"unix"``. They are written like this again. By default they are read in ISO 8601 only, and
+        come out as dates of the frame or file.
+
+    Notes
+    -----
+    Whatever is no date in the format, 30 February among it, or out of bounds, or a moment with a
+    time zone, is ``outside`` the domain.
+
+    Examples
+    --------
+    >>> admission = Date(name="admission", lower="2018-01-01", upper="2024-12-31", nullable=True)
+    >>> admission.shown(admission.lower), admission.number("2018-01-03") - admission.lower
+    ('2018-01-01', 2.0)
+    """
+
+    kind: ClassVar[str] = "date"
+    finest: ClassVar[str] = "day"
+    resolutions: ClassVar[tuple[Resolution, ...]] = ("Y", "M", "D")
+    integer: bool = True
+    format: str | None = None
+    resolution: Resolution | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            lower: str | dt.date | float,
+            upper: str | dt.date | float,
+            step: str | float | None = None,
+            **facts: Any,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        step: Any = self.step
+        if isinstance(step, str) or self.resolution is None:
+            resolution, size = self._step_of(step)
+            object.__setattr__(self, "resolution", resolution)
+            object.__setattr__(self, "step", float(size) if size > 1 else None)
+        for fact in _TEXTS:
+            given = getattr(self, fact)
+            several = isinstance(given, (list, tuple))
+            read = tuple(map(self._bound, given)) if several else self._bound(given)
+            object.__setattr__(self, fact, read)
+        super().__post_init__()
+
+    def _step_of(self, step: object) -> tuple[Resolution, int]:
+        """Return the unit of a step and how many there are in it."""
+        match = _STEP.fullmatch(self.finest if step is None else str(step))
+        unit, size = _UNITS.get(match[2] if match else "", ("ms", 0))
+        if match is None or not size or unit not in self.resolutions:
+            known = [name for name, (unit, _) in _UNITS.items() if unit in self.resolutions]
+            raise self._not_valid(f"step must be one of {', '.join(known)}, or several of them")
+        return unit, size * int(match[1] or 1)
+
+    def _not_valid(self, why: str) -> SchemaError:
+        return self._refusal({"name": self.name}, why)
+
+    def _bound(self, given: Any) -> Any:
+        """Return the number of a bound that is given as a date; anything else as it is."""
+        if isinstance(given, np.datetime64):
+            given = str(given)
+        if not isinstance(given, (str, dt.date)):
+            return given
+        found = self.number(str(given))
+        if found is None:
+            example = self.shown(0.0)
+            raise self._not_valid(f"{str(given)!r} is no date like {example}")
+        return found
+
+    @property
+    def unit(self) -> Resolution:
+        """The unit of the calendar in which its values are counted, since 1970."""
+        assert self.resolution is not None  # set when it was made
+        return self.resolution
+
+    def number(self, text: str) -> float | None:
+        """Return the number of a public date in ISO 8601; None if it is none, or between two."""
+        (value,), (possible,) = DateFormat().read([text], self.unit, zoned=self.zoned)
+        (fine,), (precise,) = DateFormat().read([text], "ms", zoned=self.zoned)
+        begins = np.array([value]).astype(f"datetime64[{self.unit}]").astype("datetime64[ms]")
+        exact = not precise or in_units(begins, "ms")[0] == fine
+        return float(value) if possible and exact else None
+
+    @property
+    def in_text(self) -> DateFormat:
+        """How its dates are written in text."""
+        return DateFormat(self.format)
+
+    @property
+    def zoned(self) -> bool:
+        """Whether its values are moments of the world's time, read with their time zone."""
+        return False
+
+    def stepped(self, values: Floats) -> Floats:
+        """Return the step that each value lies in."""
+        if self.step is None:
+            return values
+        return self.lower + self.step * np.floor((values - self.lower) / self.step)
+
+    def read_texts(self, texts: Sequence[str], *, iso: bool = False) -> tuple[Floats, Flags]:
+        """Return what texts stand for, and which are dates in the declared format, or in ISO."""
+        form = DateFormat() if iso else self.in_text
+        values, possible = form.read(texts, self.unit, zoned=self.zoned)
+        return self.stepped(values), possible
+
+    def shown(self, value: float) -> str:
+        """Return the first date from a number on, as text."""
+        moment = np.datetime64(math.ceil(value), self.unit)
+        text = str(moment.astype("datetime64[m]") if self.unit == "h" else moment)
+        return f"{text}Z" if self.zoned else text
+
+    @property
+    def interval_names(self) -> tuple[str, ...]:
+        """What each code stands for: ``"[2018-01-01, 2019-01-01)"``, or a date for a spike."""
+        return self._bins.names(self._values, self.shown)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as they are written: dates and the step as text."""
+        found = super().to_dict()
+        del found["resolution"]
+        size = "" if self.step is None else f"{self.step:g} "
+        found["step"] = f"{size}{_NAMES[self.unit]}"
+        for fact in _TEXTS[: 2 if self.cuts_from else 4]:
+            if fact in found:
+                value = found[fact]
+                several = isinstance(value, list)
+                found[fact] = [*map(self.shown, value)] if several else self.shown(value)
+        return found
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        """Read facts; of a date that is a document by itself, "format" is that of the document."""
+        return super()._read({k: v for k, v in data.items() if (k, type(v)) != ("format", int)})
+
+    def _problems(self) -> Iterator[str]:
+        if self.resolution not in self.resolutions or self.integer is not True:
+            yield "it is a whole number of its steps"
+        if not all(isinstance(bound, float) for bound in (self.lower, self.upper)):
+            yield "lower and upper must be dates such as 2018-01-31"
+        first, last = in_units(np.array(_CALENDAR, dtype="datetime64[D]"), self.unit)
+        if not (first <= self.lower and self.upper <= last):
+            yield "lower and upper must be dates from year 1 to 9999"
+        if self.format is not None and not isinstance(self.format, str):
+            yield "format must be text"
+        if problem := self.in_text.problem(self.unit):
+            yield problem
+        yield from super()._problems()
+
+    def _codes_that_are_values(self, kind: Kind) -> Iterator[str]:
+        values, possible = self.read_texts([code_text(code) for code in self.codes_of(kind)])
+        if np.any(possible & (self.lower <= values) & (values <= self.upper)):
+            yield f"codes of {kind} that are dates must lie outside [lower, upper]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DateTime(Date):
+    """A date and the time of day, between public bounds, in whole steps.
+
+    Parameters
+    ----------
+    lower, upper : str or datetime.datetime
+        Public bounds, such as ``"2018-01-01T08:00"``; without a zone, in ``timezone``.
+    step : str, default "second"
+        ``"hour"``, ``"minute"``, ``"second"`` or ``"millisecond"``, or several: ``"15min"``.
+    timezone : str, optional
+        Such as ``"UTC"`` or ``"Europe/Berlin"``: every cell says its zone, whichever, and comes out
+        in this one. By default no cell may say one.
+
+    Notes
+    -----
+    All else is as for :class:`Date`; a format may also have ``%H``, ``%-H``, ``%M``, ``%S`` and
+    ``%z``.
+
+    Examples
+    --------
+    >>> bounds = {"lower": "2024-01-01T00:00", "upper": "2024-12-31T23:45"}
+    >>> seen = DateTime(name="seen", **bounds, step="15min")
+    >>> seen.shown(seen.lower + 4 * seen.step)
+    '2024-01-01T01:00'
+    """
+
+    kind: ClassVar[str] = "datetime"
+    finest: ClassVar[str] = "second"
+    resolutions: ClassVar[tuple[Resolution, ...]] = ("h", "m", "s", "ms")
+    timezone: str | None = None
+
+    @property
+    def zoned(self) -> bool:
+        """Whether its values are moments of the world's time, read with their time zone."""
+        return self.timezone is not None
+
+    def number(self, text: str) -> float | None:
+        """Return the number of a public time; without a zone it is that of ``timezone``."""
+        if self.timezone is None:
+            return super().number(text)
+        with replacing(ValueError, LookupError, OSError, by=self._not_valid("timezone is unknown")):
+            zone = ZoneInfo(self.timezone)
+        with contextlib.suppress(ValueError, OverflowError):
+            local = dt.datetime.fromisoformat(text)
+            local = local if local.tzinfo else local.replace(tzinfo=zone)
+            return super().number(local.astimezone(dt.UTC).isoformat())
+        return None
+
+
+def code_text(code: str | float) -> str:
+    """Return a code of a kind of missing as the text that a cell may be."""
+    return code.strip() if isinstance(code, str) else number_text(float(code))

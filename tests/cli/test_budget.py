@@ -1,0 +1,256 @@
+"""Commands that charge a ledger: first, once, and found again whatever kills them."""
+
+import json
+import os
+import signal
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from missdp.cli.charges import Charged
+from missdp.cli.main import main
+from missdp.cli.release_files import Release
+from missdp.office import Ledger
+from missdp.synth.base import Synthesizer
+from missdp.table.streams import FileRows
+
+URL = "sqlite:///budget.db"
+ID = "0123456789abcdef" * 2
+FIT = (
+    *("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", "1", "--delta", "1e-6"),
+    *("-o", "out.csv", "--method", "privbayes"),
+)
+QUERY = (
+    *("query", "data.csv", "--schema", "schema.toml", "--impute", "age", "--match", "größe"),
+    *("--mean", "age", "--epsilon", "0.25"),
+)
+PAID = ("--budget", URL, "--table", "patients-2026")
+
+
+@pytest.fixture
+def office(folder):
+    made = Ledger(URL, who="head")
+    made.create("patients-2026", epsilon=3.0)
+    return made
+
+
+def spent(office):
+    return office.row("patients-2026").spent
+
+
+def test_a_release_says_which_line_paid_for_it_and_the_line_what_was_released(run, office):
+    code, out, _ = run(*FIT, "--delta", "0", *PAID, "--purpose", "report", "--ticket", "T-7")
+    assert code == 0
+    note = json.loads(Path("out.release.json").read_text())
+    assert note["ledger"]["head"] in out
+    assert note["ledger"]["request"] == note["release"]
+    started, released = office.history()[1:]
+    assert (started["state"], started["purpose"], started["ticket"]) == ("started", "report", "T-7")
+    assert (released["state"], released["request"]) == ("released", note["release"])
+    assert office.verify(note["ledger"]["head"])["patients-2026"][0] == 3
+    assert spent(office) == 1
+    assert run("budget", "verify", "--budget", URL, "--head", "out.release.json")[0] == 0
+    Path("out.release.json").write_text(json.dumps(note))  # written otherwise
+    code, _, err = run("budget", "verify", "--budget", URL, "--head", "out.release.json")
+    assert (code, "was changed" in err) == (9, True)
+    Path("out.release.json").write_text(json.dumps({**note, "release": "f" * 32}))
+    code, _, err = run("budget", "verify", "--budget", URL, "--head", "out.release.json")
+    assert (code, "lacks the release" in err) == (9, True)
+
+
+def test_a_query_is_charged_once_and_a_retry_is_refused_as_spent(run, office, monkeypatch):
+    monkeypatch.setenv("MISSDP_BUDGET", f"{URL}#patients-2026")
+    code, out, _ = run(*QUERY, "--json", "--request", ID)
+    assert (code, json.loads(out)["ledger"]["request"]) == (0, ID)
+    code, out, err = run(*QUERY, "--request", ID)
+    assert (code, out) == (9, "")
+    assert "nothing is charged or drawn again" in err
+    assert spent(office) == Fraction(1, 4)
+
+
+def test_nothing_is_read_before_it_is_charged(office, run, monkeypatch):
+    seen = []
+
+    def watched(name):
+        real = getattr(FileRows, name)
+
+        def read(self, *given):
+            seen.append([line["state"] for line in office.history()])
+            return real(self, *given)
+
+        return read
+
+    for name in ("columns", "check", "about", "batches"):
+        monkeypatch.setattr(FileRows, name, watched(name))
+    for command in ((*FIT, "--delta", "0"), QUERY):
+        assert run(*command, *PAID)[0] == 0
+        assert seen
+        assert all("started" in states for states in seen)
+        assert {states.count("started") for states in seen} == {1 if command[0] != "query" else 2}
+        seen.clear()
+
+
+def test_data_that_does_not_fit_stays_charged_and_the_ledger_says_no_more(office, run):
+    Path("data.csv").write_text("größe,age\nXXL,5\n")
+    code, _, err = run(*QUERY, *PAID)
+    assert (code, "XXL" in err) == (3, False)
+    assert spent(office) == Fraction(1, 4)
+    assert [line["state"] for line in office.history()] == ["created", "started"]
+
+
+def test_what_is_refused_is_charged_nothing_and_recorded(office, run):
+    code, _, err = run(*FIT, "--delta", "0", "--epsilon", "5", *PAID)
+    assert (code, "nothing was charged" in err) == (4, True)
+    code, _, err = run(*FIT, *PAID)  # Gaussian noise, and the budget is pure
+    assert code == 6
+    assert "'pure'" in err
+    assert [line["state"] for line in office.history()] == ["created", "refused", "refused"]
+    assert spent(office) == 0
+    assert not list(Path().glob("out*"))
+
+
+def test_another_person_approves_a_command(office, run):
+    office.create("patients-2027", epsilon=1.0, approval=True)
+    paid = ("--budget", f"{URL}#patients-2027")
+    code, out, _ = run("budget", "request", *QUERY, *paid, "--json")
+    assert code == 0
+    (filed, one) = (json.loads(out)["request"], ("--request", json.loads(out)["request"]))
+    assert run(*QUERY, *paid, *one)[0] == 9
+    assert run("budget", "approve", filed, "--budget", URL)[0] == 9  # the same person
+    assert run("budget", "approve", filed, "--budget", URL, "--as", "bob")[0] == 0
+    assert run(*QUERY, *paid, *one, "--epsilon", "0.5")[0] == 2
+    assert run(*QUERY, *paid, *one, "--where", "age > 5")[0] == 2
+    assert run(*QUERY, *paid, *one)[0] == 0
+    code, _, err = run(*FIT, "--delta", "0", *paid)  # files the request by itself
+    assert (code, "needs the approval" in err) == (9, True)
+    asked = err.split()[-1]
+    assert run("budget", "refuse", asked, "--budget", URL, "--reason", "too much")[0] == 0
+    assert run(*FIT, "--delta", "0", *paid, "--request", asked)[0] == 9
+    assert office.row("patients-2027").spent == Fraction(1, 4)
+
+
+def test_show_history_export_and_import(office, run):
+    office.create("patients-2026/ada", epsilon=1.0)
+    assert run(*QUERY, "--budget", f"{URL}#patients-2026/ada", "--purpose", "age report")[0] == 0
+    code, out, _ = run("budget", "show", "--budget", URL)
+    assert (code, "8.3% of 3 pure" in out, "age report, 0.25" in out) == (0, True, True)
+    found = json.loads(run("budget", "show", "--budget", URL, "--json")[1])["budgets"]
+    assert [one["left"] for one in found] == [2.75, 0.75]
+    assert "age report" in run("budget", "history", "patients-2026", "--budget", URL)[1]
+    assert run("budget", "export", "-o", "lines.jsonl", "--budget", URL)[0] == 0
+    assert run("budget", "import", "lines.jsonl", "--budget", "sqlite:///b.db")[0] == 0
+    assert Ledger("sqlite:///b.db").verify() == office.verify()
+
+
+def test_another_schema_is_said(office, run):
+    assert run(*QUERY, *PAID)[0] == 0
+    text = Path("schema.toml").read_text()
+    Path("schema.toml").write_text(text.replace("bins = 5", "bins = 4"))
+    code, _, err = run(*QUERY, *PAID)
+    assert (code, "--new-schema" in err) == (3, True)
+    assert run(*QUERY, *PAID, "--new-schema")[0] == 0
+    assert spent(office) == Fraction(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "says", "options"),
+    [
+        (2, "--table NAME", ("--budget", URL)),
+        (2, "did you mean 'patients-2026'", ("--budget", URL, "--table", "patients-2025")),
+        (2, "32 hexadecimal", (*PAID, "--request", "mine")),
+        (2, "are for --budget", ("--purpose", "report")),
+        (
+            2,
+            "URL",
+            (
+                "--budget",
+                "mysql://u:SECRET@h/d#t",
+            ),
+        ),
+        (9, "absent", ("--budget", "sqlite:///none.db#t")),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_read(office, run, code, says, options):
+    found = run(*QUERY, *options)
+    assert (found[0], found[1]) == (code, "")
+    assert says in found[2]
+    assert "SECRET" not in found[2]
+    assert len(office.history()) == 1
+
+
+def test_create_says_what_is_wrong(folder, run):
+    create = ("budget", "create", "t", "--budget", URL)
+    assert run(*create, "--epsilon", "1", "--delta", "1e-6", "--failure", "1e-9")[0] == 0
+    assert run(*create, "--epsilon", "1")[0] == 2
+    assert run("budget", "create", "u", "--epsilon", "0", "--budget", URL)[0] == 2
+    epoch = ("budget", "create", "t2", "--epsilon", "1", "--budget", URL, "--epoch-of", "t")
+    assert run(*epoch, "--disjoint-epochs")[0] == 2
+
+
+# Whatever kills a run: no output without its charge, no charge or draw twice
+
+
+BOUNDARIES = {
+    "before the charge": (Ledger, "start", "before"),
+    "after the charge": (Ledger, "start", "after"),
+    "before the model is kept": (Release, "keep", "before"),
+    "after the model is kept": (Release, "keep", "after"),
+    "before files are in place": (Release, "commit", "before"),
+    "after files are in place": (Release, "commit", "after"),
+    "after it is recorded": (Charged, "finish", "after"),
+}
+
+KEPT = {"after the model is kept", "before files are in place"}
+WHOLE = {"after files are in place", "after it is recorded"}
+
+
+def killed(where, *arguments):
+    """Run a command in a fork that is killed at a boundary."""
+    if (child := os.fork()) == 0:
+        owner, name, when = where
+        real = getattr(owner, name)
+
+        def dying(*given, **named):
+            if when == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            found = real(*given, **named)
+            os.kill(os.getpid(), signal.SIGKILL)
+            return found
+
+        setattr(owner, name, dying)
+        main(list(arguments))
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_run_that_is_killed_is_charged_once_and_draws_once(office, run, boundary, monkeypatch):
+    office.close()
+    arguments = (*FIT, "--delta", "0", *PAID, "--request", ID)
+    killed(BOUNDARIES[boundary], *arguments)
+    charged = spent(office)
+    outputs = {path for path in Path().glob("out*") if path.stat().st_size > 2000}
+    assert charged == (0 if boundary == "before the charge" else 1)
+    assert charged or not outputs  # no output without its charge
+    drawn = []
+    real = Synthesizer.fit
+    monkeypatch.setattr(Synthesizer, "fit", lambda *a, **k: drawn.append(1) or real(*a, **k))
+    code, out, err = run(*arguments)
+    if boundary == "before the charge":
+        assert (code, "--overwrite" in err) == (5, True)  # the claim of a dead run stands there
+        assert run(*arguments, "--overwrite")[0] == 0
+        assert drawn == [1]
+    elif boundary in WHOLE:
+        assert (code, "charged once" in out) == (0, True)
+        assert office.history()[-1]["state"] == "released"
+    else:
+        for _ in range(2):
+            assert (code, "started before and is spent" in err) == (9, True)
+            model = Path(f"out-{ID}.model.json")
+            assert model.exists() == (str(model) in err) == (boundary in KEPT)
+            code, _, err = run(*arguments, "--overwrite")
+        assert not model.exists() or run("sample", model, "-o", "more.csv", "--rows", "5")[0] == 0
+    assert spent(office) == 1
+    assert len(drawn) == (boundary == "before the charge")
+    office.verify()

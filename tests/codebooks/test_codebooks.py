@@ -1,0 +1,314 @@
+"""Code books become schemas; what they do not say, or cannot be translated, is listed."""
+
+import json
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from missdp import AllPairs, Schema, Table
+from missdp.codebooks import CodeBook, read_codebook
+from missdp.codebooks.book import Value, Variable
+from missdp.codebooks.redcap import condition_of
+from missdp.errors import SchemaError
+
+COLUMNS = (
+    "Variable / Field Name,Form Name,Section Header,Field Type,Field Label,"
+    '"Choices, Calculations, OR Slider Labels",Field Note,'
+    "Text Validation Type OR Show Slider Number,Text Validation Min,Text Validation Max,"
+    "Identifier?,Branching Logic (Show field only if...),Required Field?"
+)
+REDCAP = f"""{COLUMNS}
+record_id,base,,text,Record,,,,,,,,
+surname,base,,text,Surname,,,,,,y,,
+sex,base,,radio,<b>Sex</b> at birth,"1, Female | 2, Male | 9, Unknown",,,,,,,y
+age,base,,text,Age,,,integer,0,120,,,y
+bmi,base,,calc,BMI,[weight]/[height],,,,,,,
+smoker,base,,yesno,Smoker,,,,,,,[age] >= 12,
+cigs,base,,text,Cigarettes,,,integer,1,100,,"[smoker] = '1' and ([age] > 17 or [sex]='2')",
+drugs,base,,checkbox,Drugs,"1, Aspirin | 2, Insulin | other, Other",,,,,,[smoker] = '1',
+dose,base,,text,Dose,,,number,0,500,,[drugs(2)] = '1',
+plz,base,,dropdown,Region,"01, North | 02, South",,,,,,"datediff([age],'today') > 3",
+seen,base,,text,Seen,,,date_dmy,2020-01-01,2024-12-31,,,
+at,base,,text,At,,,datetime_dmy,2020-01-01 00:00,2024-12-31 23:59,,,
+told2,base,,text,Told,,,date_mdy,,,,,
+pain,base,,slider,Pain,none | some | much,,,,,,[bmi] > 30,
+told,base,,descriptive,Thank you,,,,,,,,
+"""
+FRICTIONLESS = {
+    "fields": [
+        {"name": "id", "type": "integer"},
+        {"name": "sex", "title": "Sex", "constraints": {"required": True, "enum": ["f", "m"]}},
+        {"name": "age", "type": "integer", "constraints": {"minimum": 0, "maximum": 120}},
+        {"name": "pay", "type": "number", "constraints": {"minimum": "0"}},
+        {"name": "ill", "type": "boolean"},
+        {"name": "ok", "type": "boolean", "trueValues": ["ja"], "falseValues": ["nein"]},
+        {"name": "many", "type": "boolean", "trueValues": ["ja", "si"], "falseValues": ["nein"]},
+        {"name": "grade", "categories": [{"value": "low"}, "high"], "categoriesOrdered": True},
+        {"name": "code", "type": "integer", "categories": [{"value": 1, "label": "A"}, 2]},
+        {"name": "year", "type": "year", "constraints": {"minimum": "1900", "maximum": "2100"}},
+        {
+            "name": "born",
+            "type": "date",
+            "format": "%d/%m/%Y",
+            "constraints": {"minimum": "1900-01-01"},
+        },
+        {
+            "name": "seen",
+            "type": "datetime",
+            "constraints": {"minimum": "2020-01-01T00:00:00Z", "maximum": "2021-01-01T00:00:00Z"},
+        },
+        {"name": "zip", "type": "string", "constraints": {"pattern": "^[0-9]{5}$"}},
+    ],
+    "missingValues": ["", "-99", {"value": "-98", "label": "Refused"}],
+    "primaryKey": "id",
+}
+DDI = """<?xml version="1.0" encoding="UTF-8"?>
+<d:codeBook xmlns:d="ddi:codebook:2_5" version="2.5"><d:dataDscr>
+<d:var ID="V1" name="sex" intrvl="discrete" nature="nominal"><d:labl>Sex of respondent</d:labl>
+ <d:catgry><d:catValu>1</d:catValu><d:labl>Male</d:labl><d:labl>Mann</d:labl>
+  <d:catStat type="freq">10</d:catStat></d:catgry>
+ <d:catgry><d:catValu>2</d:catValu><d:labl>Female</d:labl></d:catgry>
+ <d:catgry missing="Y"><d:catValu>9</d:catValu><d:labl>Refused</d:labl></d:catgry>
+ <d:catgry missing="Y"><d:catValu>Sysmiss</d:catValu></d:catgry></d:var>
+<d:var ID="V2" name="age" intrvl="contin" dcml="0"><d:labl>Age</d:labl>
+ <d:valrng><d:range UNITS="INT" min="0" max="110"/></d:valrng>
+ <d:invalrng><d:item VALUE="-9"/></d:invalrng><d:universe>Everybody</d:universe>
+ <d:catgry missing="Y"><d:catValu>-9</d:catValu><d:labl>Don't know</d:labl></d:catgry></d:var>
+<d:var ID="V3" name="school" intrvl="discrete" nature="ordinal">
+ <d:catgry><d:catValu>1</d:catValu><d:labl>Little</d:labl></d:catgry>
+ <d:catgry><d:catValu>2</d:catValu><d:labl>Much</d:labl></d:catgry></d:var>
+<d:var ID="V4" name="note"><d:varFormat type="character"/></d:var>
+</d:dataDscr></d:codeBook>"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(name, text):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def refused(path):
+    with pytest.raises(SchemaError) as found:
+        read_codebook(path).schema()
+    assert "\n" not in str(found.value)
+    return str(found.value)
+
+
+def test_a_data_dictionary_of_redcap(written, tmp_path):
+    book = read_codebook(written("dictionary.csv", REDCAP))
+    schema = book.schema()
+    boxes = ("drugs___1", "drugs___2", "drugs___other")
+    assert schema.names == (
+        "sex",
+        "age",
+        "smoker",
+        "cigs",
+        *boxes,
+        "dose",
+        "plz",
+        "seen",
+        "at",
+        "pain",
+    )
+    assert schema["sex"].levels == (1, 2, 9)  # "Unknown" is a level until a person says otherwise
+    assert (schema["age"].lower, schema["age"].upper, schema["age"].integer) == (0, 120, True)
+    assert schema["plz"].levels == ("01", "02")
+    assert (schema["pain"].lower, schema["pain"].upper) == (0, 100)
+    assert schema["sex"].label == "Sex at birth"
+    assert [schema[n].kind for n in ("seen", "at")] == ["date", "datetime"]
+    cells = [["2021-02-03"], ["2021-02-03 04:05"]]
+    for name, cell in zip(("seen", "at"), cells, strict=True):
+        alone = schema.subset([name])
+        assert not Table.read({name: cell}, alone).mask(name).any()
+    assert [(rule.names, rule.unless) for rule in schema.rules] == [
+        (("smoker",), "`age` >= 12"),
+        (("cigs",), "`smoker` = 1 and (`age` > 17 or `sex` = 2)"),
+        (("dose",), "`drugs___2` = 1"),
+    ]
+    assert set(book.left_out()) == {"record_id", "surname", "bmi", "told2"}
+    assert book.untranslated() == ("pain has a value only where: `bmi` > 30",)
+    book.to_toml(tmp_path / "schema.toml")
+    text = (tmp_path / "schema.toml").read_text()
+    assert Schema.from_toml(tmp_path / "schema.toml") == schema
+    for comment in (
+        "# sex: field of type radio\n# level 9 is 'Unknown': no answer? then move it to unknown\n",
+        "# not translated: shown only if datediff([age],'today') > 3\n[[attribute]]\nname = \"plz",
+        "# not translated: shown only if [smoker] = '1'; else 0\n[[attribute]]\nname = \"drugs__",
+        "# Not translated: pain has a value only where: `bmi` > 30\n",
+        "# Not in the schema: 'surname' tells rows or persons apart",
+    ):
+        assert comment in text
+
+
+def test_conditions_on_what_is_not_in_the_schema_are_listed(written):
+    line = "extra,base,,text,Extra,,,integer,0,9,,[bmi] > 30,\n"
+    last = "plz2,base,,text,,,,integer,0,9,,[plz] = '03',\n"  # which is no level
+    book = read_codebook(written("dictionary.csv", REDCAP + line + last))
+    assert book.untranslated() == (
+        "pain has a value only where: `bmi` > 30",
+        "extra has a value only where: `bmi` > 30",
+        'plz2 has a value only where: `plz` = "03"',
+    )
+
+
+@pytest.mark.parametrize(
+    ("branch", "told"),
+    [
+        ("[sex] = '2'", "`sex` = 2"),
+        ("[sex]<>'01' OR [age] >= 18.5", '`sex` <> "01" or `age` >= 18.5'),
+        ("(([drugs(3)] = '1'))", "((`drugs___3` = 1))"),
+        ("[drugs] = '1'", None),
+        ("[sex(1)] = '1'", None),
+        ("[visit_1][sex] = '1'", None),
+        ("[sex] = ''", None),
+        ("[sex] = [age]", None),
+        ("[age] + 1 > 3", None),
+        ("[unknown] = 1", None),
+        ("sum([age], 2) > 3", None),
+        ("[sex] = 1 and", None),
+        ("([sex] = 1", None),
+        ("[sex] = 1) or ([age] = 2", None),
+        ("[sex] = 'a`b'", None),
+        ("'1' < [age]", "1 < `age`"),
+    ],
+)
+def test_branching_logic(branch, told):
+    assert condition_of(branch, {"sex": "radio", "age": "text", "drugs": "checkbox"}) == told
+
+
+@given(st.text("[]()'\"=<>1ageor and\n", max_size=40))
+def test_whatever_is_translated_is_a_condition(branch):
+    condition = condition_of(branch, {"age": "text", "a": "text"})
+    if condition is not None:
+        facts = {"source": "", "domain": "number", "lower": 0, "upper": 9}
+        age, a = Variable(name="age", **facts), Variable(name="a", **facts)
+        book = CodeBook("", (age, a, Variable(name="b", condition=condition, **facts)))
+        assert bool(book.schema().rules) != bool(book.untranslated())
+
+
+def test_a_table_schema(written):
+    book = read_codebook(written("schema.json", json.dumps(FRICTIONLESS)))
+    schema = book.schema()
+    assert schema.names == ("sex", "age", "ill", "ok", "grade", "code", "year", "seen")
+    seen = ["2020-05-06T07:08:09Z"]
+    assert not Table.read({"seen": seen}, schema.subset(["seen"])).mask("seen").any()
+    assert (schema["sex"].nullable, schema["sex"].missing_codes) == (False, ())
+    assert (schema["age"].missing_codes, schema["age"].refused) == ((-99,), (-98,))
+    assert schema["ill"].levels == (False, True)
+    assert schema["ok"].levels == ("nein", "ja")
+    assert (schema["grade"].kind, schema["grade"].levels) == ("ordinal", ("low", "high"))
+    assert schema["code"].levels == (1, 2)
+    assert set(book.left_out()) == {"id", "pay", "many", "born", "zip"}
+    package = {"resources": [{"schema": FRICTIONLESS}, {"path": "readme.txt"}]}
+    assert read_codebook(written("package.json", json.dumps(package))).schema() == schema
+
+
+def test_a_ddi_codebook(written):
+    schema = read_codebook(written("codebook.xml", DDI)).schema()
+    assert (schema["sex"].levels, schema["sex"].refused) == ((1, 2), (9,))
+    assert schema["sex"].label == "Sex of respondent"
+    assert (schema["age"].upper, schema["age"].unknown, schema["age"].integer) == (110, (-9,), True)
+    assert schema["school"].kind == "ordinal"
+    assert set(read_codebook(written("codebook.xml", DDI)).left_out()) == {"note"}
+
+
+def test_files_of_statistics_packages(tmp_path):
+    pyreadstat = pytest.importorskip("pyreadstat")
+    rows = pd.DataFrame({"sex": [1.0, 9.0], "age": [31.0, 98.0], "name": ["Ada", "Bea"]})
+    facts = {
+        "column_labels": {"sex": "Sex", "age": "Age"},
+        "variable_value_labels": {"sex": {1: "f", 2: "m", 9: "Refused"}, "age": {98: "Don't know"}},
+    }
+    missing = {"sex": [9], "age": [{"lo": 98, "hi": 99}]}
+    measure = {"sex": "nominal", "age": "scale"}
+    pyreadstat.write_sav(
+        rows, tmp_path / "x.sav", missing_ranges=missing, variable_measure=measure, **facts
+    )
+    book = read_codebook(tmp_path / "x.sav")
+    schema = book.schema()
+    assert (schema["sex"].levels, schema["sex"].refused) == ((1, 2), (9,))
+    assert schema["sex"].label == "Sex"
+    assert set(book.left_out()) == {"age", "name"}  # no bounds: nothing is read from rows
+    assert "Ada" not in str(book)
+
+
+def test_what_a_code_book_makes_is_synthesized(written):
+    schema = read_codebook(written("dictionary.csv", REDCAP)).schema()
+    rows = {name: [None] * 200 for name in schema.names}
+    rows |= {name: [0] * 200 for name in schema.names if name.startswith("drugs")}
+    rows |= {"sex": [1, 2] * 100, "age": [30] * 200, "smoker": [1, 0] * 100}
+    rows["cigs"] = [20, None] * 100
+    table = AllPairs(epsilon=1.0, delta=1e-6).fit(rows, schema=schema).sample(50)
+    read = Table.read(table, schema)
+    assert read.mask("cigs", "not_applicable")[read.codes("smoker") == 0].all()
+
+
+ENTITIES = '<!DOCTYPE a [<!ENTITY b "cc">]><codeBook><dataDscr>&b;</dataDscr></codeBook>'
+ID = f"{COLUMNS}\nid,,,text,,,,,,,,,\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.pdf", "", "a code book is one of"),
+        ("a.json", "{", "not JSON"),
+        ("a.json", "[" * 100_000, "not JSON"),
+        ("a.json", "[]", "list of fields"),
+        ("a.json", '{"fields": [1]}', "an object with a name"),
+        ("a.json", '{"fields": [{"name": "a", "constraints": 3}]}', "not an object"),
+        ("a.json", '{"resources": []}', "0 tables"),
+        ("a.json", '{"fields": []}', "no variable"),
+        ("a.json", b"\xff", "not UTF-8"),
+        ("a.csv", "a,b\n1,2\n", "Variable / Field Name"),
+        ("a.csv", f"{ID}a,,,radio,,no code,,,,,,,\n", "code, label"),
+        ("a.csv", f'{ID}a,,,radio,,"1, A | 1, B",,,,,,,\n', "contradicts"),
+        ("a.xml", "<codeBook>", "not XML"),
+        ("a.xml", "<codeBook/>", "no variables"),
+        ("a.xml", "<a>" * 200, "too deeply"),
+        ("a.xml", ENTITIES, "refused"),
+        ("a.xml", DDI.replace('name="age"', 'name="sex"'), "twice"),
+        ("a.sav", b"$FL2", "no file of its format"),
+        ("a.dta", "", "no file of its format"),
+    ],
+)  # fmt: skip
+def test_bad_code_books_are_refused_in_a_line(written, name, text, told):
+    if name.endswith((".sav", ".dta")):
+        pytest.importorskip("pyreadstat")
+    assert told in refused(written(name, text))
+
+
+def test_conditions_in_a_circle_are_refused(written):
+    lines = (
+        "id,base,,text,,,,,,,,,\na,base,,yesno,,,,,,,,[b] = '1',\nb,base,,yesno,,,,,,,,[a] = '1',\n"
+    )
+    assert "a" in refused(written("a.csv", f"{COLUMNS}\n{lines}"))
+
+
+def test_a_million_levels_are_read_and_more_refused():
+    few = tuple(Value(str(i)) for i in range(1_000_001))
+    book = CodeBook("", (Variable(name="a", source="", domain="levels", values=few),))
+    assert "1000000" in book.left_out()["a"]
+
+
+def test_labels_do_not_leave_their_comment(tmp_path):
+    notes = ("two\nlines = 1", "[[attribute]]\r\x00\x85name = 2")
+    sex = Variable(
+        name="sex",
+        source="a\nb",
+        domain="levels",
+        values=(Value("1", "Refused\nx = 1"),),
+        notes=notes,
+    )
+    CodeBook("", (sex,), ("x\ny = 2",)).to_toml(tmp_path / "a.toml")
+    assert Schema.from_toml(tmp_path / "a.toml").names == ("sex",)
+    assert all(
+        line.startswith("#")
+        for line in (tmp_path / "a.toml").read_text().split("\n")
+        if "lines" in line
+    )

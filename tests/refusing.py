@@ -1,0 +1,16 @@
+"""What holds of every refusal, whatever refuses."""
+
+import contextlib
+
+import pytest
+
+
+@contextlib.contextmanager
+def refuses(kind, match=None):
+    """Expect an error of ours: one line, of public facts, and no other error behind it."""
+    with pytest.raises(kind, match=match) as caught:
+        yield caught
+    said = str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert "\n" not in said
+    assert "secret" not in said.lower()

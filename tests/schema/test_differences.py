@@ -1,0 +1,154 @@
+"""Differences of dates: what they are in a row follows from this row alone, and dates come back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from missdp import Categorical, Date, DateTime, Difference, Numeric, Schema, Table
+from missdp.errors import DataError, SchemaError
+from missdp.schema import Impossible, NotApplicable, Order
+from missdp.sources import DuckDBSource, MemorySource
+
+YEARS = {"lower": "2020-01-01", "upper": "2020-12-31", "nullable": True, "outside": "missing"}
+IN, OUT = Date(name="in", **YEARS), Date(name="out", **YEARS)
+STAY = Difference(name="stay", later="out", earlier="in", lower=0, upper=60, outside="missing")
+SCHEMA = Schema((IN, OUT, STAY), (Order("`in` <= out"),))
+
+dates = st.dates(dt.date(2019, 12, 1), dt.date(2021, 1, 31))
+cells = st.none() | dates.map(str) | st.sampled_from(["2020-02-30", "1.2.2020", "", "x"])
+near = st.dates(dt.date(2020, 3, 1), dt.date(2020, 4, 1)).map(str)
+tables = st.lists(st.tuples(cells | near, cells | near), min_size=1, max_size=6)
+
+
+def read(pairs: list[tuple[str | None, str | None]]) -> Table:
+    return Table.read({"in": [p[0] for p in pairs], "out": [p[1] for p in pairs]}, SCHEMA)
+
+
+def shown(table: Table) -> list[tuple[Any, ...]]:
+    names = SCHEMA.names
+    return [*zip(*(table.codes(n) for n in names), *(table.values(n) for n in names), strict=True)]
+
+
+@given(pairs=tables)
+def test_what_a_row_becomes_follows_from_this_row_alone(
+    pairs: list[tuple[str | None, str | None]],
+) -> None:
+    """The sensitivity of every count rests on this: one row more or less is one count."""
+    assert shown(read(pairs)) == [shown(read([pair]))[0] for pair in pairs]
+
+
+@given(pair=st.tuples(cells | near, cells | near))
+def test_a_difference_is_that_of_its_dates(pair: tuple[str | None, str | None]) -> None:
+    table = read([pair])
+    day = {name: None if table.mask(name)[0] else table.values(name)[0] for name in ("in", "out")}
+    both = [d for d in day.values() if d is not None]
+    apart = both[1] - both[0] if len(both) == 2 else -1
+    assert table.mask("stay")[0] == (not 0 <= apart <= 60)
+    if 0 <= apart <= 60:
+        assert table.values("stay")[0] == apart
+    either = table.mask("in or out")[0], table.values("in or out")[0]
+    assert either == ((False, both[0]) if both else (True, SCHEMA["in or out"].lower))
+    assert {*table.to_arrow().column_names} == {"in", "out"}
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pairs=tables)
+def test_rows_that_stream_are_counted_as_those_in_memory(
+    tmp_path: Path, pairs: list[tuple[str | None, str | None]]
+) -> None:
+    data = pa.table({"in": [p[0] for p in pairs], "out": [p[1] for p in pairs]})
+    csv.write_csv(data, tmp_path / "rows.csv")
+    streamed, held = DuckDBSource(tmp_path / "rows.csv", SCHEMA), MemorySource(read(pairs))
+    for clique in [("stay",), ("in", "stay"), ("stay", "in or out"), ("out",)]:
+        found = (s.counts([clique], rows="extended")[clique] for s in (streamed, held))
+        np.testing.assert_array_equal(*found)
+
+
+def test_hidden_dates_hide_their_difference() -> None:
+    table = read([("2020-03-01", "2020-03-04")] * 2)
+    hidden = table.with_missing({"out": np.array([True, False])})
+    assert hidden.mask("stay").tolist() == [True, False]
+
+
+@pytest.mark.parametrize("unchecked", [True, False])
+def test_a_refusal_quotes_no_cell(tmp_path: Path, unchecked: bool) -> None:
+    strict = Schema((IN, OUT, Difference(name="stay", later="out", earlier="in", lower=0, upper=9)))
+    data = pa.table({"in": ["2020-03-01"], "out": ["2020-03-20"]})
+    csv.write_csv(data, tmp_path / "rows.csv")
+    source = DuckDBSource(tmp_path / "rows.csv", strict)
+    reading = source.check if unchecked else partial(Table.read, data, strict)
+    with pytest.raises(DataError, match=r"column 'stay' .* \[0, 9\]") as refused:
+        reading()
+    assert "03" not in str(refused.value)
+
+
+def test_facts_are_written_and_read_in_their_unit(tmp_path: Path) -> None:
+    ends = {"lower": "1920-01-01", "upper": "2020-12-31"}
+    hours = {"lower": "2020-01-01T00:00", "upper": "2020-12-31T23:45", "step": "15min"}
+    schema = Schema(
+        (
+            *(IN, OUT, STAY),
+            Date(name="born", **ends),
+            DateTime(name="came", **hours),
+            DateTime(name="left", nullable=True, **hours),
+            Difference(name="age", later="in", earlier="born", lower=18, upper=100.5, unit="year"),
+            Difference(name="wait", later="left", earlier="came", lower=0, upper=8, unit="hour",
+                       edges=(0, 0.25, 8)),
+        ),
+        (Impossible("age < 18.5 and stay > 30"),),
+    )  # fmt: skip
+    assert schema["age"].computes == "born"  # of the two, that with wider bounds
+    assert (schema["age"].lower, schema["wait"].upper, schema["wait"].step) == (6575, 480, 15)
+    assert schema["wait"].interval_names == ("[0, 0.25)", "[0.25, 8)")
+    schema.to_toml(tmp_path / "schema.toml")
+    assert "upper = 100.5" in (tmp_path / "schema.toml").read_text()
+    again = Schema.from_toml(tmp_path / "schema.toml"), Schema.from_dict(schema.to_dict())
+    assert again == (schema, schema)
+    alone = schema.subset(("age", "in"))
+    assert type(alone["age"]) is Numeric
+
+
+OTHER = Date(name="month", lower="2020-01", upper="2020-12", step="month")
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"later": "in"}, "must be two dates"),
+    ({"later": "nobody"}, "must name dates"),
+    ({"later": "sex"}, "must name dates"),
+    ({"later": "month"}, "one step"),
+    ({"unit": "hour"}, "finer"),
+    ({"unit": "fortnight"}, "unit must be one of"),
+    ({"computes": "month"}, "one of its two dates"),
+    ({"missing_codes": (-9,), "nullable": True}, "no codes"),
+    ({"lower": 9, "upper": 0}, "below upper"),
+]
+
+
+@pytest.mark.parametrize(("facts", "why"), WRONG)
+def test_wrong_facts_are_refused(facts: dict[str, Any], why: str) -> None:
+    sex = Categorical(name="sex", levels=("f", "m"))
+    stay = {"name": "stay", "later": "out", "earlier": "in", "lower": 0, "upper": 60}
+    with pytest.raises(SchemaError, match=why):
+        Schema((IN, OUT, OTHER, sex, Difference(**{**stay, **facts})))
+
+
+def test_what_cannot_be_computed_back_is_refused() -> None:
+    known = Date(name="known", lower="2020-01-01", upper="2020-12-31")
+    sure = Date(name="sure", lower="2020-01-01", upper="2020-12-31")
+    stay = Difference(name="d", later="known", earlier="sure", lower=0, upper=9, outside="missing")
+    with pytest.raises(SchemaError, match="must be nullable"):
+        Schema((known, sure, stay))
+    sex = Categorical(name="sex", levels=("f", "m"))
+    with pytest.raises(SchemaError, match="apply to every row"):
+        Schema((IN, OUT, sex, STAY), (NotApplicable("out", unless="sex = 'f'"),))
+    again = Difference(name="again", later="out", earlier="in", lower=0, upper=9)
+    with pytest.raises(SchemaError, match="two rules"):
+        Schema((IN, OUT, STAY, again))

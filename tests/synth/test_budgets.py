@@ -1,0 +1,205 @@
+"""A fit spends all that it may, whatever the table; fits and other releases share one budget."""
+
+import numpy as np
+import pytest
+from dp_accounting import ZCDpEvent
+from dp_accounting.rdp import RdpAccountant
+
+from missdp import AIM, MST, Budget, Categorical, PrivBayes, Schema, Table
+from missdp.accounting import (
+    Cost,
+    DataDependentDomain,
+    DeclaredRowCount,
+    ExplicitSeed,
+    FilterEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    SelectionEvent,
+    gaussian_delta,
+    releases,
+)
+from missdp.errors import BudgetExceededError, UnprovenError
+from missdp.mechanisms import Door, Noise, SecureNoise, Training
+from missdp.sources import MemorySource, strategy_named
+from refusing import refuses
+from synth.tables import rows_of, schema_of
+
+STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
+SIZES = {"one": [3], "two": [3, 4], "three": [2, 3, 4], "wide": [40, 50, 60, 2]}
+GRAPHICAL = {"delta": 1e-6, "model_rows": 100}
+FAMILIES = {
+    "PrivBayes": (PrivBayes, {}),
+    "PrivBayes, zCDP": (PrivBayes, {"delta": 1e-6}),
+    "PrivBayes, no parents": (PrivBayes, {"degree": 0}),
+    "MST": (MST, GRAPHICAL),
+    "AIM": (AIM, GRAPHICAL | {"rounds": 3}),
+    "MST, pure": (MST, GRAPHICAL | {"delta": 0.0}),
+    "AIM, pure": (AIM, GRAPHICAL | {"delta": 0.0, "rounds": 3}),
+    "AIM, no room": (AIM, GRAPHICAL | {"max_model_size": 1e-6}),
+    "AIM, little room": (AIM, GRAPHICAL | {"max_model_size": 2e-4, "rounds": 2}),
+}
+
+
+def made(family, **more):
+    make, options = FAMILIES[family]
+    return make(**{"epsilon": 1.0, "random_state": 0, **options, **more})
+
+
+def private(sizes, n=200, seed=0):
+    return rows_of(schema_of(sizes), n, seed)
+
+
+def spent_of(cost, events):
+    """What releases cost together, as a share of what they may cost."""
+    budget = Budget.from_cost(cost, delta=1e-6 if cost.currency != "pure" else 0.0)
+    budget.charge(*events)
+    return 1 - budget.left.amount / cost.amount
+
+
+def all_is_spent(model):
+    """Whether a fit spent all of its budget, and of every part that it set aside."""
+    (whole,) = model.guarantee_.events
+    parts = [whole, *(event for event in whole.log if isinstance(event, FilterEvent))]
+    return all(1 - 1e-6 < spent_of(part.cost, part.log) <= 1 for part in parts)
+
+
+def choices(model):
+    return [e for e in releases(model.guarantee_.events) if e.label == "selection of a marginal"]
+
+
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+@pytest.mark.parametrize("missing", STRATEGIES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_fit_spends_its_whole_plan_and_pays_for_no_choice_that_is_none(family, missing):
+    turn = (list(FAMILIES).index(family) + STRATEGIES.index(missing)) % 2
+    for sizes in list(SIZES.values())[turn::2]:  # of each two families one strategy has each
+        model = made(family, missing=missing).fit(private(sizes))
+        assert all_is_spent(model)
+        assert len(sizes) != 2 or choices(model) == []
+
+
+@pytest.mark.parametrize("missing", STRATEGIES)
+def test_attributes_that_fit_nowhere_are_not_chosen_among(missing):
+    """Two of four are so wide that they have no parents, and are none: one choice is left."""
+    model = PrivBayes(epsilon=2.0, missing=missing, random_state=0)
+    model.fit(private([400, 2, 500, 2, 2], n=2000))
+    parents = {f.child: f.parents for f in model.network_.families}
+    assert parents["c0"] == parents["c2"] == ()
+    assert len(choices(model)) <= 2
+    assert choices(model)[0].epsilon > 1.9 * 0.1 * 0.85 / 2
+    assert {type(event) for event in choices(model)} == {PureEvent}  # permute-and-flip
+    if missing == "joint":
+        model = PrivBayes(epsilon=9.0, delta=1e-6, random_state=0).fit(private([2] * 5, n=5000))
+        assert {type(event) for event in choices(model)} == {SelectionEvent}
+
+
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+def test_what_is_set_aside_for_tables_does_not_depend_on_what_came_out():
+    """It is amplified, so it must be known beforehand; what choices leave over is not in it."""
+    found = set()
+    for n, seed in [(0, 0), (5, 1), (300, 2), (20_000, 3)]:
+        model = PrivBayes(epsilon=1.0, missing="observed", random_state=seed)
+        model.fit(private([30, 40, 3, 2], n=n, seed=seed))
+        (whole,) = model.guarantee_.events
+        found |= {e.cost.amount for e in whole.log if isinstance(e, FilterEvent)}
+        assert all_is_spent(model)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("family", ["PrivBayes", "PrivBayes, zCDP", "MST", "AIM", "AIM, pure"])
+def test_imputation_costs_its_share_of_the_budget_in_its_own_currency(family):
+    """A tenth of epsilon, spent on pure noise, would be a hundredth of rho or so."""
+    (whole,) = made(family, missing="impute-first").fit(private([2, 3, 4])).guarantee_.events
+    gated = [event for event in whole.log if event.gate]
+    assert len(gated) == 3
+    kind = LaplaceEvent if whole.cost.currency == "pure" else GaussianEvent
+    assert {type(event) for event in gated} == {kind}
+    assert spent_of(whole.cost, gated) == pytest.approx(0.1)
+
+
+# -- one budget for all --------------------------------------------------------------------------
+
+TABLE = rows_of(schema_of(dict.fromkeys("abc", 3), "a"), 300)
+
+
+def ones(codes):
+    return np.ones((len(codes["a"]), 1))
+
+
+def test_eight_fits_cost_what_they_are_capped_by_and_not_eight_epsilons():
+    budget = Budget(3.0, 1e-5)
+    for _ in range(8):
+        made("MST", budget=budget).fit(TABLE)
+    squared = Cost.worth("gdp", 1.0, 1e-6).amount
+    assert [event.cost.amount for event in budget.events] == pytest.approx([squared] * 8, rel=1e-12)
+    assert gaussian_delta(budget.spent.epsilon, sigma=(8 * squared) ** -0.5) <= 1e-5
+    assert gaussian_delta(budget.spent.epsilon - 1e-3, sigma=(8 * squared) ** -0.5) > 1e-5
+    assert 2.7 < budget.spent.epsilon < 2.85
+    before = budget.events
+    made("MST", budget=budget).fit(TABLE)
+    with refuses(BudgetExceededError):
+        made("AIM", budget=budget).fit(TABLE)
+    assert budget.events[:8] == before
+    assert len(budget.events) == 9
+
+
+@pytest.mark.parametrize("schedule", ["fixed", "adaptive"])
+def test_families_marginals_and_training_share_one_budget(schedule):
+    budget = Budget(4.0, 1e-5, schedule=schedule)
+    asked = {"AIM": 0.5, "MST": 0.5, "PrivBayes": 0.3}
+    fits = [made(f, epsilon=epsilon, budget=budget).fit(TABLE) for f, epsilon in asked.items()]
+    budget.charge(GaussianEvent(sensitivity=1, sigma=20.0))
+    mine = budget.reserve(Budget.from_cost(Cost(currency="zcdp", amount=0.02), delta=1e-6))
+    door = Door(MemorySource(TABLE), strategy_named("joint"), budget=mine, noise=SecureNoise())
+    door.marginal(("a",), Noise.worth(door.share(0.5)))
+    plan = Training.worth(door.left, rate=0.5, steps=3, clip=1.0)
+    door.train(plan, ones, ()).step()
+    rhos = [Cost.worth("gdp", 0.5, 1e-6).amount / 2] * 2 + [0.3**2 / 2, 1 / 800, 0.02]
+    oracle = RdpAccountant(np.linspace(3, 90, 2000).tolist())
+    oracle.compose(ZCDpEvent(sum(rhos)))
+    assert door.left.amount < 1e-6
+    if schedule == "adaptive":
+        assert budget.cost.amount - budget.left.amount == pytest.approx(sum(rhos), rel=1e-9)
+    else:
+        assert budget.spent.epsilon <= oracle.get_epsilon(1e-5) + 1e-9
+        assert budget.spent.epsilon >= 0.75 * oracle.get_epsilon(1e-5)
+    for fit, event in zip(fits, budget.events, strict=False):
+        assert isinstance(event, FilterEvent)
+        assert event.capacity == fit.guarantee_.events[0].capacity
+
+
+def test_a_replace_one_budget_pays_for_fits_and_an_add_remove_one_refuses_the_reverse():
+    budget = Budget(2.0, adjacency="replace-one")
+    made("PrivBayes", epsilon=0.4, budget=budget).fit(TABLE)
+    assert budget.spent.epsilon == 0.8
+    fact = GaussianEvent(sensitivity=2, sigma=9, adjacency="replace-one", label="PrivateRidge")
+    shared = Budget(2.0, 1e-5, schedule="adaptive")
+    with refuses(UnprovenError, "PrivateRidge"):
+        shared.charge(fact)
+    assert not shared.events
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "told"),
+    [
+        ("MST", {"epsilon": 5.0}, "needs a delta of 1e-06, and the budget has none"),
+        ("MST", {"epsilon": 0.5, "delta": 1e-6}, "Ask for a smaller epsilon"),
+        ("PrivBayes", {"epsilon": 0.5}, "Ask for a smaller epsilon"),
+    ],
+)
+def test_what_a_budget_lacks_is_said(family, given, told):
+    with refuses(BudgetExceededError, told):
+        made(family, budget=Budget(**given)).fit(TABLE)
+
+
+def test_what_a_fit_rests_on_is_part_of_what_the_shared_budget_promises():
+    """Also what is no condition of any single release: facts of the schema and of parameters."""
+    budget = Budget(2.0)
+    marked = Categorical(name="a", levels=(0, 1, 2), nullable=True, undeclared=("levels",))
+    rows = Table.from_codes(Schema((marked,)), {"a": np.arange(300) % 4})
+    fit = made("PrivBayes", epsilon=0.4, n_rows=300, budget=budget)
+    fit.fit(rows, undeclared="accept")
+    held = {type(condition) for condition in budget.spent.conditions}
+    assert {DataDependentDomain, DeclaredRowCount, ExplicitSeed} <= held
+    assert {type(condition) for condition in fit.guarantee_.conditions} <= held

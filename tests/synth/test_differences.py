@@ -1,0 +1,125 @@
+"""Models of dates and what lies between them: a hospital's stays and ages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp import AIM, AllPairs, Categorical, Date, Difference, PrivBayes, Schema, load
+from missdp.accounting import MissingCompletelyAtRandom, RowIndependentMissingness
+from missdp.errors import UnprovenError
+from missdp.ground_truth import joint
+from missdp.schema import Impossible, Order
+
+WARDS = ("surgery", "medicine", "paediatrics")
+STAY = {"name": "stay", "later": "discharge", "earlier": "admission", "lower": 0, "upper": 60}
+AGE = {"name": "age", "later": "admission", "earlier": "birth", "lower": 0, "upper": 105}
+DATES = Schema(
+    (
+        Date(name="admission", lower="2018-01-01", upper="2024-12-31", nullable=True),
+        Date(name="discharge", lower="2018-01-01", upper="2024-12-31", nullable=True),
+        Date(name="birth", lower="1910-01-01", upper="2024-12-31"),
+        Categorical(name="ward", levels=WARDS),
+    ),
+    (Order("admission <= discharge"), Order("birth <= admission")),
+)
+SCHEMA = Schema((*DATES, Difference(**STAY), Difference(**AGE, unit="year")), DATES.rules)
+
+
+def hospital(n: int) -> pd.DataFrame:
+    """Stays by ward, ages by ward, more admissions from year to year; holes in two dates."""
+    rng = np.random.default_rng(0)
+    ward = rng.choice(WARDS, n, p=[0.4, 0.4, 0.2])
+    came = np.datetime64("2018-01-01") + (rng.beta(1.3, 1, n) * 2450).astype(int)
+    stay = np.minimum(60, rng.gamma(1.2, np.where(ward == "medicine", 6, 3))).astype(int)
+    age = np.where(ward == "paediatrics", rng.uniform(0, 17, n), rng.normal(60, 18, n).clip(18, 99))
+    rows = {"admission": came, "discharge": came + stay, "birth": came - (age * 365.2).astype(int)}
+    data = pd.DataFrame({k: v.astype("datetime64[s]") for k, v in rows.items()} | {"ward": ward})
+    data.loc[rng.random(n) < 0.08, "discharge"] = pd.NaT
+    data.loc[rng.random(n) < 0.04, "admission"] = pd.NaT
+    return data
+
+
+def between(data: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    stay = (data["discharge"] - data["admission"]).dropna().dt.days.to_numpy()
+    return stay, (data["admission"] - data["birth"]).dropna().dt.days.to_numpy()
+
+
+def ks(one: np.ndarray, two: np.ndarray) -> float:
+    both = np.union1d(one, two)
+    left, right = (np.searchsorted(np.sort(x), both, side="right") / len(x) for x in (one, two))
+    return float(np.abs(left - right).max())
+
+
+@pytest.fixture(scope="module")
+def data() -> pd.DataFrame:
+    return hospital(30_000)
+
+
+@pytest.fixture(scope="module")
+def model(data: pd.DataFrame) -> AllPairs:
+    return AllPairs(epsilon=1, delta=1e-6, random_state=0).fit(data, schema=SCHEMA)
+
+
+def test_stays_and_ages_are_kept_and_no_row_breaks_a_rule(
+    data: pd.DataFrame, model: AllPairs
+) -> None:
+    drawn = model.sample(100_000, missing_values="keep", random_state=1)
+    assert list(drawn.columns) == list(data.columns)
+    assert list(drawn.dtypes.astype(str)) == ["datetime64[s]"] * 3 + ["string"]
+    stays, ages = between(drawn)
+    assert stays.min() >= 0
+    assert stays.max() <= 60
+    assert ages.min() >= 0
+    assert max(map(ks, between(data), (stays, ages))) <= 0.03
+    for name in ("admission", "discharge", "birth"):
+        found, true = (t[name].dropna().astype(np.int64).to_numpy() for t in (drawn, data))
+        assert ks(found, true) <= 0.03, name
+        assert abs(drawn[name].isna().mean() - data[name].isna().mean()) < 0.02, name
+    alone = [(t["admission"].isna() & t["discharge"].notna()).mean() for t in (drawn, data)]
+    assert alone[0] == pytest.approx(alone[1], rel=0.25)
+
+
+def test_stays_belong_to_their_wards(data: pd.DataFrame, model: AllPairs) -> None:
+    drawn = model.sample(30_000, random_state=2)
+    assert not drawn.isna().any(axis=None)
+    means = [between(t[t["ward"] == "medicine"])[0].mean() for t in (drawn, data)]
+    assert means[0] == pytest.approx(means[1], rel=0.1)
+
+
+def test_a_saved_model_draws_the_same(tmp_path: Path, model: AllPairs) -> None:
+    model.save(tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    assert again.schema_ == model.schema_
+    pd.testing.assert_frame_equal(
+        again.sample(50, random_state=0), model.sample(50, random_state=0)
+    )
+
+
+@pytest.mark.parametrize("missing", ["joint", "observed", "complete-rows", "impute-first"])
+@pytest.mark.parametrize("family", [AIM, PrivBayes])
+def test_other_families_compute_dates_back(family: type[AllPairs], missing: str) -> None:
+    rules = (Impossible("ward = 'surgery' and stay = 0"),)
+    sure = replace(SCHEMA["admission"], nullable=False)
+    columns = (sure, *DATES.attributes[1:], Difference(**STAY), Difference(**AGE, unit="year"))
+    data = hospital(500).dropna(subset="admission")
+    model = family(epsilon=5, missing=missing, random_state=0)
+    drawn = model.fit(data, schema=Schema(columns, rules)).sample(500, random_state=0)
+    stays, ages = between(drawn)
+    assert stays.min() >= 0
+    assert stays.max() <= 60
+    assert ages.min() >= 0
+    assert (between(drawn[drawn["ward"] == "surgery"])[0] > 0).all()
+    assert model.modelled_.names == ("admission", "ward", "stay", "age")
+
+
+def test_nothing_is_promised_for_the_ground_truth(model: AllPairs) -> None:
+    for assumption in (RowIndependentMissingness(), MissingCompletelyAtRandom({"discharge": 0.9})):
+        with pytest.raises(UnprovenError, match="stay"):
+            model.ground_truth_guarantee(assumption)
+        with pytest.raises(UnprovenError, match="stay"):
+            joint([model], assumption)

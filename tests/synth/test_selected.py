@@ -1,0 +1,154 @@
+"""Rows that are asked for: exactly so many, as the model has them, or one error."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import AIM, MST, AllPairs, Categorical, Numeric, Ordinal, PrivBayes, Schema
+from missdp.baselines import Kamino
+from missdp.errors import ParameterError
+from missdp.schema import Denial, NotApplicable
+from missdp.synth import selected
+from missdp.synth.selected import Selection
+from refusing import refuses
+
+SCHEMA = Schema(
+    (
+        Categorical(name="sex", levels=("f", "m"), nullable=True),
+        Numeric(name="age", lower=0, upper=99, integer=True),
+        Ordinal(name="grade", levels=("low", "mid", "high")),
+        Numeric(name="hours", lower=0, upper=80, nullable=True),
+    ),
+    rules=(NotApplicable("hours", unless="age >= 18"),),
+)
+
+
+def rows(n=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    age = rng.integers(0, 100, n)
+    frame = pd.DataFrame(
+        {
+            "sex": rng.choice(["f", "m"], n, p=[0.3, 0.7]),
+            "age": age,
+            "grade": np.where(age > 60, "high", rng.choice(["low", "mid"], n)),
+            "hours": np.where(age >= 18, rng.integers(0, 81, n) * 0.9, np.nan),
+        }
+    )
+    frame.loc[rng.random(n) < 0.2, "sex"] = None
+    return frame
+
+
+@pytest.fixture(scope="module")
+def models():
+    kinds = (AllPairs, AIM, MST, PrivBayes)
+    return {
+        k: k(epsilon=50.0, delta=1e-6, random_state=0).fit(rows(), schema=SCHEMA) for k in kinds
+    }
+
+
+@pytest.mark.parametrize("family", [AllPairs, AIM, MST, PrivBayes])
+@pytest.mark.parametrize(
+    ("where", "holds"),
+    [
+        ("sex = 'f' and age >= 60", lambda t: (t.sex == "f") & (t.age >= 60)),
+        ({"sex": "f", "age": (60, 80)}, lambda t: (t.sex == "f") & t.age.between(60, 80)),
+        ({"age": 42}, lambda t: t.age == 42),
+        ({"grade": ("mid", "high"), "age": (0, 30)}, lambda t: (t.grade != "low") & (t.age <= 30)),
+        ({"grade": ["low", "high"]}, lambda t: t.grade.isin(["low", "high"])),
+        ({}, lambda t: t.age >= 0),
+    ],
+)
+def test_so_many_rows_and_no_others(models, family, where, holds):
+    for n in (0, 100):
+        drawn = models[family].sample(n, where=where, random_state=n)
+        assert len(drawn) == n
+        assert holds(drawn).all()
+        assert (drawn.hours.isna() == (drawn.age < 18)).all()  # rules hold
+        assert drawn.dtypes.equals(models[family].sample(5, random_state=0).dtypes)
+
+
+@pytest.mark.parametrize("family", [AllPairs, MST])
+def test_they_are_as_among_all_rows_of_the_model(models, family):
+    whole = models[family].sample(60_000, random_state=1)
+    part = models[family].sample(10_000, where="age >= 50 and sex = 'm'", random_state=2)
+    among = whole[(whole.age >= 50) & (whole.sex == "m")]
+    for name, bins in (("age", np.arange(50, 101)), ("hours", np.arange(0, 81, 8))):
+        shares = [np.histogram(t[name], bins)[0] / len(t) for t in (part, among)]
+        expected = (
+            np.sqrt(2 / np.pi) * np.sqrt(shares[1] * (1 / len(part) + 1 / len(among))).sum() / 2
+        )
+        assert np.abs(shares[0] - shares[1]).sum() / 2 < 2 * expected  # else the law is another
+    grades = [t.grade.value_counts(normalize=True) for t in (part, among)]
+    assert (grades[0] - grades[1]).abs().max() < 0.015
+    assert not part.hours.duplicated().any()  # none is a copy
+
+
+def test_missing_cells_and_how_many_are_such(models):
+    model = models[AllPairs]
+    asked = Selection({"sex": None, "age": (30, 60)}, SCHEMA)
+    blocks = model.sample_blocks(2000, missing_values="keep", where=asked, random_state=0)
+    found = pd.concat([block.to_native() for block in blocks])
+    assert len(found) == 2000
+    assert found.sex.isna().all()
+    assert found.age.between(30, 60).all()
+    assert asked.share == pytest.approx(0.2 * 31 / 100, abs=0.02)
+    with refuses(ParameterError, "missing_values='keep'"):
+        model.sample(3, where={"sex": None})
+
+
+def test_several_tables(models):
+    first, second = models[MST].sample(50, where={"sex": "f"}, multiple=2, random_state=0)
+    assert (first.sex == "f").all()
+    assert (second.sex == "f").all()
+    assert not first.equals(second)
+
+
+def test_a_seed_gives_the_same_rows(models):
+    one, two = (models[MST].sample(50, where="age > 90", random_state=7) for _ in range(2))
+    pd.testing.assert_frame_equal(one, two)
+
+
+def test_what_hardly_any_row_is_ends_after_a_public_number_of_tries(models, monkeypatch):
+    monkeypatch.setattr(selected, "LEAST_TRIES", 100_000)
+    with refuses(ParameterError, r"^of \d+,\d+ rows that the model drew 0 are"):
+        models[MST].sample(5, where="age = 3 and age = 4")
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("age >", "where"),
+        ("pay = 3", "no attribute 'pay'"),
+        ({"pay": 3}, "no attribute 'pay'"),
+        ({"sex": "x"}, "'x' is not a level"),
+        ({"sex": 3}, "is not a level"),
+        ({"age": "old"}, "numeric"),
+        ({"age": (1, "b")}, "numeric"),
+        ({"age": True}, "numeric"),
+        (7, "in text, or a mapping"),
+    ],
+)
+def test_bad_requests_are_refused(models, where, told):
+    with refuses(ParameterError, told):
+        models[MST].sample(5, where=where)
+
+
+def test_how_many_must_be_said_and_rows_stand_alone(models):
+    with refuses(ParameterError, "must be given with 'where'"):
+        models[MST].sample(where="age > 3")
+    rule = (Denial("t1&t2&EQ(t1.sex,t2.sex)&IQ(t1.grade,t2.grade)"),)
+    schema = Schema(SCHEMA.subset(["sex", "grade"]).attributes, rules=rule)
+    model = Kamino(epsilon=5.0, delta=1e-6).fit(rows(200)[["sex", "grade"]], schema=schema)
+    with refuses(ParameterError, "fit to each other"):
+        model.sample(5, where="sex = 'f'")
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 99), st.integers(0, 99), st.sampled_from(["f", "m", ["f", "m"]]))
+def test_any_range_is_kept(models, low, high, sex):
+    low, high = sorted((low, high))
+    drawn = models[MST].sample(20, where={"age": (low, high), "sex": sex}, random_state=0)
+    assert drawn.age.between(low, high).all()
+    assert drawn.sex.isin([*sex]).all()
