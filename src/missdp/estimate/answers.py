@@ -513,7 +513,7 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
     values, share = each(released.point)
     shifted = any(column.shift is not None for column in columns)  # out of the bounds, perhaps
     if asked.possible and not shifted:
-        values = np.clip(values, *asked.possible)
+        values = np.clip(values, asked.possible[0], asked.possible[1])
 
     noisy = [each(tables) for tables in released.noise]
     off = np.abs(np.stack([v for v, _ in noisy]) - values)

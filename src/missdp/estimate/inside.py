@@ -168,7 +168,7 @@ def _either(scores: Floats, rates: Floats, chance: float, rng: np.random.Generat
 
     log = np.log(rates) + np.square(scores) / 2 + log_ndtr(scores)
     spike = rng.random(scores.shape[1]) < expit(log[1] - log[0] + logit(chance))
-    at, place = np.where(spike, *scores[::-1]), 1 - rng.random(len(spike))
+    at, place = np.where(spike, scores[1], scores[0]), 1 - rng.random(len(spike))
     near = np.maximum(at, _LOWEST)
     normal, exponential = near - ndtri(place * ndtr(near)), np.log(place) / np.minimum(at, -1.0)
     return np.asarray(np.maximum(np.where(at < _LOWEST, exponential, normal), 0.0))
@@ -352,7 +352,7 @@ class Inside:
         ends = np.where(self.beyond.above, found[-1], found[0]) - middle
         near = np.where(self.beyond.above, high, low) - middle
         long = np.abs(ends) / np.maximum(np.abs(near), _LEAST_SHARE)
-        return np.interp(long, _HEAVY, _SPIKE)
+        return np.asarray(np.interp(long, _HEAVY, _SPIKE))
 
     @cached_property
     def _unsure(self) -> Floats:
