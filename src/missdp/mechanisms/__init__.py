@@ -5,7 +5,8 @@ Everything here charges its budget before it computes, and draws discrete noise 
 
 * `session`: charge, compute, draw: the one function by which numbers leave, for all sessions.
 * `exact_noise`, `noise`: exact draws from words of bits, where those come from, and the noise of
-  counts and of scores. `smooth`: noise that follows a private bound.
+  counts and of scores. `smooth`: noise that follows a private bound; `self_scaled`: such noise that
+  tells its scale.
 * `door`: the session of synthesizers. `queries`, `products` and `pair_rates` say what it can be
   asked; the plan and the steps of private training are in `training`, and its clipped gradients of
   single rows in `row_gradients`.
