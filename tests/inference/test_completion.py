@@ -121,7 +121,7 @@ def test_the_noise_that_is_stated_is_about_the_noise_there_is():
     holes = by_others(rows)
     exact = complete(released(rows, holes, noise=1e-9))
     stated, found = [], []
-    for seed in range(4):
+    for seed in range(12):
         completed = complete(released(rows, holes, noise=1e-3, seed=seed))
         stated += [float(v.mean()) for v in completed.variances.values()]
         found += [
