@@ -199,6 +199,18 @@ def test_letters_among_dates_leave_the_other_dates_as_they_are(tmp_path):
     assert days.mask("day", "refused").tolist() == [False, True]
 
 
+@pytest.mark.parametrize("nullable", [True, False])
+@pytest.mark.parametrize("day", [-6e10, 265_638_280_000.0, 265e9, 13e9])  # of the year -319, 10000
+def test_a_code_among_dates_leaves_dates_beyond_the_calendar_as_they_are(day, nullable, tmp_path):
+    def codes(*cells):
+        options = {"variable_format": {"day": "DATE11"}, "missing_ranges": {"day": [-99]}}
+        pyreadstat.write_sav(pd.DataFrame({"day": cells}), tmp_path / "days.sav", **options)
+        facts = {**DAYS, "nullable": nullable, "outside": "clamp", "bins": 5}
+        return Table.read(tmp_path / "days.sav", Schema((Date(name="day", **facts),))).codes("day")
+
+    assert codes(day, 13e9).tolist() == codes(day, 13e9, -99.0)[:2].tolist()
+
+
 def truncated(path):
     whole = written(path.with_name(f"whole{path.suffix}")).read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
