@@ -290,7 +290,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released_and_charged_for"),
     ("synth", "model that stores a private count", "fresh.n_rows_std_ = total.std", "fresh.n_rows_std_ = total.std + 1e-9 * len(getattr(source, 'table', ()))",
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released_and_charged_for"),
-    ("synth", "refusal by the exact count", "source, kind = _open_data(data, schema, model._reads)", "source, kind = _open_data(data, schema, model._reads)\n    if not len(getattr(source, 'table', '1')):\n        raise ParameterError('the table is empty')",
+    ("synth", "refusal by the exact count", "source = _open_data(data, schema, model._reads)", "source = _open_data(data, schema, model._reads)\n    if not len(getattr(source, 'table', '1')):\n        raise ParameterError('the table is empty')",
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released_and_charged_for"),
     ("synth", "all pairs get what trees left", "if self._caps_of_fit() is None or door", "if self._split or door",
      "tests/synth/test_cuts.py"),
