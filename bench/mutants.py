@@ -96,7 +96,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/synth/test_cuts.py"),
     ("estimate", "products of two numbers are not read", "if left and right:", "if False:",
      "tests/estimate/test_estimate.py"),
-    ("estimate", "released sums tell nothing of tails", "            further / rows, self._lacking(none)", "            0 * further, self._lacking(none)",
+    ("estimate", "released sums tell nothing of tails", "self.beyond.drawn(further / rows,", "self.beyond.drawn(0 * further,",
      "tests/estimate/test_estimate.py"),
     ("estimate", "intervals are not cut at public bounds", "np.clip(ends, least, most)", "ends",
      "tests/estimate/test_estimate.py"),
