@@ -1,11 +1,14 @@
 """Commands with files of statistics packages: draft, complete, synthesize, and read again there."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyreadstat
 import pytest
 
 from missdp import Schema
+from missdp.table import draft_schema
 
 PRIVBAYES = ("--method", "privbayes", "--epsilon", 1, "--delta", 0, "--seed", 1)
 
@@ -37,30 +40,20 @@ def survey(tmp_path, monkeypatch):
     return tmp_path
 
 
-SCHEMA = """
-[[attribute]]
-name = "sex"
-kind = "categorical"
-levels = [1, 2]
-nullable = true
-refused = [{code}]
-label = "Sex of the person"
-labels = {{1 = "woman", 2 = "man", {key} = "Refused"}}
-[[attribute]]
-name = "age"
-kind = "numeric"
-lower = 18
-upper = 99
-integer = true
-bins = 5
-"""
+def complete(draft):
+    """Write the schema that a person makes of a draft."""
+    age = replace(draft["age"], lower=18, upper=99, bins=5)
+    Schema((draft["sex"], age)).declare_public().to_toml("s.toml")
 
 
 @pytest.mark.parametrize("suffix", [".sav", ".dta"])
 def test_a_file_comes_back_as_it_was_with_labels_and_codes(suffix, survey, run):
-    letter = suffix == ".dta"
-    text = SCHEMA.format(code='".r"' if letter else -7, key='".r"' if letter else '"-7"')
-    (survey / "s.toml").write_text(text)
+    assert run("schema", "draft", f"rows{suffix}", "-o", "draft.toml")[0] == 0
+    draft = Schema.from_toml("draft.toml")
+    assert draft["sex"].levels == (1, 2)
+    assert draft["sex"].refused == ((".r",) if suffix == ".dta" else (-7,))
+    assert {"levels", "label", "labels", "refused"} <= {*draft["sex"].undeclared}
+    complete(draft)
     code, _, err = run(
         "synthesize", f"rows{suffix}", "--schema", "s.toml", "-o", f"out{suffix}", *PRIVBAYES,
         "--keep-holes",
@@ -82,10 +75,9 @@ def test_a_file_comes_back_as_it_was_with_labels_and_codes(suffix, survey, run):
 
 
 def test_names_that_a_file_cannot_hold_are_refused_before_a_charge(survey, run):
-    text = SCHEMA.format(code=-7, key='"-7"').replace('"age"', '"age now"')
-    (survey / "s.toml").write_text(text)
+    draft = draft_schema("rows.sav").declare_public()
+    Schema((draft["sex"], replace(draft["age"], name="age now"))).to_toml("s.toml")
     code, _, err = run("synthesize", "rows.sav", "--schema", "s.toml", "-o", "x.sav", *PRIVBAYES)
     assert code != 0
     assert "do not fit this kind of file" in err
-    assert Schema.from_toml("s.toml")["age now"].size == 5
     assert not list(survey.glob("x*"))

@@ -25,7 +25,7 @@ from missdp.statistics import (
     Statistic,
     run_query,
 )
-from missdp.statistics.answers import share
+from missdp.statistics.asking import share
 from missdp.statistics.statistics import _cost_of
 
 SCHEMA = Schema((

@@ -284,7 +284,7 @@ def test_a_worst_case_never_changes_the_noise_interval(name: str, paid: bool) ->
 
 
 def test_gaussian_noise_wins_for_vectors_and_the_pure_one_for_single_counts() -> None:
-    asked = statistics(scale=ScaleRelease(rho=0.005, delta=1e-7))
+    asked = statistics(scale=ScaleRelease(rho=0.05, delta=1e-7))
     chosen = []
     choose = RowDoor._kind
 

@@ -17,6 +17,7 @@ import xlsxwriter
 
 from missdp import Categorical, Date, DateTime, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, OutputError, SchemaError
+from missdp.table import draft_columns, draft_schema
 from missdp.table.read_files import READABLE, file_columns
 from missdp.table.written import check_holds, numbered, output_format, write_each
 
@@ -283,3 +284,44 @@ def test_labels_are_kept_in_files_of_schemas_and_refused_without_a_level(tmp_pat
 
 def test_every_suffix_is_tried():
     assert {*FORMATS, ".zsav", ".sas7bdat", ".arrow"} == {*READABLE}
+
+
+def test_what_is_no_level_is_the_other_one_cell_by_cell():
+    towns = Categorical(name="t", levels=("Ulm", "Bonn", "else"), outside="other", other="else")
+    cells = ["Ulm", "secret", None, 7, "Bonn", b"\xff"]
+    for n in range(1, len(cells) + 1):  # whatever the other rows are
+        table = Table.read({"t": cells[:n]}, Schema((towns,)))
+        assert table.codes("t").tolist() == [0, 2, 2, 2, 1, 2][:n]
+    holes = Schema((replace(towns, nullable=True, missing_codes=(9,)),))
+    assert Table.read({"t": [*cells, 9]}, holes).codes("t").tolist() == [0, 2, 3, 2, 1, 2, 3]
+    assert Schema.from_dict(holes.to_dict()) == holes
+    assert not towns.refuses
+    for wrong in ({"other": None}, {"outside": "missing", "nullable": True}, {"other": "Köln"}):
+        with pytest.raises(SchemaError, match="other"):
+            replace(towns, **wrong)
+    with pytest.raises(SchemaError, match="levels only"):
+        Numeric(name="x", lower=0, upper=1, outside="other", other=1)
+
+
+def test_a_draft_marks_what_a_file_says_of_its_columns(tmp_path):
+    path = written(tmp_path / "rows.sav")
+    draft = draft_columns(path)
+    found = {a.name: a for a in draft.attributes}
+    assert found["sex"].levels == (1, 2)
+    assert dict(found["sex"].labels)["-7"] == "would not say"
+    assert found["grade"].label == "Grade"
+    for attribute in found.values():
+        assert not attribute.label or "label" in attribute.undeclared
+        assert not attribute.labels or "labels" in attribute.undeclared
+
+
+def test_notebooks_show_public_facts_alone():
+    shown = SCHEMA._repr_html_()
+    assert shown.count("<tr>") == 1 + len(SCHEMA)
+    assert "woman, man" in shown
+    assert "2000-01-01 to 2030-12-31" in shown
+    draft = draft_schema({"a": ["<secret>", "x"], "n": [12345, 23456]})
+    assert not [cell for cell in ("secret", "12345", "23456") if cell in draft._repr_html_()]
+    named = Schema((Categorical(name="<b>", levels=("<i>",)),))._repr_html_()
+    assert "<b>" not in named
+    assert "<i>" not in named

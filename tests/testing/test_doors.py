@@ -299,8 +299,8 @@ STEP = {"rate": 1.0, "noise_multiplier": 1.0, "steps": 1, "discrete": True}
         (
             TELLING_LAW,
             PureEvent(epsilon=1.0),
-            (Bounded((5, 0), 3.0), Bounded((8, 0), 3.6)),
-            (Bounded((5, 0), 3.0), Bounded((5, 0), 3.7)),
+            (Bounded((5, 0), 3.0), Bounded((8, 0), 3.5)),
+            (Bounded((5, 0), 3.0), Bounded((5, 0), 3.6)),
         ),
         (SCALED, ZCDPEvent(rho=0.5), ([0], [5]), ([0], [6])),
     ],

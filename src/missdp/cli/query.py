@@ -67,7 +67,7 @@ def query(
         bool,
         typer.Option(
             "--error-bar/--no-error-bar",
-            help="Noise that tells its scale; without, somewhat less noise.",
+            help="Use noise that tells its own scale.",
         ),
     ] = True,
     uncertainty: Annotated[

@@ -133,7 +133,7 @@ class LevelReader:
 
 
 Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true or false.
-OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing"]
+OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing", "other"]
 
 MAX_LEVELS = 1_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")  # what no file can hold
@@ -174,11 +174,14 @@ class Attribute(Record, abstract=True):
         Codes of cells that have no value because there is nothing to ask for: the working hours of
         somebody without work. It is no hole: nothing fills it. A
         :class:`~missdp.schema.NotApplicable` rule adds this fact by itself.
-    outside : {"error", "clamp", "missing"}, default "error"
+    outside : {"error", "clamp", "missing", "other"}, default "error"
         What to do with *whatever* is not in the declared domain: too large, not a declared level,
         not whole, or not readable at all. ``"error"`` refuses the table, and that refusal is an
-        output that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``) and
-        ``"clamp"`` (numeric attributes) refuse no cell.
+        output that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``),
+        ``"clamp"`` (numeric attributes) and ``"other"`` (the level ``other``) refuse no cell.
+    other : str, int or bool, optional
+        The level that cells outside the domain count as, each by itself, with ``outside="other"``;
+        missing cells too, where none may be missing.
     settled : bool, default False
         Whether its holes may have been filled before, by rules of the table it was taken from or by
         `DPImputer`, which say so. Then no guarantee for the ground truth builds on them.
@@ -200,6 +203,7 @@ class Attribute(Record, abstract=True):
     not_asked: tuple[str | float, ...] | None = None
     not_applicable: tuple[str | float, ...] | None = None
     outside: OutsidePolicy = "error"
+    other: str | int | bool | None = None
     settled: bool = False
     label: str = ""
     units: str = ""
@@ -285,6 +289,8 @@ class Attribute(Record, abstract=True):
             yield f"outside must be one of {', '.join(get_args(OutsidePolicy))}"
         if not isinstance(self.labels, tuple) or not all(map(_is_pair, self.labels)):
             yield "labels must be text, by the text of what they are labels of"
+        if (self.outside == "other") != (self.other is not None):
+            yield 'outside = "other" and other, one of the levels, go together'
         if not _are_texts(self.undeclared):
             yield "undeclared must be a list of names of facts"
         if unknown := [n for n in self.undeclared if n not in {f.name for f in fields(self)}]:
@@ -381,10 +387,16 @@ class _Levelled(Attribute, abstract=True):
             if clash := self._levels_that_are_codes(self.codes_of(kind)):
                 fact = "missing_codes" if kind == "missing" else kind
                 yield f"levels and {fact} overlap: {clash}"
-        reader = LevelReader(levels)
-        yield from self._labelled_nothing(lambda key: reader.read(key) >= 0)
+        yield from self._wrong_references()
         if self.outside == "clamp":
             yield 'outside = "clamp" is for numeric attributes only'
+
+    def _wrong_references(self) -> Iterator[str]:
+        """Yield facts that name what is no level."""
+        reader, typed = LevelReader(self.levels), {(type(level), level) for level in self.levels}
+        if self.other is not None and (type(self.other), self.other) not in typed:
+            yield "other must be one of the levels"
+        yield from self._labelled_nothing(lambda key: reader.read(key) >= 0)
 
     def _levels_that_are_codes(self, codes: Iterable[str | float]) -> list[str | int | bool]:
         """Levels that a code would be read as; text levels clash with equal text only."""

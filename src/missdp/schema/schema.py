@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self, get_args
@@ -16,12 +17,13 @@ import tomli_w
 from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
-from missdp.schema.attributes import Attribute
+from missdp.schema.attributes import KINDS, Attribute
 from missdp.schema.differences import Computed, Difference, EitherDate, with_computed
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Rule
 
+_FEW = 8  # levels that are shown
 _FORMAT = 1  # of the layout that people write
 _KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules"}
 
@@ -192,6 +194,13 @@ class Schema(Record):
         }
         return Schema(tuple(found.get(a.name, a) for a in self), self.rules)
 
+    def _repr_html_(self) -> str:
+        """Return a table of the attributes; nothing that was read from rows and is undeclared."""
+        head = "".join(f"<th>{c}</th>" for c in ("name", "kind", "domain", "may be", "label"))
+        rows = (map(escape, _shown(attribute)) for attribute in self)
+        body = "".join(f"<tr><td>{'</td><td>'.join(cells)}</td></tr>" for cells in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
     @property
     def undeclared(self) -> dict[str, tuple[str, ...]]:
         """Facts read from private data and not yet declared public, per attribute."""
@@ -257,6 +266,24 @@ def _said_plainly(row: Mapping[str, Any]) -> Mapping[str, Any]:
     if row.get("levels") != "open" or row.get("kind", "categorical") not in ("categorical", "open"):
         return row
     return {name: fact for name, fact in row.items() if name != "levels"} | {"kind": "open"}
+
+
+def _shown(attribute: AnyAttribute) -> tuple[str, ...]:
+    """Return what is public of an attribute, as the cells of a row."""
+    read = {*attribute.undeclared}
+    if isinstance(attribute, Numeric):
+        domain = f"{attribute.shown(attribute.lower)} to {attribute.shown(attribute.upper)}"
+    else:
+        known = replace(attribute, labels=()) if "labels" in read else attribute
+        more = f", and {known.size - _FEW} more" if known.size > _FEW else ""
+        domain = ", ".join(known.level_labels[:_FEW]) + more
+    if read & {"levels", "lower", "upper"}:
+        domain = "not declared public yet"
+    kinds = ", ".join(kind.replace("_", " ") for kind in attribute.kinds)
+    if read & {"nullable", "missing_codes", *KINDS}:
+        kinds = "not declared public yet"
+    label = "" if "label" in read else attribute.label
+    return attribute.name, attribute.kind, domain, kinds, label
 
 
 def check_schema(schema: object) -> Schema:

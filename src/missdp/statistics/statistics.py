@@ -13,7 +13,8 @@ from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.mechanisms.smooth import ScaleRelease
 from missdp.schema import Numeric, Schema
 from missdp.schema.where import parse_names
-from missdp.statistics.answers import Asking
+from missdp.statistics.answers import answered
+from missdp.statistics.asking import Asking
 from missdp.statistics.estimates import Estimate, Histogram
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.questions import Statistic, Uncertainty, check_kind
@@ -51,9 +52,9 @@ class ImputedStatistics:
         What may be spent, shared with whatever else uses it.
     scale : ScaleRelease, optional
         Asks for error bars. The noise scale depends on the table, so it is released with each
-        answer, for the same cost, by noise that is somewhat wider. With ``rho`` and ``delta`` it
-        also allows Gaussian noise (queries with ``rho``). Without it, numbers that depend on
-        imputed values come without error bars.
+        answer, for the same cost, by noise that from epsilon 3 on is somewhat wider. With ``rho``
+        and ``delta`` it also allows Gaussian noise (queries with ``rho``). Without it, numbers that
+        depend on imputed values come without error bars.
     confidence : float, default 0.95
         Of the error bars.
     undeclared : {"refuse", "accept"}, default "refuse"
@@ -144,7 +145,7 @@ class ImputedStatistics:
         cost : Cost
             What to spend, in pure epsilon or zCDP's rho.
         """
-        return Asking(self._door, self._imputation, self._confidence, question, cost).answer()
+        return answered(Asking(self._door, self._imputation, self._confidence, question, cost))
 
     def _asked(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
         cost = _cost_of(how.get("epsilon"), how.get("rho"))
@@ -220,8 +221,8 @@ class QueryRequest:
     group : str
         Attributes on which donors must agree, separated by commas.
     bar_share : float, optional
-        0 for no error bar, and an answer with somewhat less noise. All others change nothing any
-        more: the noise tells its own scale, and nothing apart is spent on that.
+        0 for no error bar, and from epsilon 3 on somewhat less noise. All others change nothing
+        any more: the noise tells its own scale, and nothing apart is spent on that.
     uncertainty : {"total", "noise", "worst-case"}, default "total"
         See `Statistic`.
     by : str

@@ -146,6 +146,10 @@ class Encoder:
 
     def _levelled(self, found: NDArray[np.int32]) -> Column:
         attribute = self._attribute
+        if attribute.outside == "other":
+            assert attribute.other is not None
+            none = (found == MISSING) & (not attribute.kinds)
+            found = np.where((found == OUTSIDE) | none, self._levels.read(attribute.other), found)
         if attribute.outside == "error":
             _refuse_outside(attribute, found == OUTSIDE)
             _refuse_null(attribute, found == MISSING)

@@ -131,7 +131,8 @@ def _moments_of(written: str, about: Any) -> Callable[[Any], pa.Array] | None:
 
     def moments(numbers: Any) -> pa.Array:
         missing = np.isnan(numbers)
-        since = np.rint(np.clip(np.where(missing, 0.0, numbers * scale), -_FAR, _FAR))
+        near = np.clip(np.where(missing, 0.0, numbers), -_FAR / scale, _FAR / scale)
+        since = np.rint(near * scale)
         found = np.datetime64(origin, "ms") + since.astype("timedelta64[ms]")
         if day:
             return pa.array(found.astype("datetime64[D]"), mask=missing)

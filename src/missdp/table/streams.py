@@ -86,6 +86,10 @@ class RowStream(abc.ABC):
             If the rows cannot be read. Quotes no cell.
         """
 
+    def described(self) -> Mapping[str, Described]:
+        """Return what is said of columns besides their cells: labels, codes of missing cells."""
+        return {}
+
     def check(self, names: tuple[str, ...]) -> None:
         """Refuse repeated, absent and undeclared columns.
 
