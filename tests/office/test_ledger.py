@@ -446,7 +446,7 @@ def test_a_locked_ledger_is_refused_and_not_charged(office, url):
     ("pragma", "says"), [("max_page_count = 1", "disk is full"), ("query_only = 1", "read-only")]
 )
 def test_a_full_disk_or_a_read_only_one_charges_nothing(office, pragma, says):
-    office._store._here.opened[1].execute(f"PRAGMA {pragma}")
+    office._store._here.opened.connection.execute(f"PRAGMA {pragma}")
     many, long = [PureEvent(epsilon=1e-6)] * 500, Purpose(purpose="x" * 500)
     with pytest.raises(LedgerError, match=says):  # the page that is open takes a few lines
         assert [office.start("patients", many, long) for _ in range(9)] == []
