@@ -1,30 +1,38 @@
 r"""Error bars of statistics on imputed data: how wide, and how often they hold.
 
-    python bench/knn_bars.py width              # half widths beside the oracle's (1 minute of CPU)
+    python bench/knn_bars.py width --runs 2000      # what is lacking in results/knn_bars.json
     python bench/knn_bars.py coverage --runs 500    # on simulated populations (see --help)
 
-The oracle spends the whole epsilon on the answer and knows the scale of its noise. The population
-is made up: income depends on age, sex and schooling; what is missing depends on them too (MAR 35 %)
-or on nothing (MCAR 20 %); a sample is drawn, values go missing, the question is asked.
-`interval` is to hold the answer without noise on the completed sample;
+Four minutes of CPU each. `width` takes a tenth of the runs where epsilon is not 1. The oracle
+spends the whole epsilon on the answer and knows the scale of its noise. The population is made up:
+income depends on age, sex and schooling; what is missing depends on them too (MAR 35 %) or on
+nothing (MCAR 20 %); a sample is drawn, values go missing, the
+question is asked. `interval` is to hold the answer without noise on the completed sample;
 `total_interval` the value of the population.
 """
 
 import argparse
+import json
 import statistics
 import time
 import warnings
+from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from _data import table
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, Cost
-from missdp.accounting.exact import zcdp_rho
+from missdp.datasets import yrbss
 from missdp.errors import WeakGuaranteeWarning
-from missdp.mechanisms.smooth import plan_smooth
+from missdp.mechanisms import Witness
+from missdp.mechanisms.self_scaled import _plans
+from missdp.mechanisms.smooth import Bounded, plan_smooth
 from missdp.statistics import ImputedStatistics, QueryRequest, ScaleRelease, run_query
 
+RESULTS = Path(__file__).parent / "results" / "knn_bars.json"
 warnings.simplefilter("ignore", WeakGuaranteeWarning)
 SCHEMA = Schema(
     (
@@ -98,49 +106,115 @@ def coverage(rows, runs, epsilons, laws, names):
                 print(f"{about}  half width {half[0]:.4g}, of noise alone {half[1]:.4g}")
 
 
-def oracle(table, name, epsilon):
-    """Half width of whoever spends everything on the answer, and knows the scale of its noise."""
-    request = QueryRequest(**FILL, **ASKED[name], epsilon=epsilon)
-    door = ImputedStatistics(table, request.imputation(SCHEMA), budget=Budget(1.0))._door
-    rows, n = door._rows, len(table)
-    part, donee, own = {"mean": (0.9, 2, 100.0), "sum": (1, 1, 200.0)}.get(name, (1, 1, 1.0))
-    part = 0.85 if name == "share" else part
-    noise = plan_smooth(epsilon * part, own=1.0, donee=float(donee))
-    bound = rows.bound(own=1.0, donee=float(donee), beta=noise.beta)
-    unit = own / n if name in ("mean", "share") else own
-    return noise.quantile(0.95) * bound * unit
+SURVEY = {"impute": "strength_training_7d", "match": "age,gender,grade"}
+HOURS = {"impute": "hours-per-week", "match": "age,sex,marital-status"}
 
 
-def asked_with(delta, table, name, epsilon):
-    """Ask with (epsilon, delta): half of delta lets the scale fail, half of the rest bounds it."""
-    rho = zcdp_rho(epsilon, delta / 2) * (1 - 1e-9)
-    request = QueryRequest(**FILL, **ASKED[name], epsilon=1.0, uncertainty="noise")
-    asking = ImputedStatistics(
-        table,
-        request.imputation(SCHEMA),
-        budget=Budget(epsilon, delta),
-        scale=ScaleRelease(rho=rho / 2, delta=delta / 2),
-    )
-    return asking.answer(request.question(SCHEMA), Cost(currency="zcdp", amount=rho / 2 * 0.999))
-
-
-def width(rows, epsilons, names, runs, delta, law):
-    """Print half widths of error bars, ours and the oracle's."""
+def tables():
+    """Three tables with holes, how they are filled, and questions: name to request and scale."""
     rng = np.random.default_rng(7)
-    table = Table.read(with_holes(draw(rows, rng), law, rng), SCHEMA)
-    for epsilon in epsilons:
-        for name in names:
-            best, half = oracle(table, name, epsilon), []
-            for _ in range(runs):
-                answer = (
-                    asked(table, name, epsilon)
-                    if not delta
-                    else asked_with(delta, table, name, epsilon)
+    made_up = Table.read(with_holes(draw(10_000, rng), "mar", rng), SCHEMA)
+    yield "made up", made_up, FILL, ("income", "income >= 60")
+    yield "yrbss", yrbss().table(), SURVEY, ("strength_training_7d", "strength_training_7d >= 3")
+    yield "adult", table("adult", "mar_0.35"), HOURS, ("hours-per-week", "`hours-per-week` >= 45")
+
+
+def questions(fill, of):
+    """What is asked of a table."""
+    name, condition = of
+    quoted = f"`{name}`" if "-" in name else name
+    about = {
+        "mean": {"statistic": "mean", "of": quoted},
+        "share": {"statistic": "proportion", "of": condition},
+        "count": {"statistic": "count", "where": condition},
+        "sum": {"statistic": "sum", "of": quoted},
+        "histogram": {"statistic": "histogram", "of": quoted},
+    }
+    how = {"epsilon": 1.0, "uncertainty": "noise"}
+    return {kind: QueryRequest(**fill, **facts, **how) for kind, facts in about.items()}
+
+
+def oracle(rows, schema, request, kind, epsilon, plans=None):
+    """Half width of whoever spends everything on the answer, and knows the scale of its noise.
+
+    Of means and shares: on the sum or count that is divided, nine tenths or .85 of epsilon; the
+    divisor costs nothing more. With ``plans``, the shortest that tells its scale, of those.
+    """
+    attribute = schema[request.imputation(schema).impute[0]]
+    half, whole = (attribute.upper - attribute.lower) / 2, max(abs(attribute.upper), 1e-9)
+    facts = {"mean": (0.9, 2, half), "sum": (1, (2 * half) / whole, whole), "share": (0.85, 1, 1.0)}
+    part, donee, own = facts.get(kind, (1, 2 if kind == "histogram" else 1, 1.0))
+    size = attribute.size if kind == "histogram" else 1
+    level = 1 - 0.05 / size
+    made = plans or [plan_smooth(epsilon * part, own=1.0, donee=float(donee), dimension=size)]
+    unit = own / len(rows.cells) if kind in ("mean", "share") else own
+
+    def width(noise):
+        bound = rows.bound(own=1.0, donee=float(donee), beta=noise.beta)
+        scale = noise.alpha if plans else 1.0  # that of Lomax noise is in its quantile
+        return noise.quantile(level) * bound / scale * unit
+
+    return min(map(width, made))
+
+
+class Exact(Witness):
+    """No noise."""
+
+    def answer(self, event, mechanism, exact):
+        """Return the exact numbers."""
+        del event, mechanism
+        found = exact()
+        return tuple(map(Fraction, found.totals)) if isinstance(found, Bounded) else found
+
+
+def noiseless(rows, imputation, question):
+    """Return the answer without noise."""
+    asked = ImputedStatistics(rows, imputation, budget=Budget(1e9), random_state=Exact(0))
+    found = asked.answer(question, Cost(currency="pure", amount=1.0))
+    return np.atleast_1d(getattr(found, "values", getattr(found, "value", None)))
+
+
+def one_setting(rows, schema, request, kind, epsilon, runs):
+    """How wide intervals are, how often they hold the noiseless answer, and by what it is off."""
+    imputation, question = request.imputation(schema), request.question(schema)
+    exact = noiseless(rows, imputation, question)
+    asked = ImputedStatistics(rows, imputation, budget=Budget(1e9), scale=ScaleRelease())
+    known, cost = asked._door._rows, Cost(currency="pure", amount=epsilon)
+    best, halves, held, errors = oracle(known, schema, request, kind, epsilon), [], 0, []
+    for _ in range(runs):
+        answer = asked.answer(question, cost)
+        intervals = np.array(getattr(answer, "intervals", None) or [answer.interval])
+        value = np.atleast_1d(getattr(answer, "values", getattr(answer, "value", None)))
+        held += bool(((intervals[:, 0] <= exact) & (exact <= intervals[:, 1])).all())
+        halves.append(float(np.median(intervals[:, 1] - intervals[:, 0]) / 2))
+        errors.append(float(np.median(np.abs(value - exact))))
+    size = schema[imputation.impute[0]].size if kind == "histogram" else 1
+    part = {"mean": 0.8, "share": 0.8}.get(kind, 1.0)  # as the library spends it, noise alone
+    chosen = oracle(known, schema, request, kind, epsilon, list(_plans(epsilon * part, size)))
+    return {
+        "oracle": best, "half": statistics.median(halves), "chosen": chosen, "runs": runs,
+        "held": held / runs, "error": statistics.median(errors),
+    }  # fmt: skip
+
+
+def width(runs, epsilons):
+    """Measure what is lacking in the file of results, and print the table."""
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name, rows, fill, of in tables():
+        for kind, request in questions(fill, of).items():
+            for epsilon in epsilons:
+                key = f"{name}, {kind}, {epsilon:g}"
+                if key not in found:
+                    many = runs if epsilon == 1 else runs // 10
+                    found[key] = one_setting(rows, rows.schema, request, kind, epsilon, many)
+                    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+                f = found[key]
+                print(
+                    f"| {key.replace(', ', ' | ')} | {f['oracle']:.3g} | {f['half']:.3g} "
+                    f"| {f['half'] / f['oracle']:.2f} | {f['chosen']:.3g} | {f['error']:.3g} "
+                    f"| {f['held']:.3f} ({f['runs']:,}) |",
+                    flush=True,
                 )
-                half.append((answer.interval[1] - answer.interval[0]) / 2)
-            ours = statistics.median(half)
-            about = f"epsilon {epsilon:4g}  {name:14s} oracle {best:.4g}"
-            print(f"{about}  ours {ours:.4g}  {ours / best:.2f}", flush=True)
 
 
 def main():
@@ -150,14 +224,12 @@ def main():
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--epsilon", type=float, nargs="*", default=None)
-    parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--laws", nargs="*", default=["mcar", "mar"])
     parser.add_argument("--names", nargs="*", default=list(ASKED))
     found = parser.parse_args()
     start = time.process_time()
     if found.what == "width":
-        epsilons, names = found.epsilon or (0.3, 1.0, 3.0, 10.0), found.names[:1] + found.names[2:]
-        width(found.rows, epsilons, names, found.runs, found.delta, found.laws[-1])
+        width(found.runs, found.epsilon or (0.3, 1.0, 3.0, 10.0))
     else:
         facts = found.rows, found.runs, found.epsilon or (1.0, 3.0), found.laws, found.names
         coverage(*facts)

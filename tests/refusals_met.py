@@ -135,7 +135,7 @@ CASES = [
     lambda: Table.read(pd.concat([ROWS, ROWS], axis=1), SCHEMA),
     lambda: reads_csv("age;sex;sex\n1;f;f\n"),
     lambda: Table.read("nothing.csv", SCHEMA),
-    lambda: (Path("rows.xlsx").touch(), Table.read("rows.xlsx", SCHEMA)),
+    lambda: (Path("rows.xls").touch(), Table.read("rows.xls", SCHEMA)),
     lambda: reads_csv("age,sex\n1,f,2\n"),
     lambda: reads_long_cell(),
     lambda: reads_csv("age,sex\n1,\xe9\n"),

@@ -39,12 +39,12 @@ def test_it_is_put_back_by_the_last_to_go_whichever_thread_that_is():
     def stay():
         with one_blas_thread():
             inside.set()
-            leave.wait(30)
+            leave.wait(200)
 
     other = threading.Thread(target=stay)
     with one_blas_thread():
         other.start()
-        assert inside.wait(30)
+        assert inside.wait(200)
         with pytest.raises(ZeroDivisionError), one_blas_thread():
             raise ZeroDivisionError
         assert threads() == {1}
@@ -71,7 +71,7 @@ def test_a_forked_process_does_not_wait_for_a_thread_that_it_lacks():
                 warnings.simplefilter("ignore", DeprecationWarning)  # forks of threads
                 child = os.fork()
             if not child:
-                signal.alarm(20)
+                signal.alarm(200)
                 with one_blas_thread():
                     os._exit(0)
             assert os.waitpid(child, 0)[1] == 0

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from missdp.schema import DateTime as DateTime
     from missdp.schema import Difference as Difference
     from missdp.schema import Numeric as Numeric
+    from missdp.schema import OpenCategorical as OpenCategorical
     from missdp.schema import Ordinal as Ordinal
     from missdp.schema import Schema as Schema
     from missdp.synth import AIM as AIM
@@ -36,7 +37,7 @@ _HOMES = {
     "accounting": "Budget Guarantee",
     "baselines": "DPAutoGAN DPCTGAN DPMisGAN Kamino PrivBayes",
     "pricing": "DPImputer",
-    "schema": "Categorical Date DateTime Difference Numeric Ordinal Schema",
+    "schema": "Categorical Date DateTime Difference Numeric OpenCategorical Ordinal Schema",
     "synth": "AIM AllPairs MST load synthesizers",
     "table": "Table",
 }

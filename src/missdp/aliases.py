@@ -22,9 +22,7 @@ _PRICING = """
 #: Old public name -> where it stands now. Kept for one release.
 MOVED: dict[str, str] = {
     "missdp.mechanisms.asks.Ask": "missdp.mechanisms.Ask",
-    "missdp.mechanisms.asks.BarPlan": "missdp.mechanisms.smooth.BarPlan",
     "missdp.mechanisms.asks.ScaleRelease": "missdp.mechanisms.smooth.ScaleRelease",
-    "missdp.mechanisms.asks.plan_bar": "missdp.mechanisms.smooth.plan_bar",
     "missdp.mechanisms.choices.Score": "missdp.mechanisms.Score",
     "missdp.mechanisms.laws.Handle": "missdp.mechanisms.Session",
     "missdp.mechanisms.laws.Law": "missdp.mechanisms.session.Mechanism",

@@ -37,6 +37,18 @@ def ok(run):
     return ran
 
 
+@pytest.fixture
+def fails(run):
+    """Run a command that must fail with a code, and say why; return what it said."""
+
+    def ran(code, says, *arguments):
+        found, out, err = run(*arguments)
+        assert (found, out, says in err) == (code, "", True), err
+        return err
+
+    return ran
+
+
 @pytest.fixture(scope="session")
 def bench():
     """What forks a command and looks at what is left of it."""

@@ -109,7 +109,7 @@ noise_multiplier = 8.0
 """
 
 
-def test_a_step_that_fills_by_a_saved_model_moves_no_row(model, run, ok, tmp_path):
+def test_a_step_that_fills_by_a_saved_model_moves_no_row(model, run, ok, tmp_path, fails):
     columns = len(column_names(yrbss().schema()))
     path = tmp_path / "p.toml"
     path.write_text(BY_MODEL.format(columns=columns, model=model))
@@ -119,8 +119,6 @@ def test_a_step_that_fills_by_a_saved_model_moves_no_row(model, run, ok, tmp_pat
     assert found.steps[0].rows_moved == 0
     assert found.epsilon == found.naive_epsilon
     path.write_text(BY_MODEL.format(columns=columns + 1, model=model))
-    code, _, err = run("price", path)
-    assert code == 2
-    assert f"makes {columns} columns" in err
+    fails(2, f"makes {columns} columns", "price", path)
     path.write_text(BY_MODEL.format(columns=columns, model="none.json"))
     assert run("price", path)[0] == 3

@@ -182,7 +182,7 @@ def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(ok, held, 
     assert "differentially private" in out
     lines = [line for line in out.splitlines() if line.startswith("No noise interval: ")]
     assert len(lines) == ("--no-error-bar" in question)
-    assert all(line.endswith("more (ScaleRelease, or --error-bar).") for line in lines)
+    assert all(line.endswith("tells it (ScaleRelease(), or --error-bar).") for line in lines)
     active = any("physically" in word for word in question)
     matched = {"age": False, "gender": False, "grade": False}  # matched by bins, without values
     also = {"physically_active_7d": True} if active else {}

@@ -42,7 +42,7 @@ REFUSED = [
       for size in ("two", "-1GB", "1", "5XB", "1iB", "", "nanGB", "100MB")),
     *((f"{SYNTHESIZE} -o {name}", 5, says) for name, says in (
         (".", ".csv"), ("/proc/out.csv", "cannot write"), ("nowhere/out.csv", "folder"),
-        ("out.xlsx", ".csv"), ("data.csv/out.csv", "cannot write"), ("data.csv", "same command"),
+        ("out.xls", ".csv"), ("data.csv/out.csv", "cannot write"), ("data.csv", "same command"),
         ("x" * 300 + ".csv", "cannot write"),
         ("x" * 250 + ".csv", "cannot write"),  # the model beside it would have too long a name
     )),

@@ -19,8 +19,8 @@ from missdp.engines import DuckDBRows, SQLRows, databases
 from missdp.errors import CheckFailedError, DataError, MissDPError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.table import draft_columns
-from missdp.testing import check_source
 from refusing import refuses
+from testing.source_checks import check_source
 
 pytest.importorskip("sqlalchemy")
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import types
 from itertools import combinations
 
 import numpy as np
@@ -14,6 +15,7 @@ import missdp
 from missdp import AIM, MST, AllPairs, Budget, Categorical, Numeric, Ordinal, PrivBayes, Schema
 from missdp.errors import ParameterError, SchemaError
 from missdp.estimate import Estimates
+from missdp.estimate.inside import counted, reach
 from missdp.record import sealed
 from missdp.schema import NotApplicable
 
@@ -258,6 +260,34 @@ def test_several_tables_are_told_the_products_of_numbers(numbered, monkeypatch):
     noise = numbered.pairs_.products.std / 6000 * 4
     assert 0 < abs(off.both[0, 1][0]) < 6 * noise
     assert off.both[0, 1][0] != again.both[0, 1][0]
+
+
+def test_no_rows_remain_between_intervals_that_noise_hides():
+    """Intervals of whole numbers end one before the next begins, and pieces may lie across."""
+    x = Numeric(name="x", lower=0, upper=200, integer=True)
+    pieces, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 200.0), (0.3, 0.69, 0.004, 0.003, 0.003)
+    x = dataclasses.replace(x, edges=(0.0, 20.0, 200.0), pieces=pieces, shares=shares)
+    beyond = np.array([[50, 83, 1, 9], [84, 95, 2, 9], [96, 111, 3, 9], [112, 200, 4, 9]], float)
+    model = types.SimpleNamespace(schema_={"x": x}, _beyond={"x": beyond})
+    assert reach(counted(model, "x")) == (0, 50)
+
+
+def test_estimates_stay_within_public_bounds(numbered):
+    """Whatever noise makes of them: a mean of what is declared from 0 to 700 is from 0 to 700."""
+    for question, possible in {
+        "mean(pay) by sex": (0, 700),
+        "difference(mean(pay)) by sex": (-700, 700),
+        "sd(pay)": (0, 350),
+        "share(pay > 650)": (0, 1),
+        "correlation(pay, age)": (-1, 1),
+        "quantile(pay, 0.999)": (0, 700),
+    }.items():
+        found = numbered.estimate(question)
+        assert found.possible == possible
+        assert found == Estimates.from_json(found.to_json())
+        noise = tuple(1e4 for _ in found.noise)
+        assert {*dataclasses.replace(found, noise=noise).intervals} == {possible}
+    assert numbered.regress("pay ~ age").possible == ()
 
 
 def test_people_read_numbers_as_they_write_them(numbered):

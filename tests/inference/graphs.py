@@ -37,3 +37,21 @@ def table_of(rows, clique, sizes, weights=None):
     flat = np.ravel_multi_index(tuple(rows[:, v] for v in clique), shape)
     counts = np.bincount(flat, weights=weights, minlength=int(np.prod(shape))).reshape(shape)
     return counts / counts.sum()
+
+
+def tables_of(rows, sizes, k=2, weights=None):
+    """The same of all pairs, or of as many attributes."""
+    cliques = itertools.combinations(range(len(sizes)), k)
+    return {clique: table_of(rows, clique, sizes, weights) for clique in cliques}
+
+
+def dependence(rows, sizes):
+    """Margins, and tables of all pairs less the products of their margins."""
+    margins = [table_of(rows, (a,), sizes) for a in range(len(sizes))]
+    pairs = tables_of(rows, sizes).items()
+    return margins, {(a, b): t - np.outer(margins[a], margins[b]) for (a, b), t in pairs}
+
+
+def apart(rows, tables, sizes):
+    """Total variation distances of the tables of rows to others."""
+    return [0.5 * np.abs(table_of(rows, c, sizes) - table).sum() for c, table in tables.items()]

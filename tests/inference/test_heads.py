@@ -8,20 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from inference.graphs import apart, dependence, tables_of
 from missdp.inference.fit_heads import fit_heads, fit_tree
 from missdp.inference.heads import Heads, _draw_evenly, _full_conditional, redraw
-
-
-def tables(rows, sizes):
-    """Margins and centred tables of all pairs of some rows."""
-    n, d = rows.shape
-    margins = [np.bincount(rows[:, a], minlength=sizes[a]) / n for a in range(d)]
-    moments = {}
-    for a in range(d):
-        for b in range(a + 1, d):
-            flat = np.bincount(rows[:, a] * sizes[b] + rows[:, b], minlength=sizes[a] * sizes[b])
-            moments[a, b] = flat.reshape(sizes[a], sizes[b]) / n - np.outer(margins[a], margins[b])
-    return margins, moments
 
 
 def ring(n, sizes, rng):
@@ -36,15 +25,7 @@ def ring(n, sizes, rng):
 
 def farthest(found, wanted, sizes):
     """Largest total variation distance of any pair."""
-    have, want = tables(found, sizes), tables(wanted, sizes)
-    whole = [
-        have[1][a, b]
-        + np.outer(have[0][a], have[0][b])
-        - want[1][a, b]
-        - np.outer(want[0][a], want[0][b])
-        for a, b in have[1]
-    ]
-    return max(0.5 * np.abs(table).sum() for table in whole)
+    return max(apart(found, tables_of(wanted, sizes), sizes))
 
 
 @pytest.fixture
@@ -57,7 +38,7 @@ SIZES = [3, 4, 2, 5, 3]
 
 def test_heads_hold_every_pair_and_a_tree_does_not(rng):
     rows = ring(40_000, SIZES, rng)
-    margins, moments = tables(rows, SIZES)
+    margins, moments = dependence(rows, SIZES)
     heads = fit_heads(margins, moments, {}, rng=rng).sample(40_000, rng)
     tree = fit_tree(margins, moments, {}).sample(40_000, rng)
     assert farthest(heads, rows, SIZES) < 0.012
@@ -66,7 +47,7 @@ def test_heads_hold_every_pair_and_a_tree_does_not(rng):
 
 def test_margins_are_kept_by_heads_whose_contexts_have_moved(rng):
     rows = ring(20_000, SIZES, rng)
-    margins, moments = tables(rows, SIZES)
+    margins, moments = dependence(rows, SIZES)
     found = fit_heads(margins, moments, {}, rng=rng)
     first = found.order[0]
     shifted = list(found.biases)
@@ -74,13 +55,13 @@ def test_margins_are_kept_by_heads_whose_contexts_have_moved(rng):
     moved = Heads(found.order, found.margins, tuple(shifted), found.weights)
     drawn = moved.sample(20_000, rng)
     last = found.order[-1]
-    assert np.abs(tables(drawn, SIZES)[0][first] - margins[first]).max() > 0.02
-    assert np.abs(tables(drawn, SIZES)[0][last] - margins[last]).max() < 0.002
+    assert np.abs(dependence(drawn, SIZES)[0][first] - margins[first]).max() > 0.02
+    assert np.abs(dependence(drawn, SIZES)[0][last] - margins[last]).max() < 0.002
 
 
 def test_noise_is_not_taken_for_dependence(rng):
     rows = ring(2_000, SIZES, rng)
-    margins, moments = tables(rows, SIZES)
+    margins, moments = dependence(rows, SIZES)
     noisy = {k: 0 * v + rng.normal(0, 0.05, v.shape) for k, v in moments.items()}
     variances = dict.fromkeys(noisy, 0.05**2)
     loose = fit_heads(margins, noisy, {}, rng=rng).sample(5_000, rng)
@@ -102,7 +83,7 @@ def impossible(rng):
 @pytest.mark.parametrize("fit", ["heads", "few"])
 def test_what_is_impossible_is_never_drawn(rng, fit):
     rows, allowed = impossible(rng)
-    margins, moments = tables(rows, SIZES)
+    margins, moments = dependence(rows, SIZES)
     noisy = {k: v + rng.normal(0, 0.01, v.shape) for k, v in moments.items()}
     variances = dict.fromkeys(noisy, 1e-4)
     del noisy[0, 1]  # a rule does not need a table
@@ -111,7 +92,7 @@ def test_what_is_impossible_is_never_drawn(rng, fit):
     drawn = model.sample(20_000, rng)
     for (a, b), possible in allowed.items():
         assert possible[drawn[:, a], drawn[:, b]].all()
-    assert np.abs(tables(drawn, SIZES)[0][3] - margins[3]).max() < 0.02
+    assert np.abs(dependence(drawn, SIZES)[0][3] - margins[3]).max() < 0.02
 
 
 def test_one_level_many_levels_and_pairs_without_a_table(rng):
@@ -122,7 +103,7 @@ def test_one_level_many_levels_and_pairs_without_a_table(rng):
     )
     rows[:, 2] = (rows[:, 1] > 150) ^ (rng.random(60_000) < 0.1)
     rows[:, 3] = (rows[:, 1] // 8 + rng.integers(0, 3, 60_000)) % 40
-    margins, moments = tables(rows, sizes)
+    margins, moments = dependence(rows, sizes)
     del moments[2, 3]
     for model in (fit_heads(margins, moments, {}, rng=rng), fit_tree(margins, moments, {})):
         drawn = model.sample(60_000, rng)
@@ -147,7 +128,7 @@ def test_the_tree_is_the_strongest_one():
     for a, before, same in ((0, 2, 0.9), (3, 0, 0.8), (1, 3, 0.7)):
         kept = rng.random(30_000) < same
         chain[:, a] = np.where(kept, chain[:, before], rng.integers(0, 3, 30_000))
-    model = fit_tree(*tables(chain, [3] * 4), {})
+    model = fit_tree(*dependence(chain, [3] * 4), {})
     edges = {frozenset((a, p[0])) for a, p in enumerate(model.parents) if p}
     assert edges == {frozenset(e) for e in ((0, 2), (0, 3), (1, 3))}
     assert farthest(model.sample(30_000, rng), chain, [3] * 4) < 0.01
@@ -182,7 +163,7 @@ def test_weights_stay_bounded_where_attributes_tell_each_other(rng):
     grade = np.minimum(rng.geometric(0.35, 30_000) - 1, 15)  # some levels are rare
     rows = np.stack([grade // 4, 15 - grade, grade, (rng.random(30_000) < 0.3)], axis=1)
     rows[:, 3] ^= grade > 3
-    margins, moments = tables(rows.astype(np.int64), [4, 16, 16, 2])
+    margins, moments = dependence(rows.astype(np.int64), [4, 16, 16, 2])
     exact = dict.fromkeys(moments, 1e-14)
     model = fit_heads(margins, moments, exact, rng=rng)
     assert max(float(np.abs(table).max()) for table in model.weights.values()) < 300

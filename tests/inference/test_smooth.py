@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference.graphs import dependence
 from missdp.inference.masks import MaskModel
 from missdp.inference.numbers import NumberMoments, complete_numbers
 from missdp.inference.smooth import Smoothing
@@ -215,16 +216,6 @@ def moments_of(codes, z, *, std=0.0, seed=0, holes=None):
     return NumberMoments(means, {}, by_level, both)
 
 
-def dependence(codes):
-    """Tables of bins less the product of their margins."""
-    found = {}
-    for a, b in [(0, 1), (0, 2), (1, 2)]:
-        table = np.zeros((10, 10))
-        np.add.at(table, (BIN[codes[:, a]], BIN[codes[:, b]]), 1 / len(codes))
-        found[a, b] = table - np.outer(table.sum(axis=1), table.sum(axis=0))
-    return found
-
-
 def levels_of(z):
     mean = z.reshape(10, 4).mean(axis=1)
     return dict.fromkeys(range(3), mean), dict.fromkeys(range(3), z.reshape(10, 4).var(axis=1))
@@ -242,7 +233,7 @@ def numbers_of(codes, z, **noise):
 @pytest.mark.parametrize("tail", [False, True])
 def test_trends_are_closer_with_numbers_under_the_tables(tail):
     codes, z = population(20_000, 0, tail)
-    truth, std = dependence(codes), 0.002
+    truth, std = dependence(BIN[codes], [10] * 3)[1], 0.002
     middle, rank = np.eye(10) - 0.1, np.arange(10) - 4.5
     errors = np.zeros((2, 2))
     for seed in range(6):
@@ -266,7 +257,7 @@ def test_trends_are_closer_with_numbers_under_the_tables(tail):
 @given(st.integers(0, 100), st.booleans())
 def test_what_is_not_noisy_stays_with_numbers(seed, tail):
     codes, z = population(4000, seed, tail)
-    truth = dependence(codes)
+    truth = dependence(BIN[codes], [10] * 3)[1]
     noise = {p: np.full((10, 10), 1e-24) for p in truth}
     found = Smoothing.of(
         [np.full(10, 0.1)] * 3, truth, noise, [True] * 3, numbers=numbers_of(codes, z, std=1e-12)

@@ -42,6 +42,7 @@ from missdp.mechanisms import (
 from missdp.mechanisms.noise import SecureNoise
 from missdp.mechanisms.questions import QUANTA, Rows, Ways
 from missdp.mechanisms.row_door import Charged, PrivateRows
+from missdp.mechanisms.self_scaled import plan_self_scaled
 from missdp.mechanisms.session import read_only, unquoted
 from missdp.mechanisms.smooth import Bounded, ReleasedScale, ScaleRelease, plan_smooth
 from missdp.table.encode import Column
@@ -52,7 +53,7 @@ SCHEMA = Schema((
     Numeric(name="income", lower=-5, upper=10, nullable=True),
 ))  # fmt: skip
 PURE = Cost(currency="pure", amount=1.0)
-SCALE = ReleasedScale(4.0, beta=0.1, gaussian=True, failure=1e-9, likely=4.0)
+SCALE = ReleasedScale(4.0, failure=1e-9)
 QUIET = Noise("laplace", 1e-6)
 
 
@@ -293,7 +294,7 @@ def test_what_a_door_to_rows_is_asked_is_a_closed_set():
     with pytest.raises(ParameterError, match="Noise, or for a Cost"):
         asked.measure(SIZE, Silent("laplace", 1.0))
     with pytest.raises(ParameterError, match="nothing made from it"):
-        asked.prepared(shared()).scaled(Cheaper(epsilon=1.0), confidence=0.95)
+        asked.prepared(shared()).scaled(Cheaper(epsilon=1.0))
     assert asked.budget.events == ()
     found = asked.measure(SIZE, Noise("laplace", 1e-6))
     assert (found.values.tolist(), found.mechanism) == ([40.0], Noise("laplace", 1e-6))
@@ -558,7 +559,7 @@ def test_a_released_scale_allows_gaussian_noise_only_where_it_was_charged():
     paid = ScaleRelease(rho=0.5, delta=1e-6)
     budget = Budget(100.0, 1e-3)
     asked = door(budget=budget).prepared(shared())
-    scaled = asked.scaled(paid, confidence=0.95)
+    scaled = asked.scaled(paid)
     kinds = [type(event) for event in budget.events]
     assert kinds == [GaussianEvent, ApproximateEvent]
     assert scaled.scale.donees >= 3
@@ -569,7 +570,7 @@ def test_a_released_scale_allows_gaussian_noise_only_where_it_was_charged():
         scaled.answer(charged, COUNT)
     assert len(scaled.guarantee().events) == 2
     with pytest.raises(ParameterError, match="public"):
-        door().scaled(paid, confidence=0.95)
+        door().scaled(paid)
 
 
 @pytest.mark.parametrize(
@@ -620,6 +621,12 @@ def test_log_ratios_of_neighbours_are_within_epsilon(epsilon, move, dilate, answ
             plan_smooth(1.0, dimension=2),
             Bounded((3, 9), 4.0),
             Bounded((5, 8), 4.2),
+        ),
+        (plan_self_scaled(1.0), Bounded((3, 0), 4.0), Bounded((7, 0), 4.6)),
+        (
+            plan_self_scaled(1.0, dimension=2),
+            Bounded((3, 9, 0), 4.0),
+            Bounded((5, 8, 0), 4.5),
         ),
         (
             SCALE.noise(0.5, own=1, donee=1),

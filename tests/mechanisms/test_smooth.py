@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,15 +15,12 @@ from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise
 from missdp.mechanisms.exact_noise import seeded_words
 from missdp.mechanisms.smooth import (
-    BarPlan,
     Bounded,
+    LazyUniform,
     ReleasedScale,
     SmoothNoise,
-    _bar_level,
-    _LazyUniform,
     _lomax_loss,
     _round_lomax,
-    plan_bar,
     plan_smooth,
     reference_bound,
 )
@@ -111,37 +107,10 @@ def test_reference_bound_is_the_supremum() -> None:
         assert exact <= reference_bound(beta, 1.0, 2.0) <= exact * 1.05
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 10.0])
-def test_bars_are_planned_well_wherever_a_profile_starts(epsilon: float) -> None:
-    """Nothing is lost beside a plan for the lowest start, or for the highest, if it is another."""
-
-    def width(plan: BarPlan, first: float) -> float:
-        rest = (1 - plan.share) * epsilon
-        noise = plan_smooth(rest, donee=2.0, least_beta=plan.beta)
-        reach = math.log(1 / (2 * plan.failure)) / (plan.share * epsilon)
-        bound = reference_bound(plan.beta, 0.0, 1.0, first) * math.exp(plan.beta * reach)
-        return noise.quantile(0.95 + plan.failure) * (1 + 2 * bound)
-
-    def planned(first: float | None) -> BarPlan:
-        level = _bar_level(epsilon) if first is None else first
-        with mock.patch("missdp.mechanisms.smooth._bar_level", return_value=level):
-            return plan_bar.__wrapped__(epsilon, donee=2.0, confidence=0.95)
-
-    firsts = (0.5, 1.0, 2.0, 4.0)
-    best = [width(planned(first), first) for first in firsts]
-
-    def loses(plan: BarPlan) -> float:
-        return max(width(plan, first) / b for first, b in zip(firsts, best, strict=True))
-
-    assert loses(planned(None)) < 1.2
-    assert loses(planned(None)) <= min(loses(planned(0.5)), loses(planned(4.0)))
-
-
 def test_unproven_parameters_are_refused() -> None:
     for refused, make in (
         (UnprovenError, lambda: SmoothNoise(shape=8, beta=0.125, epsilon=1.0, alpha=0.11)),
         (ParameterError, lambda: SmoothNoise(shape=0, beta=0.125, epsilon=1.0, alpha=0.01)),
-        (UnprovenError, lambda: plan_smooth(1.0, least_beta=1.0)),
         (ParameterError, lambda: plan_smooth(0.0)),
         (
             ParameterError,
@@ -227,7 +196,7 @@ def test_lazy_uniforms_decide_equal_prefixes() -> None:
         def __call__(self, count: int) -> np.ndarray:
             return np.array([self.drawn.pop(0) for _ in range(count)], dtype=np.uint64)
 
-    a, b = _LazyUniform(Fixed(5, 9)), _LazyUniform(Fixed(5, 4))
+    a, b = LazyUniform(Fixed(5, 9)), LazyUniform(Fixed(5, 4))
     assert b.below(a)
     assert not a.below(b)
 
@@ -243,6 +212,6 @@ def test_the_generator_of_a_strange_source_is_for_post_processing():
 
 @given(st.floats(0.0, 10.0), st.floats(0.01, 10.0), st.floats(0.01, 1e6), st.floats(1e-6, 10.0))
 def test_noise_at_a_released_scale_costs_no_more_than_the_rho_that_is_stated(own, donee, most, rho):
-    sigma = ReleasedScale(most, 1.0, True, 1e-9, most).noise(rho, own=own, donee=donee).scale
+    sigma = ReleasedScale(most, 1e-9).noise(rho, own=own, donee=donee).scale
     moves = Fraction(own) + Fraction(donee) * Fraction(most)
     assert moves**2 / (2 * Fraction(sigma) ** 2) <= Fraction(rho)

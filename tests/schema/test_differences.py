@@ -114,6 +114,7 @@ def test_facts_are_written_and_read_in_their_unit(tmp_path: Path) -> None:
     assert "upper = 100.5" in (tmp_path / "schema.toml").read_text()
     again = Schema.from_toml(tmp_path / "schema.toml"), Schema.from_dict(schema.to_dict())
     assert again == (schema, schema)
+    assert schema.subset(("in", "out", "stay")).names == (*("in", "out", "stay"), "in or out")
     alone = schema.subset(("age", "in"))
     assert type(alone["age"]) is Numeric
 

@@ -197,7 +197,7 @@ RULED_QUESTIONS = (
 
 WAYS: dict[str, dict[str, Any]] = {
     "epsilon": {"cost": {"epsilon": 1.0}},
-    "error bars": {"cost": {"epsilon": 1.0}, "scale": ScaleRelease(epsilon=0.5)},
+    "error bars": {"cost": {"epsilon": 1.0}, "scale": ScaleRelease()},
     "rho": {"cost": {"rho": 0.5}},
     "gaussian": {"cost": {"rho": 0.05}, "scale": ScaleRelease(rho=0.5, delta=1e-6)},
 }

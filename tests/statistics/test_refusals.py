@@ -25,7 +25,7 @@ from missdp.statistics import (
     Statistic,
     run_query,
 )
-from missdp.statistics.answers import share
+from missdp.statistics.asking import share
 from missdp.statistics.statistics import _cost_of
 
 SCHEMA = Schema((
@@ -80,7 +80,7 @@ TIES = read(TABLES["ties"])
 
 WAYS = [
     (None, {"epsilon": 2.0}),
-    (ScaleRelease(epsilon=0.5), {"epsilon": 2.0}),
+    (ScaleRelease(), {"epsilon": 2.0}),
     (ScaleRelease(rho=0.05, delta=1e-6), {"rho": 2.0}),
 ]
 
@@ -112,8 +112,8 @@ BAD_STATISTICS = {
     "confidence": ["x", 1.0, 0.4], "undeclared": ["perhaps"],
 }  # fmt: skip
 BAD_SCALES = [
-    {}, {"epsilon": "x"}, {"epsilon": 1e300}, {"rho": 1.0}, {"rho": 1.0, "delta": "x"},
-    {"epsilon": 1.0, "rho": 1.0},
+    {"epsilon": "x"}, {"epsilon": 1e300}, {"rho": 1.0}, {"rho": 1.0, "delta": "x"},
+    {"delta": 1e-6}, {"epsilon": 1.0, "rho": 1.0}, {"epsilon": 1.0, "rho": 1.0, "delta": 1e-6},
 ]  # fmt: skip
 BAD_REQUESTS = {
     "impute": [3, "nobody"], "match": ["income", "nobody", 3], "statistic": ["mode", "median"],
@@ -207,7 +207,7 @@ def test_values_that_are_not_there_are_missed_before_the_charge():
                                       "hours": [0, 1]})  # fmt: skip
     budget = Budget(10.0)
     with pytest.raises(DataError, match="'income' has no numeric values"):
-        ImputedStatistics(codes, KNN, budget=budget, scale=ScaleRelease(epsilon=1.0))
+        ImputedStatistics(codes, KNN, budget=budget, scale=ScaleRelease(rho=1.0, delta=1e-6))
     asked = ImputedStatistics(codes, KNNImputation(impute="sex", match_on="age"), budget=budget)
     for ask in (
         lambda: asked.mean("income", epsilon=1.0),
@@ -242,9 +242,8 @@ def test_bounds_that_floating_point_cannot_square_are_refused_before_the_charge(
 def test_what_a_question_costs_is_no_outcome(monkeypatch, donees):
     """The noise may follow a released number; its event may not."""
 
-    def released(self, steps, confidence):
-        failure = self.failure(confidence)
-        return ReleasedScale(donees, self.beta(confidence), self.gaussian, failure, donees)
+    def released(self, steps):
+        return ReleasedScale(donees, self.delta)
 
     monkeypatch.setattr(ScaleRelease, "released", released)
     scale, budget = ScaleRelease(rho=0.05, delta=1e-6), Budget(1e3, 1e-3)
@@ -297,12 +296,16 @@ def test_shares_never_add_up_to_more_than_the_whole(epsilon, parts):
 
 @settings(max_examples=20)
 @given(st.floats(1e-3, 10.0))
-def test_scales_cost_no_more_than_they_say(epsilon):
-    budget = Budget(epsilon)
-    ImputedStatistics(TIES, KNN, budget=budget, scale=ScaleRelease(epsilon=epsilon))
-    (event,) = budget.events
+def test_scales_cost_no_more_than_they_say(rho):
+    budget = Budget(1e3, 1e-3)
+    for release in (ScaleRelease(), ScaleRelease(epsilon=rho)):
+        ImputedStatistics(TIES, KNN, budget=budget, scale=release)
+    assert budget.events == ()
+    ImputedStatistics(TIES, KNN, budget=budget, scale=ScaleRelease(rho=rho, delta=1e-6))
+    event = budget.events[0]
     # As it is written, which is how budgets read it.
-    assert Fraction(event.sensitivity) / Fraction(event.scale) <= Fraction(repr(epsilon))
+    spent = (Fraction(event.sensitivity) / Fraction(event.sigma)) ** 2 / 2
+    assert spent <= Fraction(repr(rho))
 
 
 def test_a_column_in_which_no_row_has_a_value_is_no_question():

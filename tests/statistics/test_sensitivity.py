@@ -27,7 +27,8 @@ from missdp.mechanisms.questions import Question
 from missdp.mechanisms.smooth import SmoothNoise, plan_smooth
 from missdp.statistics import KNNImputation
 from missdp.statistics import profile as profiles
-from missdp.statistics.answers import Asking, _product_change, _square_change
+from missdp.statistics.asking import Asking
+from missdp.statistics.moments import _product_change, _square_change
 from missdp.statistics.profile import Profile
 
 FILLED = {"impute": ("income", "car"), "match_on": ("grade", "sex")}

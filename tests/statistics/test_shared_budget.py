@@ -24,8 +24,8 @@ KNN = KNNImputation(impute="income", match_on=("age", "sex"))
 def test_fits_and_statistics_share_a_fixed_budget():
     budget = Budget(3.0)
     PrivBayes(epsilon=1.0, budget=budget, random_state=0).fit(TABLE)
-    asked = ImputedStatistics(TABLE, KNN, budget=budget, scale=ScaleRelease(epsilon=0.25))
-    asked.mean("income", epsilon=0.5)
+    asked = ImputedStatistics(TABLE, KNN, budget=budget, scale=ScaleRelease())
+    asked.mean("income", epsilon=0.75)
     PrivBayes(epsilon=1.0, missing="observed", budget=budget, random_state=0).fit(TABLE)
     assert budget.remaining_epsilon == pytest.approx(0.25)
     asked.count(where="age = 1", epsilon=0.25)
@@ -71,7 +71,6 @@ def test_a_failure_probability_has_no_place_in_an_adaptive_budget():
     with pytest.raises(UnprovenError, match="adaptive"):
         ImputedStatistics(TABLE, KNN, budget=budget, scale=ScaleRelease(rho=0.02, delta=1e-7))
     assert budget.events == ()
-    ImputedStatistics(TABLE, KNN, budget=budget, scale=ScaleRelease(epsilon=0.1))
-    asked = ImputedStatistics(TABLE, KNN, budget=budget)
+    asked = ImputedStatistics(TABLE, KNN, budget=budget, scale=ScaleRelease())
     assert asked.count(rho=0.01).guarantee.events[-1].label == "count"
     assert not any(isinstance(event, ZCDPEvent) for event in budget.events)

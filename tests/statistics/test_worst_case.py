@@ -18,7 +18,6 @@ from missdp.accounting import Budget, LaplaceEvent
 from missdp.errors import BudgetExceededError
 from missdp.mechanisms import row_door
 from missdp.mechanisms.questions import QUANTA
-from missdp.mechanisms.row_door import RowDoor
 from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
 from missdp.statistics.worst_case import PLACES, _tally, _total_bounds
 
@@ -45,7 +44,7 @@ def asked(table: Table, imputation: object = KNN, **more: object) -> ImputedStat
 
 def without_noise():
     """Have answers of `Exact` taken for exact."""
-    return mock.patch.object(RowDoor, "_radius", return_value=lambda level: 0.0)
+    return mock.patch.object(row_door, "_radius", return_value=lambda level: 0.0)
 
 
 def exact(name: str, rows: tuple[Row, ...], where: str, of: str) -> float | None:
@@ -205,7 +204,7 @@ def coverage(name: str, *, imputed: bool, epsilon: float, confidence: float) -> 
         statistics = asked(
             table,
             KNNImputation(impute="income", match_on="age") if imputed else None,
-            confidence=confidence, random_state=seed, scale=ScaleRelease(epsilon=5.0),
+            confidence=confidence, random_state=seed, scale=ScaleRelease(),
         )  # fmt: skip
         answer = OF_THE_RICH[name](statistics, epsilon=epsilon, uncertainty="worst-case")
         (low, high), (a, b) = answer.interval, answer.imputation_interval

@@ -13,12 +13,13 @@ from missdp import AllPairs, Categorical, Numeric, Schema
 from missdp.accounting import Budget, Cost
 from missdp.errors import BudgetExceededError
 from missdp.inference.dyadic import Histogram
-from missdp.mechanisms import Door, Noise, SeededNoise, Witness
+from missdp.mechanisms import Door, Noise, SeededNoise
 from missdp.schema.grid import on_grid, pending
 from missdp.sources import open_source, strategy_named
 from missdp.synth.coordinates import WEIGHT, coordinates, finely, with_shares
 from missdp.synth.cuts import cut
 from missdp.synth.learn_pairs import _plan_products, crude_margins, release_pairs
+from missdp.testing import Recorder
 from refusing import refuses
 
 OPEN = Schema(
@@ -63,14 +64,6 @@ def people(n, seed=0, holes=0.2):
     for name in ("pay", "age", "sex"):
         frame[name] = frame[name].where(rng.random(n) >= holes)
     return frame
-
-
-class Exact(Witness):
-    """Keeps what is behind the last answer, and what was charged for it."""
-
-    def answer(self, event, law, exact):
-        self.event, self.exact = event, exact()
-        return law.draw(self.exact, self)
 
 
 def door_to(data, noise, amount=1e6):
@@ -128,12 +121,12 @@ def row_of(missing):
 
 
 def behind(rows, clip):
-    witness = Exact(0)
+    witness = Recorder(0)
     frame = pd.DataFrame(rows, columns=list(OPEN.names))
     frame["pay"], frame["age"] = frame["pay"].astype(float), frame["age"].astype(float)
     door = door_to(frame, witness)
     release_pairs(door, CRUDE, clip=clip, numbers=NUMBERS)
-    return witness
+    return witness.kept[-1]
 
 
 @settings(max_examples=40)
@@ -166,9 +159,9 @@ def test_rows_that_stream_give_the_same_sums(tmp_path):
     path = tmp_path / "rows.parquet"
     frame.to_parquet(path)
     for data in (frame, path, duckdb.from_df(frame)):
-        witness = Exact(0)
+        witness = Recorder(0)
         release_pairs(door_to(data, witness), CRUDE, clip=5.0, numbers=NUMBERS)
-        found.append(witness.exact)
+        found.append(witness.kept[-1].exact)
     assert (found[0] == found[1]).all()
     assert (found[0] == found[2]).all()
 

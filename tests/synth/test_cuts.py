@@ -23,10 +23,11 @@ from missdp.accounting.filters import filter_cost
 from missdp.errors import ParameterError
 from missdp.ground_truth import planned_ground_truth
 from missdp.inference.dyadic import Histogram, depth_of
-from missdp.mechanisms import Door, Witness
+from missdp.mechanisms import Door
 from missdp.schema.grid import MOST_CODES, on_grid, pending
 from missdp.sources import open_source, strategy_named
 from missdp.synth.cuts import cut
+from missdp.testing import Recorder
 from refusing import refuses
 
 pytestmark = pytest.mark.usefixtures("one_turn")
@@ -58,30 +59,17 @@ def trees(model):
     return [e for e in releases(model.guarantee_.events) if e.label.startswith("tree ")]
 
 
-class Exact(Witness):
-    """Keeps what is exact behind each tree."""
-
-    def __init__(self):
-        super().__init__(0)
-        self.exact = {}
-
-    def answer(self, event, law, exact):
-        found = exact()
-        self.exact[event.label] = (event, found)
-        return law.draw(found, self)
-
-
 def exact_trees(frame, strategy, currency, within, levels):
     source = open_source(frame, SCHEMA)
     grid = on_grid(pending(SCHEMA, SCHEMA.names))
     delta = 0.0 if currency == "pure" else 1e-6
     budget = Budget(1.0, delta, schedule="adaptive", currency=currency)
-    witness = Exact()
+    witness = Recorder(0)
     facts = {"budget": budget, "noise": witness}
     door = Door(source.coded_as(grid), strategy_named(strategy), **facts)
     for name in ("pay", "age"):
         door.tree(name, door.share(0.1), within=within, levels=levels)
-    return witness.exact
+    return {one.event.label: (one.event, one.exact) for one in witness.kept}
 
 
 @given(

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import AIM, AllPairs, Categorical, Date, Difference, PrivBayes, Schema, load
+from missdp import AIM, AllPairs, Categorical, Date, Difference, PrivBayes, Schema, Table, load
 from missdp.accounting import MissingCompletelyAtRandom, RowIndependentMissingness
 from missdp.errors import UnprovenError
+from missdp.evaluate import fidelity, missing_fidelity
 from missdp.ground_truth import joint
 from missdp.schema import Impossible, Order
 
@@ -82,6 +83,22 @@ def test_stays_and_ages_are_kept_and_no_row_breaks_a_rule(
         assert abs(drawn[name].isna().mean() - data[name].isna().mean()) < 0.02, name
     alone = [(t["admission"].isna() & t["discharge"].notna()).mean() for t in (drawn, data)]
     assert alone[0] == pytest.approx(alone[1], rel=0.25)
+
+
+def test_cuts_are_written_for_another_table(tmp_path: Path, model: AllPairs) -> None:
+    cut = SCHEMA.with_cuts(model)
+    assert cut["stay"].edges == model.cuts_["stay"].edges
+    cut.to_toml(tmp_path / "cut.toml")
+    assert Schema.from_toml(tmp_path / "cut.toml") == cut
+
+
+def test_tables_with_differences_are_compared(data: pd.DataFrame, model: AllPairs) -> None:
+    truth = Table.read(data[:5000], SCHEMA)
+    drawn = model.sample_table(5000, missing_values="keep", random_state=0)
+    assert fidelity(truth, drawn).ks["stay"] < 0.05
+    found = missing_fidelity(truth, drawn)
+    assert found.synthetic_rates["age"] == found.synthetic_rates["admission"]
+    assert found.synthetic_rates == pytest.approx(found.truth_rates, abs=0.02)
 
 
 def test_stays_belong_to_their_wards(data: pd.DataFrame, model: AllPairs) -> None:

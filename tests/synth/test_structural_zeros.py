@@ -13,9 +13,10 @@ from missdp.errors import ParameterError
 from missdp.inference.beliefs import Target, fit_entropy, log_linear
 from missdp.inference.model import Levels, draw, level_kinds, merge_zeros
 from missdp.mechanisms.noise import Selection
-from missdp.mechanisms.session import Witness
 from missdp.synth import AIM, MST
 from missdp.synth.workload import read_zeros
+from missdp.testing import Recorder
+from missdp.testing.witnesses import Repeater
 from refusing import refuses
 
 SCHEMA = Schema(
@@ -141,36 +142,18 @@ def test_merging_levels_loses_no_constraint(counts):
         )
 
 
-class Scored(Witness):
-    """Keeps the exact scores of the first selection, and repeats answers that were given before."""
-
-    def __init__(self, answers=()):
-        super().__init__(0)
-        self.scores, self.given, self._answers = None, [], iter(answers)
-
-    def answer(self, event, law, exact):
-        value = exact()
-        if isinstance(law, Selection) and self.scores is None:
-            self.scores = np.array(value)
-        drawn = super().answer(event, law, lambda: value)
-        self.given.append(next(self._answers, drawn))
-        return self.given[-1]
-
-
-def scores_of(table, answers=()):
-    witness = Scored(answers)
-    build(AIM, rounds=1, random_state=witness).fit(table)
-    return witness.scores, witness.given
-
-
 def test_a_row_moves_a_score_by_at_most_one_whether_it_is_possible_or_not():
     base = private(60)
-    before, answers = scores_of(base)
-    moves = []
+    first, moves = Recorder(0), []
+    build(AIM, rounds=1, random_state=first).fit(base)
     for row in [(0, 1, 7, 3), (2, 1, 0, 3), (0, 2, 8, 3), (3, 2, 8, 4), (0, 1, 1, 1)]:
         codes = {n: np.append(base.codes(n), v) for n, v in zip(SCHEMA.names, row, strict=True)}
-        after, repeated = scores_of(Table.from_codes(SCHEMA, codes), answers)
-        assert all(np.array_equal(a, b) for a, b in zip(repeated, answers, strict=True))
+        again = Repeater(first)
+        build(AIM, rounds=1, random_state=again).fit(Table.from_codes(SCHEMA, codes))
+        (before, after) = (
+            next(np.array(one.exact) for one in witness.kept if isinstance(one.law, Selection))
+            for witness in (first, again)
+        )
         moves += list(np.abs(after - before))
     assert 0.5 < max(moves) <= 1 + 1e-9
 

@@ -254,7 +254,7 @@ def test_a_path_names_one_file_and_no_other(tmp_path, suffix):
         assert Table.read(path, schema).codes(name).tolist() == [1]
         counts = DuckDBSource(path, schema).counts([(name,)], rows="observed")
         assert counts[(name,)].tolist() == [0, 1]
-    for bad, content in (("x.xlsx", "suffix"), ("x.parquet", "well-formed")):
+    for bad, content in (("x.xls", "suffix"), ("x.parquet", "well-formed")):
         (tmp_path / bad).write_text("secret")
         with refuses(DataError, content):
             Table.read(tmp_path / bad, schema)
@@ -295,7 +295,7 @@ def test_codes_are_checked_and_holes_are_added_where_declared(table):
 
 
 def test_what_no_file_can_hold_is_refused_and_what_was_there_is_kept(table, tmp_path, monkeypatch):
-    for bad in (tmp_path / "no" / "out.csv", tmp_path / "out.xlsx", tmp_path):
+    for bad in (tmp_path / "no" / "out.csv", tmp_path / "out.xls", tmp_path):
         with refuses(OutputError):
             write_blocks([bad], [[table.to_arrow()]])
     full = OSError(errno.ENOSPC, "No space left on device")

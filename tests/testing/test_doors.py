@@ -16,6 +16,7 @@ from missdp.accounting import (
 from missdp.errors import CheckFailedError, ParameterError, UnprovenError
 from missdp.mechanisms import Door, Noise, Training
 from missdp.mechanisms.noise import Selection
+from missdp.mechanisms.self_scaled import plan_self_scaled
 from missdp.mechanisms.smooth import Bounded, ReleasedScale, plan_smooth
 from missdp.pricing import PrivateLogisticRegression, PrivateMean
 from missdp.pricing.questions import VectorNoise
@@ -273,10 +274,10 @@ def test_options_of_families_are_refused_for_functions():
             check("statistics")
 
 
-SMOOTH_LAW = plan_smooth(1.0)
+SMOOTH_LAW, TELLING_LAW = plan_smooth(1.0), plan_self_scaled(1.0)
 BEHIND, ALIKE, FAR = Bounded((5,), 3.0), Bounded((5,), 3.3), Bounded((9,), 4.0)
 GAUSSIAN, VECTOR = Noise("gaussian", 2.0), VectorNoise("gaussian", 2.0, sensitivity=1.0)
-SCALED = ReleasedScale(4.0, 1.0, True, 1e-9, 4.0).noise(0.5, own=1, donee=1)
+SCALED = ReleasedScale(4.0, 1e-9).noise(0.5, own=1, donee=1)
 STEP = {"rate": 1.0, "noise_multiplier": 1.0, "steps": 1, "discrete": True}
 
 
@@ -295,6 +296,12 @@ STEP = {"rate": 1.0, "noise_multiplier": 1.0, "steps": 1, "discrete": True}
         (VECTOR, ZCDPEvent(rho=0.126), ([0.0], [1.0]), ([0.0], [1.1])),
         (SMOOTH_LAW, PureEvent(epsilon=1.0), (BEHIND, Bounded((8,), 3.2)), (BEHIND, FAR)),
         (SMOOTH_LAW, PureEvent(epsilon=1.0), (BEHIND, ALIKE), (BEHIND, Bounded((5,), 3.5))),
+        (
+            TELLING_LAW,
+            PureEvent(epsilon=1.0),
+            (Bounded((5, 0), 3.0), Bounded((8, 0), 3.5)),
+            (Bounded((5, 0), 3.0), Bounded((5, 0), 3.6)),
+        ),
         (SCALED, ZCDPEvent(rho=0.5), ([0], [5]), ([0], [6])),
     ],
 )

@@ -28,6 +28,7 @@ from missdp.accounting.conditions import DeclaredRowCount as DeclaredRowCount
 from missdp.accounting.conditions import EigenGap as EigenGap
 from missdp.accounting.conditions import ExplicitSeed as ExplicitSeed
 from missdp.accounting.conditions import FixedSchedule as FixedSchedule
+from missdp.accounting.conditions import LevelsFromRelease as LevelsFromRelease
 from missdp.accounting.conditions import MissingCompletelyAtRandom as MissingCompletelyAtRandom
 from missdp.accounting.conditions import ObservedAtMost as ObservedAtMost
 from missdp.accounting.conditions import PublicDomain as PublicDomain

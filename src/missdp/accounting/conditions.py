@@ -354,6 +354,32 @@ class CutsFromRelease(Condition):
 
 
 @dataclass(frozen=True)
+class LevelsFromRelease(Condition):
+    """The levels of open attributes were found by another release.
+
+    Parameters
+    ----------
+    attributes : tuple of str
+        Whose levels.
+
+    Examples
+    --------
+    >>> print(LevelsFromRelease(("illness",)))
+    The levels of illness were found by an earlier fit, whose cost is its own and is not counted here.
+    """  # noqa: E501
+
+    holds_for_every_mask = True
+    attributes: tuple[str, ...]
+
+    def statement(self) -> str:
+        """Return the condition as a sentence."""
+        return (
+            f"The levels of {', '.join(self.attributes)} were found by an earlier fit, whose cost "
+            "is its own and is not counted here."
+        )
+
+
+@dataclass(frozen=True)
 class FixedSchedule(Condition):
     """Privacy parameters of all releases were fixed before the first of them.
 

@@ -168,7 +168,11 @@ def zcdp_cost(event: Event) -> Fraction:
 
 
 def gdp_cost(event: Event) -> Fraction:
-    """Return the square of mu with which an event is mu-GDP, rounded up."""
+    """Return the square of mu with which an event is mu-GDP, rounded up.
+
+    Of an `ApproximateEvent`, that beside its delta: it is a mixture of an epsilon-DP mechanism and,
+    with probability delta, of one that tells all (Kairouz, Oh & Viswanath 2015).
+    """
     match event:
         case GaussianEvent():
             variance = Fraction(event.sigma) ** 2
@@ -181,7 +185,7 @@ def gdp_cost(event: Event) -> Fraction:
             return Fraction(event.sensitivity) ** 2 / variance
         case SelectionEvent():
             mu = _pure_mu(event.epsilon / 2)
-        case PureEvent() | LaplaceEvent():
+        case PureEvent() | ApproximateEvent() | LaplaceEvent():
             mu = _pure_mu(pure_epsilon(event))
         case _:
             raise _unproven("Gaussian DP", event)

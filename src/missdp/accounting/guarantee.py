@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Context, Decimal
+from html import escape
 from typing import Any, Self, get_args
 
 from missdp.accounting.accountants import epsilon_of, epsilon_under, within
@@ -338,6 +339,10 @@ class Guarantee(Record):
         sentences.append(f"What is protected: {_PROTECTED[self.protects]}.")
         lines = [line for sentence in sentences for line in textwrap.wrap(sentence, _WIDTH)]
         return "\n".join([*lines, *_conditions(self)])
+
+    def _repr_html_(self) -> str:
+        """Return the guarantee in words, for notebooks."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         return self.in_words()

@@ -137,7 +137,7 @@ class PrivBayes(Synthesizer):
     @property
     def _budget(self) -> Budget:
         currency = counting_cost(float(self.epsilon), self._delta).currency
-        return Budget(self.epsilon, self._delta, schedule="adaptive", currency=currency)
+        return Budget(self.epsilon, self._delta_to_spend, schedule="adaptive", currency=currency)
 
     def _check_schema(self, schema: Schema) -> None:
         sizes = sorted(self._strategy.shape(schema.names, schema))

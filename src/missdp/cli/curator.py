@@ -40,7 +40,7 @@ from missdp.table import FileRows, RowStream, Table, draft_columns
 from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
 from missdp.table.draft import LostCells, lost_cells
 from missdp.table.memory import fits_into_memory
-from missdp.table.written import output_format, write_blocks
+from missdp.table.written import check_holds, holes_in, output_format, write_blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -217,7 +217,7 @@ def simulate(
         Path | None,
         typer.Option(help="Write the schema of the result here (nullable where holes may be)."),
     ] = None,
-    holes: HolesOption = "nulls",
+    holes: HolesOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
@@ -238,6 +238,7 @@ def simulate(
         rate=rate
     )
     facts = Schema.from_toml(schema)
+    check_holds(output, facts)
     with reserved([output, output_schema]):
         holed = simulator.apply_blocks(_blocks(data, facts, mechanism), random_state=seed)
         found = facts
@@ -246,9 +247,9 @@ def simulate(
             nonlocal found
             for block in holed:
                 found = block.schema
-                yield [block.to_arrow(holes=holes)]
+                yield [block.to_arrow(holes=holes_in(output, holes))]
 
-        write_blocks([output], written())
+        write_blocks([output], written(), schema=facts)
         if output_schema is not None:
             found.to_toml(output_schema)
     say(f"Wrote {output}: {mechanism} holes at rate {rate:g}, seed {seed}.")
@@ -301,7 +302,7 @@ def evaluate(
     """Compare a synthetic table with the private one. The result is private, for the curator."""
     # Learners take long to import, and no other command here needs them.
     from missdp.evaluate import classifier_f1, fidelity, marginal_distance, missing_fidelity
-    from missdp.evaluate.pictures import picture_format, plot_columns
+    from missdp.evaluate.fidelity import picture_format, plot_columns
 
     facts = Schema.from_toml(schema)
     check_together(synthetic)

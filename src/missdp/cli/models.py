@@ -23,6 +23,7 @@ from missdp.cli.options import (
     RowsOption,
     SchemaOption,
     SeedOption,
+    ValuesOption,
     argument,
     check_apart,
     option,
@@ -40,7 +41,7 @@ from missdp.schema.grid import uncut
 from missdp.synth import load
 from missdp.synth.selected import Selection
 from missdp.table import RowStream
-from missdp.table.written import numbered, output_format, write_blocks
+from missdp.table.written import check_holds, holes_in, numbered, output_format, write_blocks
 
 _MOST_TABLES = 1000  # of one command
 
@@ -60,7 +61,8 @@ def sample(
         str | None, option(help="Draw such rows only, such as \"age >= 60 and sex = 'f'\".")
     ] = None,
     keep_holes: KeepHolesOption = False,
-    holes: HolesOption = "nulls",
+    holes: HolesOption = None,
+    values: ValuesOption = "codes",
     overwrite: OverwriteOption = False,
     memory: MemoryOption = None,
     seed: SeedOption = None,
@@ -79,8 +81,11 @@ def sample(
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
         released = load(model)
+        check_holds(output, released.schema_, values)
         asked = None if where is None else Selection(where, released.schema_)
-        written = write_rows(released, outputs, rows, keep_holes, holes, seed, progress, asked)
+        written = write_rows(
+            released, outputs, rows, keep_holes, holes, seed, progress, asked, values=values
+        )
     names = [str(path) for path in outputs]
     document: dict[str, Any] = {
         "output": names[0] if multiple is None else names,
@@ -132,7 +137,7 @@ def impute(
             "mean."
         ),
     ] = "random",
-    holes: HolesOption = "nulls",
+    holes: HolesOption = None,
     overwrite: OverwriteOption = False,
     seed: SeedOption = None,
     as_json: JsonOption = False,
@@ -151,6 +156,7 @@ def impute(
     check_free(outputs, overwrite=overwrite)
     check_together(model)
     facts = Schema.from_toml(schema)
+    check_holds(output, facts)
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
         imputer = DPImputer(model=load(model), filling=filling, random_state=seed).fit()
@@ -158,7 +164,9 @@ def impute(
             raise DataError("the model was fitted to another schema than this one")
         progress("filling and writing", None)
         filled = imputer.transform_blocks(data, draws=draws)
-        write_blocks(outputs, ([t.to_arrow(holes=holes) for t in block] for block in filled))
+        codes = holes_in(output, holes)
+        tables = ([table.to_arrow(holes=codes) for table in block] for block in filled)
+        write_blocks(outputs, tables, schema=facts)
     names = [str(path) for path in outputs]
     document = {
         "output": names[0] if draws == 1 else names,

@@ -32,7 +32,7 @@ def _limited(ctx: typer.Context, memory: str | None) -> str | None:
     return memory
 
 
-SyntheticArgument = Annotated[Path, argument(help="CSV or Parquet file with the synthetic rows.")]
+SyntheticArgument = Annotated[Path, argument(help="File with the synthetic rows.")]
 SchemaOption = Annotated[Path, option("--schema", help="TOML file with the public facts.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 OverwriteOption = Annotated[
@@ -45,13 +45,24 @@ SeedOption = Annotated[
     int | None, option("--seed", help="Make the run repeatable; for tests only.")
 ]
 HolesOption = Annotated[
-    Literal["nulls", "codes"],
-    typer.Option(
+    Literal["nulls", "codes"] | None,
+    option(
         "--holes",
-        help="Write cells without a value as nulls, or as the codes that the schema declares.",
+        help="Write cells without a value as nulls, or as the codes that the schema declares; by "
+        "default as nulls, and as codes into files of SPSS and Stata.",
     ),
 ]
-OutputOption = Annotated[Path, option("--output", "-o", help="CSV or Parquet file to write.")]
+ValuesOption = Annotated[
+    Literal["codes", "labels"],
+    typer.Option("--values", help="Write levels as they are, or as the labels that they have."),
+]
+OutputOption = Annotated[
+    Path,
+    option(
+        "--output", "-o",
+        help="File to write: .csv, .csv.gz, .tsv, .parquet, .feather, .xlsx, .sav, .dta or .xpt.",
+    ),
+]  # fmt: skip
 RowsOption = Annotated[
     int | None, typer.Option(help="Rows to draw; by default the released row count.")
 ]
@@ -170,7 +181,10 @@ def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
         command(data=None if data is None else _rows_at(data, **asked), **given)
 
     if where.default is where.empty:
-        what = "CSV or Parquet file with the private rows; or a database, see --table."
+        what = (
+            "File with the private rows (CSV, Parquet, Feather, Excel, SPSS, Stata, SAS); or a "
+            "database, see --table."
+        )
         where = where.replace(annotation=Annotated[str, argument(help=what)])
     else:
         what = "Data that should fit it."

@@ -64,7 +64,11 @@ def query(
     k: Annotated[int, typer.Option(help="Donors per incomplete row.")] = 1,
     group: Annotated[str, typer.Option(help="Attributes on which donors must agree.")] = "",
     error_bar: Annotated[
-        bool, typer.Option("--error-bar/--no-error-bar", help="Pay a share for an error bar.")
+        bool,
+        typer.Option(
+            "--error-bar/--no-error-bar",
+            help="Use noise that tells its own scale.",
+        ),
     ] = True,
     uncertainty: Annotated[
         Literal["total", "noise", "worst-case"] | None,

@@ -33,6 +33,7 @@ from missdp.cli.options import (
     SchemaOption,
     SeedOption,
     UndeclaredOption,
+    ValuesOption,
     check_apart,
     check_epsilon,
     option,
@@ -55,9 +56,9 @@ from missdp.synth.registry import (
 )
 from missdp.synth.selected import Selection
 from missdp.synth.state import chosen_delta, fit_conditions
-from missdp.table import Holes, PartRows, RowStream, Table
+from missdp.table import Holes, PartRows, RowStream, Table, Values
 from missdp.table.memory import memory_in_force
-from missdp.table.written import output_format, write_each
+from missdp.table.written import check_holds, holes_in, output_format, write_each
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,7 +121,8 @@ def synthesize(
         int | None, typer.Option(help="Declare the number of rows public, a condition.")
     ] = None,
     keep_holes: KeepHolesOption = False,
-    holes: HolesOption = "nulls",
+    holes: HolesOption = None,
+    values: ValuesOption = "codes",
     undeclared: UndeclaredOption = "refuse",
     model: Annotated[
         Path | None,
@@ -151,6 +153,7 @@ def synthesize(
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
     facts = Schema.from_toml(schema)
+    check_holds(output, facts, values)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
     chosen = method or default_synthesizer(facts, delta=delta)
@@ -194,7 +197,9 @@ def synthesize(
             with _read_by(engine, data, facts.names) as read:
                 synthesizer.fit(read, schema=facts, undeclared=undeclared)
             release.keep(synthesizer)
-        written = write_rows(synthesizer, [release.table], rows, keep_holes, holes, seed, progress)
+        written = write_rows(
+            synthesizer, [release.table], rows, keep_holes, holes, seed, progress, values=values
+        )
         release.commit()
         if charged is not None:
             charged.finish(release.sha256, synthesizer.guarantee_)
@@ -219,7 +224,7 @@ def synthesize(
     bins = f"Bins found privately, and how many: {cut}.\n" if cut else ""
     paid = "" if charged is None else f"{charged.in_words}\n"
     text = (
-        f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}; method: {said}.\n"
+        f"Wrote {output}: {drawn}, {counted(len(facts.stored), 'column')}; method: {said}.\n"
         f"{release.wrote_in_words}\n{paid}{bins}\n{promised}"
     )
     emit(document, text, as_json=as_json)
@@ -246,7 +251,8 @@ def _wanted(epsilon: float | None, ground_truth_epsilon: float | None) -> float:
     return given[0]
 
 
-_LEAST_BYTES = {"csv": 2.0, "parquet": 1 / 64}  # that a cell takes in a file, at the least
+# That a cell takes in a file, at the least.
+_LEAST_BYTES = {"text": 2.0, "columns": 1 / 64, "whole": 1 / 64}
 _BYTES_PER_CELL = 32  # of rows that are drawn together: a code, a value and a text at once
 
 
@@ -267,6 +273,11 @@ def check_rows(
     if rows > most:
         raise ParameterError(f"--rows must be at most {most:,} here: more do not fit on the disk")
     most = memory_in_force() // (_BYTES_PER_CELL * columns)
+    if output_format(output) == "whole" and rows > most:
+        raise ParameterError(
+            f"--rows must be at most {most:,} here: more do not fit into memory, in which a file "
+            "of this kind is made; write CSV or Parquet"
+        )
     if together and rows > most:
         raise ParameterError(
             f"--rows must be at most {most:,} here: more do not fit into memory, and rules about "
@@ -284,10 +295,12 @@ def write_rows(
     outputs: list[Path],
     rows: int | None,
     keep_holes: bool,
-    holes: Holes,
+    holes: Holes | None,
     seed: int | None,
     progress: Progress,
     where: Selection | None = None,
+    *,
+    values: Values = "codes",
 ) -> int:
     """Draw a table for each file, write them as they come, and return how many rows each has.
 
@@ -310,12 +323,12 @@ def write_rows(
         blocks = one.sample_blocks(rows, missing_values=keep, random_state=own, where=where)
         for block in blocks:
             done += len(block)
-            table = block.to_arrow(holes=holes)
+            table = block.to_arrow(holes=holes_in(outputs[0], holes), values=values)
             stamp = {STAMP: model.release_} if model.release_ else None
             yield table.replace_schema_metadata(stamp) if stamp else table
             progress(stage, done / whole)
 
-    write_each(outputs, map(drawn, models))
+    write_each(outputs, map(drawn, models), schema=model.schema_)
     return wanted
 
 

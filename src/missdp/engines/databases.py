@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
-from missdp.table.cells import Cells
+from missdp.table.cells import Cells, HeldBatch
 from missdp.table.memory import memory_in_force
-from missdp.table.streams import Batch, HeldBatch, RelationRows, RowStream, selected
+from missdp.table.streams import Batch, RelationRows, RowStream, selected
 
 if TYPE_CHECKING:
     import duckdb

@@ -32,9 +32,9 @@ Part = tuple["Column", float, Floats]  # a column, the factor of its z, and the 
 
 _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
 _DOUBT = 0.35  # of what is corrected for values that are missing selectively
+_MOST = 0.95  # of draws of the noise, which the error is to reach to: they may be skewed
 _WILD = 5.0  # times the median distance from the middle: further out draws are cut off
 _LEAST = 1e-9
-_POSSIBLE = {"correlation": (-1.0, 1.0), "share": (0.0, 1.0), "sd": (0.0, math.inf)}
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ class Estimates(Record):
         Of the intervals.
     flags : tuple of str
         What the intervals cannot cover.
+    possible : tuple of float
+        Least and greatest number that an estimate can be, by public bounds; empty if there are
+        none. Estimates and intervals stay within.
     """
 
     question: str
@@ -67,12 +70,15 @@ class Estimates(Record):
     rows: tuple[float, ...]
     confidence: float
     flags: tuple[str, ...]
+    possible: tuple[float, ...] = ()
 
     derived = ("errors", "intervals", "missing_information")
 
     def _coheres(self) -> bool:
         parts = (self.estimate, self.noise, self.sampling, self.missing, self.rows)
-        return {len(part) for part in parts} == {len(self.labels)} and 0 < self.confidence < 1
+        lengths = {len(part) for part in parts}
+        bounds = not self.possible or self.possible[0] <= self.possible[1]
+        return lengths == {len(self.labels)} and 0 < self.confidence < 1 and bounds
 
     @property
     def errors(self) -> tuple[float, ...]:
@@ -84,12 +90,10 @@ class Estimates(Record):
     def intervals(self) -> tuple[tuple[float, float], ...]:
         """Intervals at the confidence, within what is possible."""
         times = NormalDist().inv_cdf((1 + self.confidence) / 2)
-        both = zip(self.estimate, self.errors, strict=True)
-        least, most = _POSSIBLE.get(self.question.partition("(")[0].strip(), (-math.inf, math.inf))
-        return tuple(
-            (max(least, value - times * error), min(most, value + times * error))
-            for value, error in both
-        )
+        half = times * np.asarray(self.errors)
+        ends = np.stack([self.estimate - half, self.estimate + half], axis=1)
+        least, most = self.possible or (-math.inf, math.inf)
+        return tuple((low, high) for low, high in np.clip(ends, least, most).tolist())
 
     @property
     def missing_information(self) -> tuple[float, ...]:
@@ -156,8 +160,8 @@ class Asked:
         Values, and shares of the rows that they are about, by tables.
     contrast : bool
         Whether 0 means that there is nothing: differences, correlations and coefficients.
-    linear : tuple of str
-        Attributes whose numbers are not squared, nor multiplied with each other: see `released_by`.
+    possible : tuple of float
+        As of `Estimates`.
     """
 
     text: str
@@ -166,7 +170,7 @@ class Asked:
     labels: Sequence[str]
     each: Callable[[Tables], Found]
     contrast: bool
-    linear: tuple[str, ...] = ()
+    possible: tuple[float, ...] = ()
 
 
 def estimate(
@@ -198,8 +202,25 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
         labels = [f"{label} - {labels[0]}" for label in labels[1:]]
     together = [tuple(column.attribute.name for column in columns)]
     contrast = asked.contrast or asked.what == "correlation"
-    linear = () if asked.what in ("correlation", "sd") else tuple(asked.of)
-    return Asked(question, columns, together, labels, each, contrast, linear)
+    possible = _possible(asked, first)
+    return Asked(question, columns, together, labels, each, contrast, possible)
+
+
+def _possible(asked: Question, first: Column) -> tuple[float, ...]:
+    """Return the least and the greatest number that an answer can be; public."""
+    if asked.what == "correlation":
+        return (-1.0, 1.0)
+    if asked.what == "share":
+        least, most = 0.0, 1.0
+    elif isinstance(first.attribute, Numeric):
+        least, most = first.attribute.lower, first.attribute.upper
+    elif first.points is not None:
+        least, most = float(first.points.min()), float(first.points.max())
+    else:
+        return ()
+    if asked.what == "sd":
+        return (0.0, (most - least) / 2)
+    return (least - most, most - least) if asked.contrast else (least, most)
 
 
 def asked_by(model: Synthesizer, formula: str) -> Asked:
@@ -222,8 +243,8 @@ def asked_by(model: Synthesizer, formula: str) -> Asked:
         name = column.attribute.name
         labels += [f"{name}={x}" for x in column.labels[1:]] if column.by_levels else [name]
     pairs = [*combinations((column.attribute.name for column in columns), 2)]
-    each, linear = partial(_least_squares, columns=columns), (asked.outcome,)
-    return Asked(formula, columns, pairs, labels, each, True, linear)
+    each = partial(_least_squares, columns=columns)
+    return Asked(formula, columns, pairs, labels, each, True)
 
 
 class Column:
@@ -483,20 +504,24 @@ def _least_squares(tables: Tables, columns: list[Column]) -> Found:
 def _answered(model: Synthesizer, asked: Asked, confidence: float) -> Estimates:
     if not 0 < confidence < 1:
         raise ParameterError("confidence must be strictly between 0 and 1")
-    return answered(model, asked, released_by(model, asked.cliques, asked.linear), confidence)
+    return answered(model, asked, released_by(model, asked.cliques), confidence)
 
 
 def answered(model: Synthesizer, asked: Asked, released: Released, confidence: float) -> Estimates:
     """Return estimates with the errors that draws of the tables show."""
     each, columns = asked.each, asked.columns
     values, share = each(released.point)
+    shifted = any(column.shift is not None for column in columns)  # out of the bounds, perhaps
+    if asked.possible and not shifted:
+        values = np.clip(values, asked.possible[0], asked.possible[1])
 
-    def spread(draws: Sequence[Tables]) -> tuple[Floats, Floats]:
-        both = [each(tables) for tables in draws]
-        return np.square(_width([v for v, _ in both])), _width([s for _, s in both])
-
-    (noise, unsure), (sampled, _), (complete, _) = map(
-        spread, (released.noise, released.sampled, released.complete)
+    noisy = [each(tables) for tables in released.noise]
+    off = np.abs(np.stack([v for v, _ in noisy]) - values)
+    noise = np.square(np.quantile(off, _MOST, axis=0) / NormalDist().inv_cdf((1 + _MOST) / 2))
+    unsure = _width([s for _, s in noisy])
+    sampled, complete = (
+        np.square(_width([each(tables)[0] for tables in draws]))
+        for draws in (released.sampled, released.complete)
     )
     holed = any(model.modelled_[column.attribute.name].nullable for column in columns)
     missing = np.maximum(sampled - complete, 0.0) if holed else np.zeros_like(sampled)
@@ -517,6 +542,7 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
             *released.flags,
             *_uncovered(model, columns, holed=holed),
         ),
+        possible=() if shifted else asked.possible,
     )
 
 

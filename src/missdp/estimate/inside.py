@@ -21,15 +21,19 @@ from missdp.types import Floats
 _POINTS = 128  # values that stand for what lies inside a bin
 _NOTHING = 1e-5  # of the rows: a piece in which none were found
 _LEAST_SHARE, _LEAST_WEIGHT = 1e-9, 0.1
-_FURTHER = 4  # intervals beyond that are reckoned with: those that may move means most
+_FURTHER = 16  # intervals beyond that are reckoned with: those that may move means most
 _FAR = 100.0  # times as far from the middle as where rows were found; further out is flagged only
-_PLAIN = 2.5  # standard deviations by which a count must exceed what is expected to be believed
 _TREE = 1.4  # times the noise of a count: halves of what stands out are kept, or moved
 _MOST_TAKEN = 0.9  # of a bin
-_FREE = 0.5  # chance that as many rows are beyond as counts alone allow: a spike far out
-_LOWEST = -5.0  # standard deviations: a count further below 0 is taken for this
-_PART = 2.0  # how far rows beyond may lie towards either end of their interval
-_APART = 1.0  # how much they may differ from the bin beside, in standard deviations of others
+_DECAY = 3.0  # power with which rows beyond are usually fewer, the further out
+_USUAL = 0.5  # as many rows beyond, on either side, times the noise of a count
+_SPIKE = 0.002, 0.5  # chance that an interval beyond has as many rows as its count can hide:
+_HEAVY = 8.0, 16.0  # least and most, by how many quartiles from the median the reach ends
+_LOWEST = -8.0  # standard deviations: with a mean below, what is above 0 is exponential
+_CHAINS, _TURNS = 200, 150  # draws of what is beyond, and turns of the sampler
+_PART = 1.0  # how far rows beyond may lie towards either end of their interval
+_APART = 0.5, 1.0  # how much these may differ from the bin beside, in standard deviations of
+# others: as many as are usual, and more
 _HARDLY = 3.0  # standard deviations: of smaller bins it is not known how values lie in them
 
 
@@ -50,9 +54,13 @@ def counted(model: Synthesizer, name: str) -> Numeric:
     if attribute.pieces is None or attribute.shares is None:
         return attribute
     low, high = model.__dict__.get("_beyond", {}).get(name, np.zeros((0, 4))).T[:2]
+    above = low + high > 2 * _median(attribute)
     pieces = np.asarray(attribute.pieces)
-    middle = (pieces[1:] + pieces[:-1])[:, None] / 2
-    hidden = ((low <= middle) & (middle <= high)).any(axis=1)
+    middle = (pieces[1:] + pieces[:-1]) / 2
+    # Intervals of whole numbers end before the next one begins: all that is further out is beyond.
+    first = min(low[above], default=math.inf)
+    last = max(high[~above], default=-math.inf)
+    hidden = (middle <= last) | (middle >= first)
     return replace(attribute, shares=tuple(np.where(hidden, 0.0, attribute.shares).tolist()))
 
 
@@ -77,11 +85,10 @@ def reach(attribute: Numeric) -> tuple[float, float]:
 class Beyond:
     """Intervals beyond the reach of a number, in which noise may hide rows.
 
-    On either side as many rows as the noise of a count are expected, four times fewer twice as far
-    from the middle; a count that stands out for itself is believed, however far out it is. So an
-    interval has a prior of mean and deviation ``t``, and a count ``y`` of noise ``s``. With
-    ``v = t²``, to which comes ``(y − t)² − (2.5 s)²`` if that is above 0 and ``y > t``, and
-    ``f = v / (v + s²)``, it has ``t + f (y − t)`` rows, with variance ``f s²``.
+    On either side as many rows as the noise of a count are usual, eight times fewer twice as far
+    from the middle: the prior of an interval is exponential, with this mean. With some chance there
+    is a spike, whose mean is the noise of its own count: one in 500, and up to one half where
+    numbers have a long tail already as far as they were found.
 
     Parameters
     ----------
@@ -91,22 +98,21 @@ class Beyond:
         On which side of the reach it is.
     points : array, shape (k, points)
         Values that stand for it.
-    rows, stds : array, shape (k,)
-        Number of rows, and its standard deviation.
+    counts, noise : array, shape (k,)
+        Noisy number of rows, and its standard deviation.
+    usual : array, shape (k,)
     """
 
     home: NDArray[np.int64]
     above: NDArray[np.bool_]
     points: Floats
-    rows: Floats
-    stds: Floats
+    counts: Floats
+    noise: Floats
+    usual: Floats
 
     @classmethod
-    def of(cls, model: Synthesizer, attribute: Numeric, *, free: bool = False) -> Self:
-        """Return those of an attribute that may move its mean most.
-
-        ``free`` ones may have as many rows as counts allow with a chance of one half.
-        """
+    def of(cls, model: Synthesizer, attribute: Numeric) -> Self:
+        """Return those of an attribute that may move its mean most."""
         known = model.__dict__.get("_beyond", {}).get(attribute.name, np.zeros((0, 4)))
         low, high = reach(attribute)
         middle = _median(attribute) if len(known) else low
@@ -116,37 +122,56 @@ class Beyond:
         above = ends.mean(axis=1) > middle
         scale = np.maximum(np.where(above, high - middle, middle - low), _LEAST_SHARE)
         near, away = np.sort(np.abs(ends - middle) / scale[:, None], axis=1).T
-        near, away = np.maximum(near, 1.0) ** -2, np.maximum(away, 1.0) ** -2
+        near, away = np.maximum(near, 1.0) ** -_DECAY, np.maximum(away, 1.0) ** -_DECAY
         of_side = np.array([(near - away)[above].sum(), (near - away)[~above].sum()])
         part = (near - away) / np.maximum(np.where(above, *of_side), _LEAST_SHARE)
-        prior = noise * part
-        more = np.square(np.maximum(counts - prior, 0.0)) - np.square(_PLAIN * noise)
-        plain = np.square(prior) + np.maximum(more, 0.0)
-        kept = plain / (plain + np.square(noise))
-        rows, stds = np.maximum(prior + kept * (counts - prior), 0.0), np.sqrt(kept) * noise
-        most_rows, most_stds = _in_between(rows, stds, counts, noise)
         off = np.abs(ends.mean(axis=1) - np.where(above, high, low))
-        most = np.sort(np.argsort(-(most_stds + most_rows) * off)[:_FURTHER])
+        usual = np.maximum(_USUAL * noise * part, _LEAST_SHARE)
+        most = np.sort(np.argsort(-(usual + _SPIKE[0] * noise) * off)[:_FURTHER])
         places = (np.arange(_POINTS) + 0.5) / _POINTS
-        steps = (near[:, None] - places * (near - away)[:, None])[most] ** -0.5
+        steps = (near[:, None] - places * (near - away)[:, None])[most] ** (-1 / _DECAY)
         points = middle + np.where(above, scale, -scale)[most, None] * steps
-        if free:
-            rows, stds = most_rows, most_stds
         home = attribute.encode_values(np.clip(ends.mean(axis=1), attribute.lower, attribute.upper))
-        return cls(home[most], above[most], points, rows[most], stds[most])
+        return cls(home[most], above[most], points, counts[most], noise[most], usual[most])
+
+    def drawn(self, effects: Floats, lacking: Floats, spread: Floats, chances: Floats) -> Floats:
+        """Draw numbers of rows, given counts and sums: Gibbs sampling, shape ``(draws, k)``.
+
+        Parameters
+        ----------
+        effects : array, shape (sums, k)
+            What one row in each interval adds to the sums.
+        lacking : array, shape (sums,)
+            What was released of them beyond what is known of other rows.
+        spread : array, shape (sums, sums)
+            How unsure that is: its covariance.
+        chances : array, shape (k,)
+            Of spikes.
+        """
+        rng = np.random.default_rng(3)  # public: draws tell how numbers vary
+        weighed = np.linalg.solve(spread, effects).T if len(lacking) else effects.T
+        precision = weighed @ effects + np.diag(self.noise**-2)
+        pull = weighed @ lacking + self.counts / self.noise**2
+        rows = np.maximum(rng.normal(self.counts, self.noise, (_CHAINS, len(pull))), 0.0)
+        rates = np.stack([1 / self.usual, 1 / np.maximum(self.usual, self.noise)])[:, :, None]
+        for _ in range(_TURNS if len(pull) else 0):
+            for at, own in enumerate(np.diag(precision)):
+                others = rows @ precision[at] - rows[:, at] * own
+                scores = (pull[at] - rates[:, at] - others) / math.sqrt(own)
+                rows[:, at] = _either(scores, rates[:, at], chances[at], rng) / math.sqrt(own)
+        return rows
 
 
-def _in_between(rows: Floats, stds: Floats, counts: Floats, noise: Floats) -> tuple[Floats, Floats]:
-    """Return mean and deviation of rows, which now and then may be as many as counts allow."""
-    from scipy.special import ndtr
+def _either(scores: Floats, rates: Floats, chance: float, rng: np.random.Generator) -> Floats:
+    """Draw normal numbers above 0, given one of two exponential priors, the other by chance."""
+    from scipy.special import expit, log_ndtr, logit, ndtr, ndtri
 
-    noise = np.maximum(noise, _LEAST_SHARE)
-    at = np.maximum(counts / noise, _LOWEST)
-    ratio = np.exp(-np.square(at) / 2) / math.sqrt(2 * math.pi) / ndtr(at)
-    free, variance = noise * (at + ratio), np.square(noise) * (1 - ratio * (at + ratio))
-    found = rows + _FREE * (free - rows)
-    spread = (1 - _FREE) * np.square(stds) + _FREE * variance
-    return found, np.sqrt(spread + _FREE * (1 - _FREE) * np.square(free - rows))
+    log = np.log(rates) + np.square(scores) / 2 + log_ndtr(scores)
+    spike = rng.random(scores.shape[1]) < expit(log[1] - log[0] + logit(chance))
+    at, place = np.where(spike, scores[1], scores[0]), 1 - rng.random(len(spike))
+    near = np.maximum(at, _LOWEST)
+    normal, exponential = near - ndtri(place * ndtr(near)), np.log(place) / np.minimum(at, -1.0)
+    return np.asarray(np.maximum(np.where(at < _LOWEST, exponential, normal), 0.0))
 
 
 def _median(attribute: Numeric) -> float:
@@ -254,7 +279,6 @@ class Inside:
         n_rows: float,
         holes: NDArray[np.bool_],
         sums: Sums | None = None,
-        free: bool = False,
     ) -> Self:
         """Return that of a numeric attribute of a model, whose margin is estimated like this."""
         attribute = counted(model, model.modelled_.names[at])
@@ -267,7 +291,7 @@ class Inside:
         shares = np.maximum(margin[: attribute.size], max(_LEAST_SHARE, _HARDLY * std))
         if sums is not None:
             sums = replace(sums, law=sums.law[: attribute.size])
-        beyond = Beyond.of(model, attribute, free=free)
+        beyond = Beyond.of(model, attribute)
         return cls(piece, shares, n_rows, seen, std, beyond, points, sums)
 
     @property
@@ -283,52 +307,65 @@ class Inside:
     @cached_property
     def even(self) -> Move:
         """As released."""
-        gain, lacking, _ = self._known
-        return self._moved(gain @ lacking)
+        hidden = np.median(self._hidden, axis=0)
+        return self._moved(self._gain @ self._lacking(hidden), hidden)
 
     def noisy(self, rng: np.random.Generator, off: Floats) -> Move:
         """Return another draw of the noise in each piece, and beyond all of them.
 
         ``off`` is by how much the margin of the same draw differs from that which was released.
         """
-        gain, lacking, effect = self._known
-        unsure = self._unsure[: len(self._unsure) - len(self.shares)]
-        prior = np.append(rng.normal(size=len(unsure)) * unsure, off[: len(self.shares)])
+        hidden, size = self._hidden[rng.integers(len(self._hidden))], len(self.shares)
+        unsure = self._unsure[:-size]
+        prior = np.append(rng.normal(size=len(unsure)) * unsure, off[:size])
         noise = 0.0 if self.sums is None else self.sums.stds * rng.normal(size=3)
-        update = gain @ (lacking + noise - effect @ prior)
-        prior[len(unsure) :] = 0.0  # these are in the margin already
-        found = self._moved(prior + update)
+        update = self._gain @ (self._lacking(hidden) + noise - self._effects[0] @ prior)
+        prior[-size:] = 0.0  # these are in the margin already
+        found = self._moved(prior + update, hidden)
         # Where rows lie in an interval beyond is not known: between its lower and its upper part.
-        hidden, points = len(self.beyond.stds), self.piece.shape[1]
+        points = self.piece.shape[1]
         slope = _PART * (2 * (np.arange(points) + 0.5) / points - 1)
-        found.weights[len(self.shares) :] += rng.normal(size=(hidden, 1)) * slope / points
-        known = self.sums is not None
-        spread = _APART * np.abs(found.hidden) if known else self._hidden[1]
-        return replace(found, spread=spread)
+        found.weights[size:] += rng.normal(size=(len(hidden), 1)) * slope / points
+        usual = np.minimum(hidden, self.beyond.usual / (self.n_rows * self.seen))
+        return replace(found, spread=_APART[0] * usual + _APART[1] * (hidden - usual))
+
+    @cached_property
+    def _hidden(self) -> Floats:
+        """Draws of the share of rows in each interval beyond, given counts and sums."""
+        rows = self.n_rows * self.seen
+        effects, further = self._effects
+        spread = effects * self._unsure
+        covariance = spread @ spread.T
+        if self.sums is not None:
+            covariance += np.diag(np.square(self.sums.stds))
+        none = np.zeros(further.shape[1])
+        drawn = self.beyond.drawn(further / rows, self._lacking(none), covariance, self._spikes)
+        return drawn / rows
 
     @property
-    def _hidden(self) -> tuple[Floats, Floats]:
-        """Share of rows in each interval beyond, and how unsure it is by counts alone."""
-        rows = self.n_rows * self.seen
-        return self.beyond.rows / rows, self.beyond.stds / rows
+    def _spikes(self) -> Floats:
+        """Chance of a spike in each interval beyond, by how long the tail is that was found."""
+        order = np.argsort(self.points, axis=None, kind="stable")
+        mass = np.cumsum(np.repeat(self.shares, self.points.shape[1])[order])
+        found = self.points.ravel()[order]
+        low, middle, high = found[np.searchsorted(mass, mass[-1] * np.array([0.25, 0.5, 0.75]))]
+        ends = np.where(self.beyond.above, found[-1], found[0]) - middle
+        near = np.where(self.beyond.above, high, low) - middle
+        long = np.abs(ends) / np.maximum(np.abs(near), _LEAST_SHARE)
+        return np.asarray(np.interp(long, _HEAVY, _SPIKE))
 
     @cached_property
     def _unsure(self) -> Floats:
-        """How unsure masses are by counts: those of pieces, those beyond, and those of bins."""
+        """How unsure masses are by counts: those of pieces, and those of bins."""
         pieces = np.full(int(self.piece.max()) + 1, self.std)
         of_bins = 0.0 if self.sums is None else self.sums.law_std
-        return np.concatenate([pieces, self._hidden[1], np.full(len(self.shares), of_bins)])
+        return np.append(pieces, np.full(len(self.shares), of_bins))
 
     @cached_property
-    def _known(self) -> tuple[Floats, Floats, Floats]:
-        """What released sums say beside counts: gain, what lacks, and effects of masses.
-
-        Masses have errors that are independent, and so have sums; a linear update takes each for as
-        much as it is worth.
-        """
-        size = len(self._unsure)
+    def _effects(self) -> tuple[Floats, Floats]:
+        """What masses of pieces and bins, and those beyond, add to released sums."""
         if self.sums is None:
-            return np.zeros((size, 3)), np.zeros(3), np.zeros((3, size))
+            return np.zeros((0, len(self._unsure))), np.zeros((0, len(self.beyond.home)))
         found, beyond, law = self.sums.at(self.points), self.beyond, self.sums.law
         means = found.mean(axis=2)
         ends = np.where(beyond.above, found[:, beyond.home, -1], found[:, beyond.home, 0])
@@ -336,27 +373,46 @@ class Inside:
         off = found - means[:, :, None]
         sums = np.stack([np.bincount(self.piece.ravel(), one.ravel()) for one in off])
         pieces = sums / np.maximum(np.bincount(self.piece.ravel()), 1)
-        effect = np.concatenate(
-            [pieces, further, means - (means @ law / law.sum())[:, None]], axis=1
-        )
-        lacking = self.sums.means - means @ law - further @ self._hidden[0]
-        spread = effect * self._unsure
-        whole = spread @ spread.T + np.diag(np.square(self.sums.stds))
-        gain = (self._unsure[:, None] * spread.T) @ np.linalg.inv(whole)
-        return gain, lacking, effect
+        of_bins = means - (means @ law / law.sum())[:, None]
+        return np.concatenate([pieces, of_bins], axis=1), further
 
-    def _moved(self, change: Floats) -> Move:
-        """Return pieces, rows beyond, and bins with so much more mass."""
-        size = len(change) - len(self.shares)
-        pieces = size - len(self.beyond.stds)
+    def _lacking(self, hidden: Floats) -> Floats:
+        """Return what released sums say beside counts, given the rows beyond."""
+        if self.sums is None:
+            return np.zeros(0)
+        means = self.sums.at(self.points).mean(axis=2)
+        return np.asarray(self.sums.means - means @ self.sums.law - self._effects[1] @ hidden)
+
+    @cached_property
+    def _gain(self) -> Floats:
+        """By how much masses move with what sums lack.
+
+        Masses have errors that are independent, and so have sums; a linear update takes each for as
+        much as it is worth.
+        """
+        if self.sums is None:
+            return np.zeros((len(self._unsure), 0))
+        spread = self._effects[0] * self._unsure
+        whole = spread @ spread.T + np.diag(np.square(self.sums.stds))
+        return np.asarray((self._unsure[:, None] * spread.T) @ np.linalg.inv(whole))
+
+    def _moved(self, change: Floats, hidden: Floats) -> Move:
+        """Return pieces and bins with so much more mass, and rows beyond."""
+        pieces = len(change) - len(self.shares)
         number = np.bincount(self.piece.ravel())[self.piece]
         moved = change[:pieces][self.piece] / number
         weights = 1 / self.piece.shape[1] + _centred(moved) / self.shares[:, None]
-        return replace(self._move(weights, change[pieces:size], 0.0), margin=change[size:])
+        beyond = self.beyond
+        for home, above in {*zip(beyond.home.tolist(), beyond.above.tolist(), strict=True)}:
+            taken = hidden[(beyond.home == home) & (beyond.above == above)].sum()
+            weights[home] = _without(weights[home], taken / self.shares[home], above=above)
+        even = np.full((len(hidden), weights.shape[1]), 1 / weights.shape[1])
+        spread = np.zeros(len(hidden))
+        return Move(np.concatenate([weights, even]), hidden, spread, change[pieces:])
 
     def jitter(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Return what other rows may be like, to be scaled by their number."""
-        hidden = len(self.beyond.stds)
+        hidden = len(self.beyond.home)
         shape = len(self.shares) + hidden, self.piece.shape[1]
         return rng.normal(size=shape), rng.normal(size=hidden)
 
@@ -368,15 +424,6 @@ class Inside:
         weights = even + _centred(jitter[0] * np.sqrt(np.maximum(even, 0.0) / rows))
         stds = np.sqrt(np.abs(beyond) / seen / self.n_rows)
         return Move(weights, beyond + jitter[1] * stds, stds, self.even.margin)
-
-    def _move(self, weights: Floats, off: Floats | float, spread: Floats | float) -> Move:
-        beyond = self.beyond
-        hidden = beyond.rows / (self.n_rows * self.seen) + off
-        for home, above in {*zip(beyond.home.tolist(), beyond.above.tolist(), strict=True)}:
-            taken = hidden[(beyond.home == home) & (beyond.above == above)].sum()
-            weights[home] = _without(weights[home], taken / self.shares[home], above=above)
-        even = np.full((len(hidden), weights.shape[1]), 1 / weights.shape[1])
-        return Move(np.concatenate([weights, even]), hidden, np.zeros(len(hidden)) + spread)
 
     def hiding(self, table: Floats, axis: int, move: Move, rng: np.random.Generator) -> Floats:
         """Return a table in which rows that may be hidden have codes of their own.

@@ -48,7 +48,7 @@ _FEWER = 6_000  # by which draws are made
 _FEWEST = 300  # by which it is told how much is left of rows that are clipped
 _PRIOR_ROWS = 5.0
 _CLIPPED = 0.03  # of what clipping takes from a number: a model tells it, and is not exact
-_LEAN = 0.5  # how unsure it is how steeply relations go on inside bins
+_LEAN = 0.25  # how unsure it is how steeply relations go on inside bins
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,13 +157,8 @@ class Released:
 _KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
-def released_by(
-    model: Synthesizer, cliques: Iterable[tuple[str, ...]], linear: Iterable[str] = ()
-) -> Released:
+def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Released:
     """Return what a fitted model tells of some sets of attributes.
-
-    Numbers that are asked for in a ``linear`` way may have as many rows far out as counts allow. In
-    squares that would leave nothing known; there fewer are expected the further out.
 
     Raises
     ------
@@ -192,17 +187,15 @@ def released_by(
     else:
         _MarginalsSource.check(model, wanted)
     known = _KNOWN.setdefault(model.model_, {})
-    free = frozenset(map(names.index, linear))
-    key = (wanted, free)
-    if key not in known:
+    if wanted not in known:
         if () not in known:
             known[()] = (
                 _AllPairsSource(model) if isinstance(model, AllPairs) else _MarginalsSource(model)
             )
         for oldest in [asked for asked in known if asked][: max(0, len(known) - _KEPT)]:
             del known[oldest]  # the tables of many questions are hundreds of megabytes
-        known[key] = _released(known[()].about(wanted), model, wanted, free)
-    found: Released = known[key]
+        known[wanted] = _released(known[()].about(wanted), model, wanted)
+    found: Released = known[wanted]
     return found
 
 
@@ -543,9 +536,7 @@ def _counted(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats
     return np.asarray(np.bincount(cells, weights, int(np.prod(shape))).reshape(shape), float)
 
 
-def _released(
-    source: _Source, model: Synthesizer, wanted: Sequence[Clique], free: frozenset[int]
-) -> Released:
+def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> Released:
     """Return what a source tells, on declared codes, and draws around it."""
     rng = np.random.default_rng(2)
     cliques = [*{(a,): None for clique in wanted for a in clique}, *(c for c in wanted if c[1:])]
@@ -560,7 +551,6 @@ def _released(
             n_rows=source.n_rows,
             holes=source.holes[:, at],
             sums=source.sums(at),
-            free=at in free,
         )
         for (at,) in (c for c in cliques if not c[1:])
         if isinstance(model.schema_[model.modelled_.names[at]], Numeric)

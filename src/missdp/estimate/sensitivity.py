@@ -141,7 +141,7 @@ def sensitivity(
     )
     place = [column.attribute.name for column in asked.columns]
     _check(model, asked, attribute, confidence)
-    released = released_by(model, asked.cliques, asked.linear)
+    released = released_by(model, asked.cliques)
     column = asked.columns[place.index(attribute)]
     column.mean(released.point)  # refuses what is no number
     law = released.point.of(column.at)[: column.width]

@@ -198,11 +198,19 @@ class Strip:
 
     @cached_property  # asked for in every sweep
     def rates(self) -> Floats:
-        """Missing rate by level, leaning on the whole rate where rows are few."""
-        whole = np.clip(self.missing.sum() / max(self.rows.sum(), self.std), 0.0, 1.0)
-        weight = 3 * self.std
-        total = np.maximum(self.rows, 0.0) + weight
-        rates: Floats = np.clip((self.missing + weight * whole) / total, 0.0, 1.0)
+        """Missing rate by level, leaning on the whole rate as far as it is noise.
+
+        Empirical Bayes: how much rates vary between levels is told by how much the released ones
+        vary beyond their noise (DerSimonian and Laird 1986).
+        """
+        rows = np.maximum(self.rows, self.std)
+        whole = float(np.clip(self.missing.sum() / rows.sum(), 0.0, 1.0))
+        noise = self.std**2 * ((1 - whole) ** 2 + whole**2 * self.observed_cells)
+        variance = (noise + rows * whole * (1 - whole)) / rows**2
+        weight, off = 1 / np.maximum(variance, _LEAST_RATE**2), self.missing / rows - whole
+        beyond = max(0.0, float(weight @ np.square(off)) - len(rows) + 1)
+        spread = beyond / max(weight.sum() - np.square(weight).sum() / weight.sum(), _LEAST_RATE)
+        rates: Floats = np.clip(whole + off * spread / (spread + variance), 0.0, 1.0)
         return rates
 
 

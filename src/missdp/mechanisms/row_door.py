@@ -40,6 +40,7 @@ from missdp.mechanisms.questions import (
     Rows,
     Sums,
 )
+from missdp.mechanisms.self_scaled import SelfScaledNoise, plan_self_scaled
 from missdp.mechanisms.session import (
     Charged,
     Measurement,
@@ -72,7 +73,8 @@ class RowDoor(Session):
     """A session for statistics: public facts, and answers to questions about rows.
 
     A question that reads cells filled from other rows gets noise in proportion to a private smooth
-    bound; or Gaussian noise at a released scale, if that is cheaper. All others get plain noise.
+    bound, which tells its own scale if that was asked for (`scaled`); or Gaussian noise at a
+    released scale, if that is cheaper. All others get plain noise.
 
     Parameters
     ----------
@@ -120,6 +122,7 @@ class RowDoor(Session):
         self._schema, self._valued = table.schema, _valued(table)
         self._shared: frozenset[str] = frozenset()
         self._averaged = False
+        self._tells = False
         self._scale: ReleasedScale | None = None
         self._rows = self._came = PrivateRows(table, None, self._noise)
         self._resting: tuple[Event, ...] = ()
@@ -150,8 +153,13 @@ class RowDoor(Session):
         return bool(self._shared)
 
     @property
+    def tells_scale(self) -> bool:
+        """Whether answers whose noise follows a private bound tell its scale."""
+        return self._tells
+
+    @property
     def scale(self) -> ReleasedScale | None:
-        """The released bound on the rows that one row can move."""
+        """The released bound on the rows that one row can move, for Gaussian noise."""
         return self._scale
 
     def guarantee(self, *asks: Ask) -> Guarantee:
@@ -182,19 +190,23 @@ class RowDoor(Session):
             _shared=preparation.shared,
             _averaged=preparation.averaged,
             _scale=None,
+            _tells=False,
             _resting=self._resting + tuple(e for charged in using for e in charged.events),
             _left={},
         )
 
-    def scaled(self, release: ScaleRelease, *, confidence: float) -> RowDoor:
-        """Return a door with a released bound on the rows that one row can move.
+    def scaled(self, release: ScaleRelease) -> RowDoor:
+        """Return a door whose answers tell the scale of their noise, for the same cost.
 
-        Charged and released now, for error bars and for Gaussian noise.
+        With ``rho`` and ``delta``, a bound on the rows that one row can move is charged and
+        released now, for Gaussian noise.
         """
         if not self.needs_scale:
             raise ParameterError("how many rows one row can move is public here")
         exactly(ScaleRelease, release)
-        beta, rows = release.beta(confidence), self._rows
+        if not release.gaussian:
+            return self._with(_tells=True, _left={})
+        beta, rows = release.beta, self._rows
         ask = Ask(
             label="upper bound of the noise scale", cost=release.cost,
             own=log_moves(beta), delta=release.delta or 0.0,
@@ -206,7 +218,8 @@ class RowDoor(Session):
 
         steps = self._release(charged.events[0], ask.noise, exact, paid=charged)
         return self._with(
-            _scale=release.released(float(steps[0]), confidence),
+            _tells=True,
+            _scale=release.released(float(steps[0])),
             _resting=(*self._resting, *charged.events),
             _left={},
         )
@@ -254,12 +267,13 @@ class RowDoor(Session):
             if not isinstance(mechanism, SmoothNoise):
                 return totals
             weights = {"own": mechanism.own, "donee": mechanism.donee, "beta": mechanism.beta}
-            return Bounded(tuple(totals.tolist()), rows.bound(**weights))
+            beside = (0,) * (mechanism.coordinates - mechanism.dimension)  # for the scale
+            return Bounded((*totals.tolist(), *beside), rows.bound(**weights))
 
         found = self._release(event, mechanism, exact, paid=charged)
         unit = question.unit / (question.fine if averaged else 1)
-        radius, likely = (self._radius(mechanism, float(unit), likely=x) for x in (False, True))
-        return Measurement(_values(found, unit), mechanism, event, radius, likely)
+        values = _values(found, unit)[: question.dimension]
+        return Measurement(values, mechanism, event, _radius(mechanism, found, float(unit)))
 
     def measure(
         self,
@@ -312,7 +326,7 @@ class RowDoor(Session):
             return ask.noise.event(ask.own, gate=gate or None, label=ask.label)
         if isinstance(ask.cost, Noise):
             raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
-        self._lomax(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
+        self._smooth(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
         if self._can_be_gaussian(ask):
             # Which noise it will be depends on a released number. An event may not: both are
             # rho-zCDP, and that alone is stated, whichever it is.
@@ -330,51 +344,33 @@ class RowDoor(Session):
             raise UnprovenError("nobody said how far a row whose filled cells change moves this")
         fine, own = (question.fine, 2.0 * question.dimension) if averaged else (1, 0.0)
         own += fine * question.own
-        if kind == "lomax":
-            return self._lomax(ask, own, fine * question.donee)
+        if kind == "smooth":
+            return self._smooth(ask, own, fine * question.donee)
         assert self._scale is not None
         assert ask.rho is not None
         return self._scale.noise(ask.rho, own=own, donee=fine * question.donee_l2)
 
-    def _radius(
-        self, mechanism: Noise | SmoothNoise, unit: float, *, likely: bool
-    ) -> Radius | None:
-        """Return from a level to the half-width of the error; None if the scale is private.
-
-        With ``likely``, at the scale as it was released, not at its upper bound.
-        """
-        if isinstance(mechanism, Noise):
-            return lambda level: mechanism.radius(level) * unit
-        if self._scale is None or mechanism.beta < self._scale.beta:
-            return None
-        donees = self._scale.likely if likely else self._scale.donees
-        scale = (mechanism.own + mechanism.donee * donees) * unit
-        return lambda level: mechanism.quantile(level) * scale
-
-    def _kind(self, ask: Ask) -> Literal["plain", "lomax", "gaussian"]:
+    def _kind(self, ask: Ask) -> Literal["plain", "smooth", "gaussian"]:
         if not self._depends(ask):
             return "plain"
         if not self._can_be_gaussian(ask):
-            return "lomax"
+            return "smooth"
         assert self._scale is not None
         assert ask.rho is not None
-        lomax = self._lomax(ask, 1.0, float(ask.moves))
-        heavy = lomax.standard_deviation * reference_bound(lomax.beta, 1.0, float(ask.moves))
+        noise = self._smooth(ask, 1.0, float(ask.moves))
+        heavy = noise.standard_deviation * reference_bound(noise.beta, 1.0, float(ask.moves))
         norm_2 = math.sqrt(2.0) if ask.moves > 1 else 1.0
         light = (1 + norm_2 * self._scale.donees) / math.sqrt(2 * ask.rho)
         most = 2 * max(ask.own, QUANTA)  # averages are in units as fine as that
-        return "gaussian" if light < heavy and most * light < 2.0**39 else "lomax"
+        return "gaussian" if light < heavy and most * light < 2.0**39 else "smooth"
 
     def _can_be_gaussian(self, ask: Ask) -> bool:
-        """Whether the released scale decides between Gaussian and Lomax noise."""
-        return self._scale is not None and self._scale.gaussian and ask.rho is not None
+        """Whether the released scale decides between Gaussian noise and other noise."""
+        return self._scale is not None and ask.rho is not None
 
-    def _lomax(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
-        least = 0.0 if self._scale is None else self._scale.beta
-        facts = {"own": own, "donee": donee, "dimension": ask.dimension}
-        with contextlib.suppress(UnprovenError):
-            return plan_smooth(ask.epsilon, least_beta=least, **facts)
-        return plan_smooth(ask.epsilon, **facts)
+    def _smooth(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
+        plan = plan_self_scaled if self._tells else plan_smooth
+        return plan(ask.epsilon, own=own, donee=donee, dimension=ask.dimension)
 
     def _is_averaged(self, ask: Ask, question: Question) -> bool:
         """Whether the answer is an average over ways to fill cells; refuse what has none."""
@@ -394,6 +390,18 @@ class RowDoor(Session):
             return self._came
         preparation = Preparation(function=_observed_on, reads=gate, given=(tuple(sorted(gate)),))
         return PrivateRows(self._table, preparation, self._noise)
+
+
+def _radius(
+    mechanism: Noise | SmoothNoise, found: Ints | tuple[Fraction, ...], unit: float
+) -> Radius | None:
+    """Return from a level to the half-width of the error; None if the scale is private."""
+    if isinstance(mechanism, Noise):
+        return lambda level: mechanism.radius(level) * unit
+    if not isinstance(mechanism, SelfScaledNoise):
+        return None
+    told = float(found[-1])
+    return lambda level: mechanism.radius(level, told) * unit
 
 
 def _values(found: Ints | tuple[Fraction, ...], unit: Fraction) -> Floats:

@@ -85,7 +85,7 @@ class Measurement:
     value : ndarray or number
     mechanism : Mechanism
     event : Event
-    radius, likely : callable, optional
+    radius : callable, optional
         As in ``Noisy``, for each number; None if the scale of the noise is private.
     """
 
@@ -93,7 +93,6 @@ class Measurement:
     mechanism: Mechanism
     event: Event
     radius: Radius | None = None
-    likely: Radius | None = None
 
     @property
     def values(self) -> Floats:
@@ -102,7 +101,7 @@ class Measurement:
 
     def each(self) -> list[Noisy]:
         """Return the numbers one by one."""
-        return [Noisy(value, self.radius, self.likely) for value in self.values.tolist()]
+        return [Noisy(value, self.radius) for value in self.values.tolist()]
 
 
 @dataclass(frozen=True)
@@ -112,14 +111,13 @@ class Noisy:
     Parameters
     ----------
     value : float
-    radius, likely : callable or None
-        From a level to the half-width that holds the noise with that probability, at most and
-        about; None if the scale of the noise is private.
+    radius : callable or None
+        From a level to the half-width that holds the noise with that probability; None if the scale
+        of the noise is private.
     """
 
     value: float
     radius: Radius | None
-    likely: Radius | None = None
 
     def within(self, level: float, *, times: float = 1.0) -> tuple[float, float] | None:
         """Interval of the noiseless number, or what it were if noise were that many times less."""

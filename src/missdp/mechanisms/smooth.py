@@ -23,23 +23,22 @@ are near optimal. For a survey-like table its variance is 3 to 4 times below gen
 
 **Parameters** (`plan_smooth`) depend on epsilon, the number of coordinates and the query's public
 weights only. They minimise the noise's standard deviation on a fixed reference profile
-``M_j = 4 + j`` (the slowest growth possible is one per step), never on the table at hand. What an
-error bar gets (`plan_bar`) is planned alike, for a profile that starts lower.
+``M_j = 4 + j`` (the slowest growth possible is one per step), never on the table at hand.
 
-**A released bound** (`ScaleRelease`) is what honest error bars and Gaussian noise need.
-The smooth bound S is private, and so is the noise scale. But the logarithm of
-``T = max_j exp(-beta j) A_j`` (the smooth bound with weights own = 0, donee = 1) changes by at most
-``beta`` between neighbours (`log_moves` says how far its rounding does), so it can be released with
-ordinary noise; adding a quantile of that noise gives an upper bound that fails with a chosen
-probability. ``own + donee * T`` bounds every query's S at this or a larger beta, so one release
-serves all queries.
+The scale of Lomax noise stays private, so nobody can say how far an answer may be off. Noise that
+tells its own scale is in `self_scaled`.
 
-With Gaussian noise on log T and a tiny failure probability delta, later queries may use plain
-Gaussian noise at the released scale. *Proof.* Couple the output under D with one whose later
-queries are replaced by their value on D' whenever the released bound is below M_0(D): the two
-differ with probability at most delta, and the second is zCDP with respect to D' (each later query
-then moves by at most own + donee * bound). So the total is (epsilon, delta' + delta)-DP for every
-(epsilon, delta') that the zCDP parts give. ∎
+**A released bound** (`ScaleRelease` with ``rho`` and ``delta``) is what Gaussian noise needs.
+The logarithm of ``T = max_j exp(-beta j) A_j`` (the smooth bound with weights own = 0, donee = 1)
+changes by at most ``beta`` between neighbours (`log_moves` says how far its rounding does), so it
+can be released with Gaussian noise; adding a quantile of that noise gives an upper bound that fails
+with the probability delta. ``own + donee * T`` bounds how far one row moves every query.
+
+Later queries may use plain Gaussian noise at the released scale. *Proof.* Couple the output under D
+with one whose later queries are replaced by their value on D' whenever the released bound is below
+M_0(D): the two differ with probability at most delta, and the second is zCDP with respect to D'
+(each later query then moves by at most own + donee * bound). So the total is
+(epsilon, delta' + delta)-DP for every (epsilon, delta') that the zCDP parts give. ∎
 
 **Exact draws.** Floating-point noise leaks: which doubles can occur depends on the scale and on the
 value it is added to (Mironov 2012), and with smooth sensitivity the scale itself is private. Here a
@@ -56,6 +55,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
@@ -64,7 +64,7 @@ from missdp.errors import ParameterError, UnprovenError, number, whole
 from missdp.mechanisms.exact_noise import Words, os_words, seeded_words
 from missdp.mechanisms.noise import Noise, NoiseSource, SeededNoise, above, pure_exceeds
 
-__all__ = ["BarPlan", "ReleasedScale", "ScaleRelease", "plan_bar"]
+__all__ = ["ReleasedScale", "ScaleRelease"]
 
 
 def _lomax_loss(alpha: float, beta: float, *, shape: int, dimension: int = 1) -> float:
@@ -103,10 +103,12 @@ class SmoothNoise:
         whole("dimension", self.dimension)
         whole("shape", self.shape)
         # The slack covers S rounded up by a factor of at most 1 + 2**-40 and float rounding here.
-        beta = self.beta + 2.0**-36
-        loss = _lomax_loss(self.alpha, beta, shape=self.shape, dimension=self.dimension)
-        if loss * (1 + 2.0**-40) > self.epsilon:
+        if self._loss(self.beta + 2.0**-36) * (1 + 2.0**-40) > self.epsilon:
             raise UnprovenError("these noise parameters are not proven to give this epsilon")
+
+    def _loss(self, beta: float) -> float:
+        """Return what the noise costs if the logarithm of the bound moves by ``beta``."""
+        return _lomax_loss(self.alpha, beta, shape=self.shape, dimension=self.dimension)
 
     @property
     def standard_deviation(self) -> float:
@@ -121,6 +123,11 @@ class SmoothNoise:
         return math.expm1(-math.log1p(-level) / self.shape) / self.alpha
 
     @property
+    def coordinates(self) -> int:
+        """How many numbers are released."""
+        return self.dimension
+
+    @property
     def grid(self) -> Fraction:
         """Public spacing of the answers: a power of two, far finer than any noise there can be."""
         exponent = math.floor(math.log2(max(self.own, self.donee) / self.epsilon)) - 8
@@ -131,16 +138,19 @@ class SmoothNoise:
 
         The generator of a source that somebody else wrote is for post-processing; it is not used.
         """
-        if len(exact.totals) != self.dimension:
-            raise ParameterError(f"this noise is for {self.dimension} coordinate(s)")
+        if len(exact.totals) != self.coordinates:
+            raise ParameterError(f"this noise is for {self.coordinates} coordinate(s)")
         if not 0 < (bound := exact.bound) < math.inf:
             raise ParameterError("the smooth bound must be finite and above 0")
         seeded = isinstance(source, SeededNoise)
         words = seeded_words(source.generator()) if seeded else os_words
         scale = Fraction(bound) / Fraction(self.alpha) / self.grid
         steps = [Fraction(total) / self.grid for total in exact.totals]
-        points = _round_lomax(steps, scale, shape=self.shape, words=words)
-        return tuple(point * self.grid for point in points)
+        return tuple(point * self.grid for point in self._points(steps, scale, words))
+
+    def _points(self, steps: Sequence[Fraction], scale: Fraction, words: Words) -> list[int]:
+        """Return ``steps`` plus noise of a scale, rounded to whole numbers."""
+        return _round_lomax(steps, scale, shape=self.shape, words=words)
 
     def exceeds(self, event: Event, exact: Bounded, other: Bounded) -> str | None:
         """Return why an event does not pay.
@@ -179,7 +189,7 @@ def _bounds_exceed(exact: Bounded, other: Bounded, beta: float) -> str | None:
 
 
 # Room for rounding S upwards and for floating point, taken off beta and off epsilon.
-_SLACK = 2.0**-20
+SLACK = 2.0**-20
 _REFERENCE_LEVEL = 4.0
 
 
@@ -195,37 +205,31 @@ def reference_bound(
 
 @lru_cache(maxsize=512)
 def plan_smooth(
-    epsilon: float,
-    *,
-    own: float = 1.0,
-    donee: float = 1.0,
-    dimension: int = 1,
-    least_beta: float = 0.0,
+    epsilon: float, *, own: float = 1.0, donee: float = 1.0, dimension: int = 1
 ) -> SmoothNoise:
-    """Choose noise parameters from public facts only.
-
-    Those of the least standard deviation; with a ``least_beta``, which is that of a released bound,
-    those of the shortest error bar at that bound.
-    """
-    if not 0 < epsilon < math.inf:
-        raise ParameterError("epsilon must be finite and above 0")
-    if not (own >= 0 and donee >= 0 and own + donee > 0):
-        raise ParameterError("weights must be at least 0 and not both 0")
+    """Choose the noise parameters of the least standard deviation, from public facts only."""
+    check_weights(epsilon, own, donee)
 
     def error(noise: SmoothNoise) -> float:
-        if least_beta > 0:
-            return noise.quantile(_BAR)
         return noise.standard_deviation * reference_bound(noise.beta, own, donee)
 
-    plans = [noise for noise in _plans(epsilon, dimension) if noise.beta >= least_beta]
+    plans = list(_plans(epsilon, dimension))
     if not plans:
         raise UnprovenError("no noise parameters are proven for this epsilon and dimension")
     return replace(min(plans, key=error), own=float(own), donee=float(donee))
 
 
+def check_weights(epsilon: float, own: float, donee: float) -> None:
+    """Refuse an epsilon and weights for which no noise can be planned."""
+    if not 0 < epsilon < math.inf:
+        raise ParameterError("epsilon must be finite and above 0")
+    if not (own >= 0 and donee >= 0 and own + donee > 0):
+        raise ParameterError("weights must be at least 0 and not both 0")
+
+
 def _plans(epsilon: float, dimension: int) -> Iterator[SmoothNoise]:
     """Yield one plan per shape, with beta and alpha as large as the theorem allows."""
-    spend = epsilon * (1 - _SLACK)
+    spend = epsilon * (1 - SLACK)
     for shape in range(max(3, dimension + 1), max(64, 8 * dimension) + 1):
         beta = spend / shape
         # A huge epsilon may not overflow; less alpha only means more noise.
@@ -237,158 +241,74 @@ def _plans(epsilon: float, dimension: int) -> Iterator[SmoothNoise]:
 
 
 _STEPS = 1 << 20
-_BAR = 0.965  # what noise alone is left of a confidence of .95, about
-
-
-@dataclass(frozen=True)
-class BarPlan:
-    """How an epsilon is split between an answer and its error bar; public.
-
-    ``half_width`` is that of the bar, in units of how far a row of its own moves the answer, on the
-    reference profile.
-    """
-
-    share: float
-    beta: float
-    failure: float
-    half_width: float
-
-
-@lru_cache(maxsize=512)
-def plan_bar(
-    epsilon: float,
-    *,
-    donee: float,
-    confidence: float,
-    dimension: int = 1,
-    main: float = 1.0,
-    least: float = 1.0,
-    shares: tuple[float, ...] = tuple(k / 50 for k in range(2, 31)),
-) -> BarPlan:
-    """Split an epsilon so that the error bar which a user gets is as short as can be.
-
-    A larger share for the bar brings the released bound closer and leaves the answer more noise; a
-    larger smoothness makes the bound smaller and its own noise larger. Searched on a reference
-    profile, see `_bar_level`, from public facts alone. ``main`` is the share of the answer's cost
-    that the release has whose noise matters most, and ``least`` the smallest that any has: no
-    release may be less smooth than the bar. ``shares`` are those to choose from.
-    """
-    left, rough = 1 - confidence, max(3, dimension + 1) * (1 + 2.0**-10) / (1 - _SLACK)
-    best, first = BarPlan(shares[0], 2.0**-12, left / 2, math.inf), _bar_level(epsilon)
-    for share in shares:
-        rest = (1 - share) * epsilon
-        for noise in _plans(rest * main, dimension):
-            for failure in (left * part for part in _FAILURES):
-                reach = math.log(1 / (2 * failure)) / (share * epsilon)
-                beta = min(noise.beta, 1 / (first + reach), rest * least / rough)
-                bound = reference_bound(beta, 0.0, 1.0, first) * math.exp(min(beta * reach, 300.0))
-                width = noise.quantile(confidence + failure) * (1 + donee * bound)
-                if width < best.half_width:
-                    best = BarPlan(share, beta, failure, width)
-    return best
-
-
-_FAILURES = (0.05, 0.1, 0.2, 0.3, 0.4)
-
-
-def _bar_level(epsilon: float) -> float:
-    """Return where the profile starts that error bars are planned for: 1 to 2.5; public.
-
-    Averages over equally near donors let real profiles start at .4 to 4, or far above in small
-    tables with many holes. What a plan for too high a level loses is worst where epsilon is about
-    3, what one for too low a level loses is worst from about 6 on.
-
-    >>> _bar_level(1.0), _bar_level(6.0), _bar_level(100.0)
-    (1.0, 1.5, 2.5)
-    """
-    return min(max(1.0, epsilon / 4), 2.5)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleRelease:
-    """How to pay for the released upper bound of the noise scale.
+    """Asks for error bars: answers then tell the scale of their noise, for the same epsilon.
 
-    ``smoothness`` is the bound's beta, which no question that uses it may have less of; ``fails``
-    is the probability that an error bar may lose to it. Both follow by public rules if not given.
+    With ``rho`` and ``delta`` an upper bound of that scale is released, too, once and now; it
+    allows Gaussian noise. ``smoothness`` is that bound's beta; it follows by a public rule if not
+    given. ``epsilon`` is what such a bound once cost: it changes nothing, and is not charged.
     """
 
     epsilon: float | None = None
     rho: float | None = None
     delta: float | None = None
     smoothness: float | None = None
-    fails: float | None = None
 
     def __post_init__(self) -> None:
-        if (self.epsilon is None) == (self.rho is None) or (self.rho is None) != (
-            self.delta is None
-        ):
-            raise ParameterError("pay for the scale with epsilon, or with rho and delta")
-        paid = self.epsilon if self.rho is None else self.rho
-        number("epsilon or rho", paid, least=1e-9, most=1e9, open_end=True)
+        if (self.rho is None) != (self.delta is None):
+            raise ParameterError("a bound for Gaussian noise is paid for with rho and delta")
+        if self.epsilon is not None and self.rho is not None:
+            raise ParameterError("give epsilon, or rho and delta, and not both")
+        for paid in (self.epsilon, self.rho):
+            if paid is not None:
+                number("epsilon or rho", paid, least=1e-9, most=1e9, open_end=True)
         if self.delta is not None:
             number("delta", self.delta, least=1e-100, most=0.1, open_end=True)
         if self.smoothness is not None:
             number("smoothness", self.smoothness, least=2.0**-30, most=64.0)
-        if self.fails is not None:
-            number("fails", self.fails, least=1e-9, most=0.5, open_end=True)
 
     @property
     def gaussian(self) -> bool:
-        """Whether the bound may calibrate Gaussian noise."""
+        """Whether a bound that may calibrate Gaussian noise is released."""
         return self.rho is not None
 
-    def failure(self, confidence: float) -> float:
-        """Probability that the bound is too low."""
-        if self.delta is not None:
-            return self.delta
-        most = (1 - confidence) / 2
-        return most if self.fails is None else min(self.fails, most)
-
-    def beta(self, confidence: float) -> float:
+    @property
+    def beta(self) -> float:
         """Smoothness of the released bound: as given, or by the public rule."""
         if self.smoothness is not None:
             return self.smoothness
-        most = (self.epsilon or math.sqrt(2 * (self.rho or 0.0))) / 8
-        return _best_beta(most, self._quantile(confidence))
+        return _best_beta(math.sqrt(2 * (self.rho or 0.0)) / 8, self._quantile)
 
-    def _quantile(self, confidence: float) -> float:
-        """Return how far the noise reaches, for a logarithm that a row moves by one."""
+    @property
+    def _quantile(self) -> float:
+        """How far the noise reaches, for a logarithm that a row moves by one."""
         from scipy.special import ndtri
 
-        failure = self.failure(confidence)
-        if self.epsilon is not None:
-            return math.log(1 / (2 * failure)) / self.epsilon
-        return -float(ndtri(failure * (1 - 2.0**-10))) / math.sqrt(2 * (self.rho or 0.0))
+        failure = (self.delta or 0.0) * (1 - 2.0**-10)
+        return -float(ndtri(failure)) / math.sqrt(2 * (self.rho or 0.0))
 
     @property
     def cost(self) -> Cost:
-        """What it costs, its failure apart."""
-        if self.epsilon is not None:
-            return Cost(currency="pure", amount=self.epsilon)
+        """What the bound costs, its failure apart."""
         return Cost(currency="zcdp", amount=self.rho or 0.0)
 
-    def released(self, steps: float, confidence: float) -> ReleasedScale:
+    def released(self, steps: float) -> ReleasedScale:
         """Return the upper bound that a noisy logarithm, in steps, stands for."""
-        beta, failure = self.beta(confidence), self.failure(confidence)
-        margin = log_moves(beta) / _STEPS * self._quantile(confidence)
-        least, told = _least(beta), steps / _STEPS
-        donees = max(math.exp(min(told + margin + 2.0**-16, 700.0)), least)
-        likely = max(math.exp(min(told, 700.0)), least)
-        return ReleasedScale(donees, beta, self.gaussian, failure, likely)
+        beta = self.beta
+        margin = log_moves(beta) / _STEPS * self._quantile
+        told = math.exp(min(steps / _STEPS + margin + 2.0**-16, 700.0))
+        return ReleasedScale(max(told, _least(beta)), self.delta or 0.0)
 
 
 @dataclass(frozen=True)
 class ReleasedScale:
-    """A released upper bound of T at ``beta``, too low with probability ``failure``; public.
-
-    ``likely`` is T as released, without the margin that makes it a bound.
-    """
+    """A released upper bound of T, too low with probability ``failure``; public."""
 
     donees: float
-    beta: float
-    gaussian: bool
     failure: float
-    likely: float
 
     def noise(self, rho: float, *, own: float, donee: float) -> Noise:
         """Return the Gaussian noise that is rho-zCDP as long as the bound holds."""
@@ -416,8 +336,7 @@ def _least(beta: float) -> float:
 def _best_beta(most: float, quantile: float) -> float:
     """The beta whose released bound is smallest on the public reference profile.
 
-    At most an eighth of what the release costs, so that small shares of later queries, whose own
-    beta must not be below it, can use the bound, too; that costs little.
+    At most an eighth of what the release costs.
     """
     grid = np.geomspace(min(2.0**-12, most), most, 200).tolist()
 
@@ -429,40 +348,40 @@ def _best_beta(most: float, quantile: float) -> float:
 
 # Exact draws
 
-_WORD = 64
-Interval = tuple[Fraction, Fraction]
+WORD = 64
+Interval: TypeAlias = tuple[Fraction, Fraction]
 
 
-def _bits(words: Words, count: int) -> int:
+def bits(words: Words, count: int) -> int:
     """Return a uniform integer in ``[0, 2**count)``."""
     drawn = -(-count // 64)
     return int.from_bytes(words(drawn).tobytes(), "little") >> (64 * drawn - count)
 
 
-class _LazyUniform:
+class LazyUniform:
     """A uniform real in (0, 1), known to lie in ``[top, top + 1] / 2**precision``."""
 
     __slots__ = ("_words", "precision", "top")
 
     def __init__(self, words: Words) -> None:
         self._words = words
-        self.top = _bits(words, _WORD)
-        self.precision = _WORD
+        self.top = bits(words, WORD)
+        self.precision = WORD
 
     def refine_to(self, precision: int) -> None:
         """Draw bits until at least ``precision`` are known."""
         while self.precision < precision:
-            self.top = (self.top << _WORD) | _bits(self._words, _WORD)
-            self.precision += _WORD
+            self.top = (self.top << WORD) | bits(self._words, WORD)
+            self.precision += WORD
 
-    def below(self, other: _LazyUniform) -> bool:
+    def below(self, other: LazyUniform) -> bool:
         """Decide whether this number is below ``other``, drawing as many bits as it takes."""
         while True:
             if self.precision == other.precision and self.top != other.top:
                 return self.top < other.top
             precision = max(self.precision, other.precision)
             if self.precision == other.precision:
-                precision += _WORD
+                precision += WORD
             self.refine_to(precision)
             other.refine_to(precision)
 
@@ -480,9 +399,9 @@ class _LazyExponential:
     def __init__(self, words: Words) -> None:
         self.whole = 0
         while True:
-            first = last = _LazyUniform(words)
+            first = last = LazyUniform(words)
             length = 1
-            while (following := _LazyUniform(words)).below(last):
+            while (following := LazyUniform(words)).below(last):
                 last = following
                 length += 1
             if length % 2:
@@ -497,7 +416,7 @@ class _LazyExponential:
         return (self.whole << precision) + top
 
 
-def _settled(value: Fraction, scale: Fraction, bounds: Interval, sign: int) -> int | None:
+def settled(value: Fraction, scale: Fraction, bounds: Interval, sign: int) -> int | None:
     """Nearest integer to ``value + sign * scale * noise`` if ``bounds`` on the noise decide it."""
     half = Fraction(1, 2)
     ends = {math.floor(value + sign * scale * bound + half) for bound in bounds}
@@ -519,9 +438,9 @@ def _round_lomax(
 def _one_lomax(
     value: Fraction, scale: Fraction, gamma: Sequence[_LazyExponential], words: Words
 ) -> int:
-    sign = 1 - 2 * _bits(words, 1)
+    sign = 1 - 2 * bits(words, 1)
     top = _LazyExponential(words)
-    precision = _WORD
+    precision = WORD
     while True:
         numerator = top.scaled(precision)
         divisor = sum(part.scaled(precision) for part in gamma)
@@ -530,6 +449,6 @@ def _one_lomax(
                 Fraction(numerator, divisor + len(gamma)),
                 Fraction(numerator + 1, divisor),
             )
-            if (point := _settled(value, scale, bounds, sign)) is not None:
+            if (point := settled(value, scale, bounds, sign)) is not None:
                 return point
-        precision += _WORD
+        precision += WORD

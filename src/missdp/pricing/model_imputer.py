@@ -251,7 +251,7 @@ class DPImputer(StableTransformer):
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Return the names of the columns, which stay as they are."""
-        names = self.schema_.names if input_features is None else input_features
+        names = self.schema_.stored.names if input_features is None else input_features
         return np.asarray(names, dtype=object)
 
     # Stability

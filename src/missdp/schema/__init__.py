@@ -22,3 +22,4 @@ from missdp.schema.rules import Rule as Rule
 from missdp.schema.schema import Schema as Schema
 
 __all__ = exported(globals())
+from missdp.schema.open_levels import OpenCategorical as OpenCategorical

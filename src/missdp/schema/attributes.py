@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeGuard, TypeVar, get_args
 
 from missdp.errors import SchemaError, did_you_mean
-from missdp.record import Record
+from missdp.record import Record, encoded
 
 LONGEST: Final = 4096  # characters of a text that is read
 MAX_WHOLE: Final = 2**53  # from here on, floating-point numbers skip whole ones
@@ -133,7 +133,7 @@ class LevelReader:
 
 
 Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true or false.
-OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing"]
+OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing", "other"]
 
 MAX_LEVELS = 1_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")  # what no file can hold
@@ -174,16 +174,22 @@ class Attribute(Record, abstract=True):
         Codes of cells that have no value because there is nothing to ask for: the working hours of
         somebody without work. It is no hole: nothing fills it. A
         :class:`~missdp.schema.NotApplicable` rule adds this fact by itself.
-    outside : {"error", "clamp", "missing"}, default "error"
+    outside : {"error", "clamp", "missing", "other"}, default "error"
         What to do with *whatever* is not in the declared domain: too large, not a declared level,
         not whole, or not readable at all. ``"error"`` refuses the table, and that refusal is an
-        output that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``) and
-        ``"clamp"`` (numeric attributes) refuse no cell.
+        output that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``),
+        ``"clamp"`` (numeric attributes) and ``"other"`` (the level ``other``) refuse no cell.
+    other : str, int or bool, optional
+        The level that cells outside the domain count as, each by itself, with ``outside="other"``;
+        missing cells too, where none may be missing.
     settled : bool, default False
         Whether its holes may have been filled before, by rules of the table it was taken from or by
         `DPImputer`, which say so. Then no guarantee for the ground truth builds on them.
     label, units : str
         For people.
+    labels : mapping of str to str, default {}
+        What levels, codes and numbers stand for, by their text: ``{"1": "woman", "2": "man"}``.
+        Written into files of SPSS and Stata, and in place of levels where that is asked for.
     undeclared : tuple of str, default ()
         Names of facts on this page that were read from private data and that nobody has declared
         public yet. A release refuses a schema with such marks unless told to go on.
@@ -197,9 +203,11 @@ class Attribute(Record, abstract=True):
     not_asked: tuple[str | float, ...] | None = None
     not_applicable: tuple[str | float, ...] | None = None
     outside: OutsidePolicy = "error"
+    other: str | int | bool | None = None
     settled: bool = False
     label: str = ""
     units: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
     undeclared: tuple[str, ...] = ()
 
     def __new__(cls, **facts: Any) -> Self:
@@ -215,6 +223,9 @@ class Attribute(Record, abstract=True):
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
+        if isinstance(self.labels, Mapping):
+            pairs = ((_label_key(key), label) for key, label in self.labels.items())
+            object.__setattr__(self, "labels", tuple(pairs))
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, Set)):
@@ -226,6 +237,7 @@ class Attribute(Record, abstract=True):
         """Return the name, the kind and whatever is not as by default."""
         default = {f.name: f.default for f in fields(self)}
         kept = {k: v for k, v in super().to_dict().items() if getattr(self, k) != default.get(k)}
+        kept |= {"labels": encoded(dict(self.labels))} if self.labels else {}
         return {"name": self.name, **kept}
 
     @classmethod
@@ -275,6 +287,10 @@ class Attribute(Record, abstract=True):
                 yield f"{fact} must be text"
         if self.outside not in get_args(OutsidePolicy):
             yield f"outside must be one of {', '.join(get_args(OutsidePolicy))}"
+        if not isinstance(self.labels, tuple) or not all(map(_is_pair, self.labels)):
+            yield "labels must be text, by the text of what they are labels of"
+        if (self.outside == "other") != (self.other is not None):
+            yield 'outside = "other" and other, one of the levels, go together'
         if not _are_texts(self.undeclared):
             yield "undeclared must be a list of names of facts"
         if unknown := [n for n in self.undeclared if n not in {f.name for f in fields(self)}]:
@@ -302,6 +318,13 @@ class Attribute(Record, abstract=True):
                 if seen.setdefault(code, fact) != fact:
                     yield f"a code is of two kinds: {seen[code]} and {fact} both have {code!r}"
 
+    def _labelled_nothing(self, known: Callable[[str], bool]) -> Iterator[str]:
+        """Yield that a label is of nothing: neither of a level or number, nor of a code."""
+        codes = {_plain_code(code) for kind in self.kinds for code in self.codes_of(kind)}
+        for key, _ in self.labels:
+            if not known(key) and _plain_code(key) not in codes:
+                yield f"there is a label of {key!r}, which is neither in the domain nor a code"
+
     def _unreachable(self, kind: Kind, codes: Iterable[str | float]) -> bool:
         """Whether empty text is a code of a kind that an empty cell never is."""
         null = "missing" if self.nullable else "not_applicable"
@@ -315,6 +338,17 @@ def _plain_code(code: str | float) -> str | float:
     if isinstance(code, str) and (number is None or number != number):
         return text.lower() if number is not None else text  # "nan" is text, written in any case
     return float(code if number is None else number)
+
+
+def _is_pair(pair: object) -> bool:
+    return _are_texts(pair) and isinstance(pair, tuple) and len(pair) == 2
+
+
+def _label_key(key: object) -> object:
+    """Return what a label is of, as text: a level of Python may be a number, true or false."""
+    if isinstance(key, bool):
+        return str(key).lower()
+    return number_text(float(key)) if is_number(key) else key
 
 
 def _refusal(name: object, why: str) -> SchemaError:
@@ -353,8 +387,16 @@ class _Levelled(Attribute, abstract=True):
             if clash := self._levels_that_are_codes(self.codes_of(kind)):
                 fact = "missing_codes" if kind == "missing" else kind
                 yield f"levels and {fact} overlap: {clash}"
+        yield from self._wrong_references()
         if self.outside == "clamp":
             yield 'outside = "clamp" is for numeric attributes only'
+
+    def _wrong_references(self) -> Iterator[str]:
+        """Yield facts that name what is no level."""
+        reader, typed = LevelReader(self.levels), {(type(level), level) for level in self.levels}
+        if self.other is not None and (type(self.other), self.other) not in typed:
+            yield "other must be one of the levels"
+        yield from self._labelled_nothing(lambda key: reader.read(key) >= 0)
 
     def _levels_that_are_codes(self, codes: Iterable[str | float]) -> list[str | int | bool]:
         """Levels that a code would be read as; text levels clash with equal text only."""
@@ -372,6 +414,14 @@ class _Levelled(Attribute, abstract=True):
     def size(self) -> int:
         """Number of levels."""
         return len(self.levels)
+
+    @property
+    def level_labels(self) -> tuple[str, ...]:
+        """The label of each level; of a level without one, its text."""
+        reader = LevelReader(self.levels)
+        named = {reader.read(key): label for key, label in self.labels}
+        texts = (str(v).lower() if isinstance(v, bool) else str(v) for v in self.levels)
+        return tuple(named.get(code, text) for code, text in enumerate(texts))
 
     def not_a_level(self, value: object) -> str:
         """Say that a value is none, and which level may be meant, if these are declared public."""

@@ -154,8 +154,8 @@ class Difference(Numeric):
         sign = 1.0 if self.base == self.earlier else -1.0
         text = f"{self.name} = {self.later} - {self.earlier}"
         by = (self.base, self.name)
-        other = self.either(columns)
-        instead = None if other is None else other.name
+        eithers = (a for a in columns.values() if isinstance(a, EitherDate))
+        instead = next((e.name for e in eithers if {*e.dates} == {*self.dates}), None)
         return Derives(text, columns[self.target], by, terms=(1.0, sign), instead=instead)
 
     def either(self, columns: Columns) -> EitherDate | None:
@@ -260,5 +260,7 @@ def with_computed(attributes: Sequence[AnyAttribute]) -> tuple[AnyAttribute, ...
     given = {a.name: a for a in attributes}
     bound = [a.within(given) if isinstance(a, Difference) else a for a in attributes]
     found = {a.name: a for a in bound}
-    eithers = (a.either(found) for a in bound if isinstance(a, Difference))
+    # Later schemas of the same table have what the first one had, whatever may be missing there.
+    new = (a for a in attributes if isinstance(a, Difference) and a.resolution is None)
+    eithers = (found[a.name].either(found) for a in new)  # type: ignore[union-attr]
     return (*bound, *(e for e in eithers if e is not None and e.name not in found))

@@ -112,6 +112,14 @@ class Numeric(Attribute):
         yield from self._wrong_pieces()
         for kind in self.kinds:
             yield from self._codes_that_are_values(kind)
+        yield from self._labelled_nothing(self._is_value)
+        if self.outside == "other":
+            yield 'outside = "other" is for attributes with levels only'
+
+    def _is_value(self, text: str) -> bool:
+        """Whether a text is a number in the domain."""
+        number = read_number(text)
+        return number is not None and self.lower <= number <= self.upper
 
     def _codes_that_are_values(self, kind: Kind) -> Iterator[str]:
         fact, codes = "missing_codes" if kind == "missing" else kind, self.codes_of(kind)

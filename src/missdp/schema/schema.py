@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self, get_args
@@ -16,12 +17,13 @@ import tomli_w
 from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
-from missdp.schema.attributes import Attribute
-from missdp.schema.differences import Computed, EitherDate, with_computed
+from missdp.schema.attributes import KINDS, Attribute
+from missdp.schema.differences import Computed, Difference, EitherDate, with_computed
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Rule
 
+_FEW = 8  # levels that are shown
 _FORMAT = 1  # of the layout that people write
 _KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules"}
 
@@ -155,7 +157,10 @@ class Schema(Record):
 
         What a rule that is left out may have filled is marked as ``settled``.
         """
-        chosen = tuple(self[name] for name in names)
+        wanted = tuple(names)
+        whole = (r for r in self.rulebook.derives.values() if {*r.by, r.target.name} <= {*wanted})
+        beside = (rule.instead for rule in whole if rule.instead is not None)
+        chosen = tuple(self[name] for name in dict.fromkeys((*wanted, *beside)))
         kept = {attribute.name for attribute in chosen}
         attributes = tuple(
             a.plain() if isinstance(a, Computed) and not {*a.dates} <= kept else a for a in chosen
@@ -188,6 +193,13 @@ class Schema(Record):
             and not (a.bins or a.edges or a.spikes)
         }
         return Schema(tuple(found.get(a.name, a) for a in self), self.rules)
+
+    def _repr_html_(self) -> str:
+        """Return a table of the attributes; nothing that was read from rows and is undeclared."""
+        head = "".join(f"<th>{c}</th>" for c in ("name", "kind", "domain", "may be", "label"))
+        rows = (map(escape, _shown(attribute)) for attribute in self)
+        body = "".join(f"<tr><td>{'</td><td>'.join(cells)}</td></tr>" for cells in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     @property
     def undeclared(self) -> dict[str, tuple[str, ...]]:
@@ -228,7 +240,8 @@ class Schema(Record):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
         if not isinstance(rules, (list, tuple)) or not all(isinstance(r, Mapping) for r in rules):
             raise SchemaError("rules are [[rule]] tables, one for each")
-        return cls(tuple(map(Attribute.from_dict, rows)), tuple(map(Rule.from_dict, rules)))  # type: ignore[arg-type]
+        attributes = (Attribute.from_dict(_said_plainly(row)) for row in rows)
+        return cls(tuple(attributes), tuple(map(Rule.from_dict, rules)))  # type: ignore[arg-type]
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
@@ -243,22 +256,49 @@ class Schema(Record):
 
     def to_toml(self, path: str | Path) -> None:
         """Write the schema to a TOML file, whole or not at all."""
-        written = (a for a in self.attributes if not isinstance(a, EitherDate))
+        bound = any(isinstance(a, Difference) and a.cuts_from for a in self)
+        written = (a for a in self.attributes if bound or not isinstance(a, EitherDate))
         write_tables(written, Path(path), rules=self.rules)
 
 
-def check_schema(schema: object) -> None:
-    """Refuse what is no schema, such as the path of one."""
+def _said_plainly(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the facts of an attribute; ``levels = "open"`` says of which kind it is."""
+    if row.get("levels") != "open" or row.get("kind", "categorical") not in ("categorical", "open"):
+        return row
+    return {name: fact for name, fact in row.items() if name != "levels"} | {"kind": "open"}
+
+
+def _shown(attribute: AnyAttribute) -> tuple[str, ...]:
+    """Return what is public of an attribute, as the cells of a row."""
+    read = {*attribute.undeclared}
+    if isinstance(attribute, Numeric):
+        domain = f"{attribute.shown(attribute.lower)} to {attribute.shown(attribute.upper)}"
+    else:
+        known = replace(attribute, labels=()) if "labels" in read else attribute
+        more = f", and {known.size - _FEW} more" if known.size > _FEW else ""
+        domain = ", ".join(known.level_labels[:_FEW]) + more
+    if read & {"levels", "lower", "upper"}:
+        domain = "not declared public yet"
+    kinds = ", ".join(kind.replace("_", " ") for kind in attribute.kinds)
+    if read & {"nullable", "missing_codes", *KINDS}:
+        kinds = "not declared public yet"
+    label = "" if "label" in read else attribute.label
+    return attribute.name, attribute.kind, domain, kinds, label
+
+
+def check_schema(schema: object) -> Schema:
+    """Return a schema; refuse what is none, such as the path of one."""
     if not isinstance(schema, Schema):
         raise SchemaError(
             f"schema must be a missdp.Schema, not {type(schema).__name__}; Schema.from_toml reads "
             "one from a file"
         )
+    return schema
 
 
 def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
     """Return the attribute with all its holes of one kind; "not applicable" stays what it is."""
-    return replace(attribute, refused=None, unknown=None, not_asked=None)
+    return replace(attribute, refused=None, unknown=None, not_asked=None, labels=())
 
 
 # The time that Python takes to read a key grows with the square of its parts.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -197,6 +197,6 @@ def _settled(
 
 def complete_schema(schema: Schema) -> Schema:
     """Return the schema of a table whose holes have been filled."""
-    return Schema(
-        tuple(replace(a, nullable=False, missing_codes=(), outside="error") for a in schema)
-    )
+    facts: dict[str, Any] = {"nullable": False, "missing_codes": (), "labels": ()}
+    facts |= {"outside": "error", "other": None}
+    return Schema(tuple(replace(a, **facts) for a in schema))

@@ -27,7 +27,7 @@ class Estimate(Record):
         Where the noiseless answer on the imputed table, averaged over equally near donors, lies
         with probability at least ``confidence`` over the noise. It costs nothing where the
         scale of the noise is public: for answers that read no cell filled from other rows. For all
-        others it is None unless the scale was paid for with a `ScaleRelease`. It covers neither
+        others it is None unless it was asked for with a `ScaleRelease`. It covers neither
         sampling nor the uncertainty of the imputed values.
     confidence : float
         Of the interval, and of ``imputation_interval``; each alone, not both at once.

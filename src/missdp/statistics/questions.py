@@ -1,4 +1,4 @@
-"""What is asked of a table, and what its error bar depends on: public facts alone."""
+"""What is asked of a table: public facts alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from missdp.schema.conditions import Predicate
 from missdp.schema.where import parse_where
 from missdp.statistics.worst_case import Names
 
-__all__ = ["BOUNDED", "Shape", "Statistic", "Uncertainty", "check_kind"]
+__all__ = ["BOUNDED", "Statistic", "Uncertainty", "check_kind"]
 
 Uncertainty: TypeAlias = Literal["total", "noise", "worst-case"]
 
@@ -110,47 +110,3 @@ class Statistic:
                     f"{attribute.name!r} is not numeric; ask for proportions or a histogram"
                 )
         return where.names | frozenset(self.of) | groups
-
-    def shape(self, schema: Schema, filled: frozenset[str]) -> Shape | None:
-        """Return what its error bar depends on, if it reads filled cells. Public."""
-        if not self.reads(schema) & filled:
-            return None
-        depends = bool(self.predicates(schema)[0].names & filled)
-        donee = 2.0 if self.kind == "mean" else 1.0
-        if self.by or self.kind == "histogram":
-            size = schema[self.by or self.of[0]].size
-            parts = 1 if self.kind in ("count", "histogram") else 2
-            return Shape(donee=2.0, dimension=parts * size, main=_REST, least=_REST)
-        main, least = _PARTS.get(self.kind, ((1.0, 1.0), (1.0, 1.0)))[depends]
-        return Shape(donee=donee, dimension=1, main=_REST * main, least=_REST * least)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """What the error bar of a question depends on; public.
-
-    Parameters
-    ----------
-    donee : float
-        How far a row whose filled cells change moves the answer, in units of a row of its own.
-    dimension : int
-        How many numbers are released at once.
-    main, least : float
-        Shares of its cost that the release has which matters most, and the smallest that one has.
-    """
-
-    donee: float
-    dimension: int
-    main: float
-    least: float
-
-
-# By statistic, where the subpopulation reads no filled cell and where it does; see `Shape`.
-_PARTS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
-    "proportion": ((0.85, 0.85), (0.5, 0.5)),
-    "mean": ((0.9, 0.9), (0.6, 0.4)),
-    "variance": ((0.6, 0.3), (0.5, 0.2)),
-    "standard_deviation": ((0.6, 0.3), (0.5, 0.2)),
-    "correlation": ((0.2, 0.15), (0.2, 0.1)),
-}
-_REST = 0.82  # of what a question costs is for the answer itself, or more

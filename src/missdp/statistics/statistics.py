@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 from missdp.accounting import Budget, Cost, PureEvent
 from missdp.errors import BudgetExceededError, DataError, ParameterError, number
 from missdp.mechanisms.row_door import RandomState, RowDoor
-from missdp.mechanisms.smooth import BarPlan, ScaleRelease, plan_bar
+from missdp.mechanisms.smooth import ScaleRelease
 from missdp.schema import Numeric, Schema
 from missdp.schema.where import parse_names
-from missdp.statistics.answers import Asking, share
+from missdp.statistics.answers import answered
+from missdp.statistics.asking import Asking
 from missdp.statistics.estimates import Estimate, Histogram
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.questions import Statistic, Uncertainty, check_kind
@@ -50,9 +51,10 @@ class ImputedStatistics:
     budget : Budget
         What may be spent, shared with whatever else uses it.
     scale : ScaleRelease, optional
-        Pays, once and now, for error bars: the noise scale depends on the table, so an error bar is
-        a release. With ``rho`` and ``delta`` it also allows Gaussian noise (queries with ``rho``).
-        Without it, numbers that depend on imputed values come without error bars.
+        Asks for error bars. The noise scale depends on the table, so it is released with each
+        answer, for the same cost, by noise that from epsilon 3 on is somewhat wider. With ``rho``
+        and ``delta`` it also allows Gaussian noise (queries with ``rho``). Without it, numbers that
+        depend on imputed values come without error bars.
     confidence : float, default 0.95
         Of the error bars.
     undeclared : {"refuse", "accept"}, default "refuse"
@@ -122,7 +124,7 @@ class ImputedStatistics:
                     raise DataError(f"attribute {name!r} has no numeric values in this table")
             door = door.prepared(preparation)
         if scale is not None and door.needs_scale:
-            door = door.scaled(scale, confidence=confidence)
+            door = door.scaled(scale)
         self._door, self._imputation, self._confidence = door, imputation, confidence
 
     def __repr__(self) -> str:
@@ -143,7 +145,7 @@ class ImputedStatistics:
         cost : Cost
             What to spend, in pure epsilon or zCDP's rho.
         """
-        return Asking(self._door, self._imputation, self._confidence, question, cost).answer()
+        return answered(Asking(self._door, self._imputation, self._confidence, question, cost))
 
     def _asked(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
         cost = _cost_of(how.get("epsilon"), how.get("rho"))
@@ -219,9 +221,8 @@ class QueryRequest:
     group : str
         Attributes on which donors must agree, separated by commas.
     bar_share : float, optional
-        Share of epsilon spent on the error bar; 0 for none. By default the share, and the
-        smoothness of the bound, that make the error bar shortest (``plan_bar``), a public function
-        of the question. Queries that read no imputed value need none and pay none.
+        0 for no error bar, and from epsilon 3 on somewhat less noise. All others change nothing
+        any more: the noise tells its own scale, and nothing apart is spent on that.
     uncertainty : {"total", "noise", "worst-case"}, default "total"
         See `Statistic`.
     by : str
@@ -325,7 +326,7 @@ def run_query(
 def run_queries(
     table: Table, requests: Sequence[QueryRequest], *, budget: Budget, undeclared: str = "refuse"
 ) -> list[Estimate | Histogram]:
-    """Answer several questions about rows that are imputed in one way; they share one error bar.
+    """Answer several questions about rows that are imputed in one way.
 
     Parameters
     ----------
@@ -335,8 +336,7 @@ def run_queries(
         The questions; ``impute``, ``match``, ``k``, ``group``, ``tie_breaks`` and ``bar_share`` are
         the same for all.
     budget : Budget
-        Charged with the sum of their epsilons. The bound of the noise scale is paid for once, by
-        the same share of each; it is as smooth as the question that allows least.
+        Charged with the sum of their epsilons.
     undeclared : {"refuse", "accept"}
         See `ImputedStatistics`.
 
@@ -367,49 +367,16 @@ def run_queries(
         )
     # The wording is checked on public facts before anything is charged.
     questions = [request.question(table.schema) for request in requests]
-    rough = [bool(q.reads(table.schema).intersection(imputation.impute)) for q in questions]
-    bars = any(rough) and bar_share != 0
-    whole = math.fsum(request.epsilon for request in requests)
     # All of it is affordable before the first part of it is charged.
+    whole = math.fsum(request.epsilon for request in requests)
     if not budget.can_afford(PureEvent(epsilon=whole)):
         raise BudgetExceededError(
             "the question does not fit into what is left of the budget; nothing was computed or "
             "charged"
         )
-    plan = _plan(requests, questions, imputation, table.schema) if bars else None
+    scale = None if bar_share == 0 else ScaleRelease()
     statistics = ImputedStatistics(
-        table, imputation, budget=budget, undeclared=undeclared,
-        scale=None if plan is None else ScaleRelease(
-            epsilon=share(_cost_of(whole, None), plan.share).amount,
-            smoothness=plan.beta, fails=plan.failure,
-        ),
-    )  # fmt: skip
-    rest = 1.0 if plan is None else 1 - plan.share
-    costs = [share(_cost_of(request.epsilon, None), rest) for request in requests]
+        table, imputation, budget=budget, undeclared=undeclared, scale=scale
+    )
+    costs = [_cost_of(request.epsilon, None) for request in requests]
     return [statistics.answer(q, cost) for q, cost in zip(questions, costs, strict=True)]
-
-
-def _plan(
-    requests: Sequence[QueryRequest],
-    questions: Sequence[Statistic],
-    imputation: KNNImputation,
-    schema: Schema,
-) -> BarPlan:
-    """Return how the epsilon of questions is split between them and their error bar; public."""
-    whole = math.fsum(request.epsilon for request in requests)
-    facts = [
-        (request.epsilon / whole, shape)
-        for request, question in zip(requests, questions, strict=True)
-        if (shape := question.shape(schema, frozenset(imputation.impute))) is not None
-    ]
-    facts_of_plan = {
-        "epsilon": whole,
-        "confidence": 0.95,
-        "donee": max(shape.donee for _, shape in facts),
-        "dimension": max(shape.dimension for _, shape in facts),
-        "main": min(part * shape.main for part, shape in facts),
-        "least": min(part * shape.least for part, shape in facts),
-    }
-    plan = plan_bar(**facts_of_plan)
-    share = requests[0].bar_share
-    return plan if share is None else plan_bar(**facts_of_plan, shares=(share,))

@@ -84,15 +84,15 @@ class Beside:
 
     def interval(self, value: float, main: Noisy, confidence: float) -> Interval | None:
         """Return where the population's value is; None if the scale of the noise is private."""
-        if main.likely is None:
+        if main.radius is None:
             return None
-        likely, scale, std = main.likely, 1.0, math.sqrt(self._variance(value))
+        radius, scale, std = main.radius, 1.0, math.sqrt(self._variance(value))
         if self.divisor is not None:
-            assert self.divisor.likely is not None  # neither is private, or both
+            assert self.divisor.radius is not None  # neither is private, or both
             scale = 1 / self._rows
             middle = (self.bounds[0] + self.bounds[1]) / 2 if self.kind == "mean" else 0.0
-            std = math.hypot(std, scale * (value - middle) * self.divisor.likely(_ONE_DEVIATION))
-        width = _half_width(lambda level: scale * likely(level), std, confidence)
+            std = math.hypot(std, scale * (value - middle) * self.divisor.radius(_ONE_DEVIATION))
+        width = _half_width(lambda level: scale * radius(level), std, confidence)
         return value - width, value + width
 
     @property

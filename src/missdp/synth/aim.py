@@ -104,7 +104,7 @@ class _GraphicalSynthesizer(Synthesizer):
     @property
     def _budget(self) -> Budget:
         currency = counting_cost(float(self.epsilon), self._delta).currency
-        return Budget(self.epsilon, self._delta, schedule="adaptive", currency=currency)
+        return Budget(self.epsilon, self._delta_to_spend, schedule="adaptive", currency=currency)
 
     def _zeros(self, schema: Schema) -> Zeros:
         """Impossible cells: of the rules that fit into the model, and those given besides."""

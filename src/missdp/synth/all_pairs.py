@@ -144,13 +144,15 @@ class PairsSynthesizer(Synthesizer):
     @property
     def _budget(self) -> Budget:
         if not self._steps_planned:
-            return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
+            delta = self._delta_to_spend
+            return Budget(self.epsilon, delta, schedule="adaptive", currency="gdp")
         rate = _NOMINAL_RATE
         if is_declared(self.n_rows):
             rate = min(1.0, self._batch / max(1, int(self.n_rows)))
         steps = self._steps_planned  # the Rényi order is the one that suits so much training
-        cost = Training.cost(float(self.epsilon), self._delta, rate=rate, steps=steps)
-        return Budget.from_cost(cost, delta=self._delta)
+        delta = self._delta_to_spend
+        cost = Training.cost(float(self.epsilon), delta, rate=rate, steps=steps)
+        return Budget.from_cost(cost, delta=delta)
 
     def _check_training(self, **given: int | None) -> None:
         for name, value in given.items():

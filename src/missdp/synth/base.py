@@ -29,10 +29,12 @@ from missdp.progress import Progress
 from missdp.record import fits
 from missdp.schema import Numeric, Schema
 from missdp.schema.grid import is_pending, pending, uncut, widest
+from missdp.schema.open_levels import at_most, open_attributes
 from missdp.sources import Reads, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps, Gate, Keeper
 from missdp.synth.cuts import CUTS_SHARE
+from missdp.synth.open_levels import check_open, delta_beside, open_part, with_failure
 from missdp.synth.parts import Parts, ground_truth_parts, of_parts
 from missdp.synth.sampling import (
     Codes,
@@ -56,7 +58,7 @@ from missdp.synth.state import (
     sampling_generator,
     write_model,
 )
-from missdp.table import FrameKind, Holes, Table, check_holes
+from missdp.table import FrameKind, Holes, Table, Values, check_holes
 from missdp.threads import one_blas_thread
 
 MissingValues: TypeAlias = Literal["fill", "keep"]
@@ -136,6 +138,7 @@ class Synthesizer(Estimator, abc.ABC):
     _beyond: dict[str, NDArray[np.float64]] = field(init=False)
     _kept: Caps | None = field(init=False)
     _split: Split = field(init=False)  # while a fit goes on
+    _open_names: tuple[str, ...] = field(init=False)  # the same: attributes whose levels it finds
     _learned: tuple[str, ...] = field(init=False)
 
     @one_blas_thread()
@@ -272,9 +275,14 @@ class Synthesizer(Estimator, abc.ABC):
         """
         own = self._public_parameters() | ({} if epsilon is None else {"epsilon": epsilon})
         again = type(self)(**own)
-        again.schema_ = again._to_be_cut(schema, schema.names)
+        again._open_names = tuple(a.name for a in open_attributes(schema))
+        check_open(again, again._open_names)
+        again.schema_ = again._to_be_cut(at_most(schema), schema.names)
         budget = again._check_parameters()
-        whole = Guarantee(budget.epsilon, again._delta, events=(budget.filter(),))
+        whole = Guarantee(budget.epsilon, budget.delta, events=(budget.filter(),))
+        if again._open_names:  # nothing is proven for the ground truth beside what was found
+            whole = with_failure(whole, again._delta, again._open_names)
+            return whole, (whole, None)
         return whole, of_parts(whole, again._planned_split().caps())
 
     @property
@@ -313,6 +321,7 @@ class Synthesizer(Estimator, abc.ABC):
         random_state: int | None = None,
         multiple: int | None = None,
         holes: Holes = "nulls",
+        values: Values = "codes",
         where: Where | None = None,
     ) -> Any:
         """Draw synthetic rows; costs no privacy.
@@ -335,6 +344,8 @@ class Synthesizer(Estimator, abc.ABC):
         holes : {"nulls", "codes"}, default "nulls"
             What a cell without a value comes back as: null, or the first code that the schema
             declares for its kind of missing.
+        values : {"codes", "labels"}, default "codes"
+            What a level comes back as: itself, or the label that the schema declares for it.
         where : str or mapping, optional
             Draw such rows only, as the model has them: a condition as in commands, such as
             ``"age >= 60 and sex = 'f'"``, or a mapping, ``{"sex": "f", "age": (60, 80)}``, of names
@@ -347,14 +358,14 @@ class Synthesizer(Estimator, abc.ABC):
         frame, or list of frames if ``multiple`` is given
             As was fitted, with the schema's columns and dtypes.
         """
-        check_holes(holes)
+        check_holes(holes, values)
         if multiple is not None:
             models = self.uncertain_models(multiple, random_state=random_state)
             drawn = partial(Synthesizer.sample_table, missing_values=missing_values, where=where)
-            return [drawn(model, n).to_native(holes=holes) for model in models]
+            return [drawn(model, n).to_native(holes=holes, values=values) for model in models]
         return self.sample_table(
             n, missing_values=missing_values, random_state=random_state, where=where
-        ).to_native(holes=holes)
+        ).to_native(holes=holes, values=values)
 
     def estimate(self, question: str, *, by: Any = (), confidence: float = 0.95) -> Any:
         """Estimate from what was released, without rows; costs no privacy.
@@ -615,7 +626,9 @@ class Synthesizer(Estimator, abc.ABC):
         """Return the parts that all families have: bins to be found, kinds of missing values."""
         cut = [a.name for a in self.schema_ if is_pending(a) and a.name in schema]
         gates = tuple(self._observed_gate((name,), schema) for name in cut)
-        found = [Part(BINS, CUTS_SHARE, gates, kind="other")] if cut else []
+        opened = self.__dict__.get("_open_names", ())
+        found = [open_part(opened)] if opened else []
+        found += [Part(BINS, CUTS_SHARE, gates, kind="other")] if cut else []
         if share := kinds_share(self._modelled, self._strategy):
             found.append(Part(KINDS, share, (Gate(),) * len(self._modelled.kinds)))
         return found
@@ -678,7 +691,12 @@ class Synthesizer(Estimator, abc.ABC):
     @property
     def _budget(self) -> Budget:
         """The budget of a fit, unspent: a filter, as noise may depend on what came before."""
-        return Budget(self.epsilon, self._delta, schedule="adaptive")
+        return Budget(self.epsilon, self._delta_to_spend, schedule="adaptive")
+
+    @property
+    def _delta_to_spend(self) -> float:
+        """The delta that its budget is converted at: what finding open levels leaves of it."""
+        return delta_beside(self._delta, self.__dict__.get("_open_names", ()))
 
     def _check_share(self, name: str) -> None:
         value = getattr(self, name)

@@ -185,6 +185,8 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
             derived = rule.derived(rows.known, n)
             broken |= rule.outside(derived)
             rows.follow(rule)
+            if rule.instead is not None:  # without the first, there is no difference
+                rows.lose(rule.by[1], rows.known[rule.by[0]].hole)
             if schema[target].nullable:
                 rows.lose(target, derived.hole)
             else:

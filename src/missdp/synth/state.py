@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from missdp.accounting import (
     ExplicitSeed,
     FilterEvent,
     Guarantee,
+    LevelsFromRelease,
 )
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
 from missdp.accounting.guarantee import warn_if_weak
@@ -38,9 +39,11 @@ from missdp.errors import (
 from missdp.files import write_atomically
 from missdp.inference.model import finite
 from missdp.mechanisms import Door, Noise, Total, Witness, domain_conditions, noise_source
+from missdp.mechanisms.open_levels import RowsAsTheyCame
 from missdp.record import WRONG, Record, read_json
-from missdp.schema import Numeric, Schema
+from missdp.schema import Numeric, OpenCategorical, Schema
 from missdp.schema.grid import found, is_pending, on_grid
+from missdp.schema.open_levels import at_most, open_attributes
 from missdp.schema.schema import check_schema
 from missdp.sources import MarginalSource, Reads, is_source, open_source, readable
 from missdp.sources.counts import recodable
@@ -49,9 +52,11 @@ from missdp.synth.caps import Caps
 from missdp.synth.coordinates import finely
 from missdp.synth.cuts import release_cuts
 from missdp.synth.noisy_counts import warn_if_hardly_complete, warn_if_noise, whole_rows
+from missdp.synth.open_levels import check_open, release_levels, with_failure
 from missdp.synth.sampling import KindShares, release_kinds
 from missdp.table import FrameKind, Table
-from missdp.table.frames import frame_kind
+from missdp.table.frames import engine_of, frame_kind
+from missdp.table.streams import rows_of
 
 if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
@@ -82,21 +87,35 @@ def sampling_generator(seed: Any) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=_SAMPLING))
 
 
+def _as_rows(
+    data: Any, schema: Schema | None, opened: Sequence[OpenCategorical]
+) -> tuple[Any, FrameKind]:
+    """Return data that can be read again where levels are open, and the kind of frame it was."""
+    if isinstance(data, Table) or is_source(data):
+        kind: FrameKind = data.kind if isinstance(data, Table) else "pandas"
+        opened = opened or open_attributes(data.schema)
+        if not opened:
+            return data, kind
+    elif engine_of(data) is None:
+        if schema is None:
+            raise SchemaError(
+                "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
+            )
+        return (rows_of(data, schema.names) if opened else data), frame_kind(data)
+    elif not opened:
+        return data, frame_kind(data)
+    raise SchemaError(
+        f"the levels of {opened[0].name!r} are open, and are found in rows as they come: pass a "
+        "frame of pandas, polars or Arrow, a DuckDB relation or the path of a file, with schema=..."
+    )
+
+
 def _open_data(
     data: Any, schema: Schema | None, reads: Callable[[Schema], Reads]
-) -> tuple[MarginalSource, FrameKind]:
-    """Return a source for any input, as a family reads it, and the kind of frame to give back."""
-    if schema is not None:
-        check_schema(schema)
-    if isinstance(data, Table) or is_source(data):
-        known = schema or data.schema
-        kind = data.kind if isinstance(data, Table) else "pandas"
-        return open_source(data, known, reads=reads(known)), kind
-    if schema is None:
-        raise SchemaError(
-            "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
-        )
-    return open_source(data, schema, reads=reads(schema)), frame_kind(data)
+) -> MarginalSource:
+    """Return a source for any input, as a family reads it."""
+    known = data.schema if schema is None else schema
+    return open_source(data, known, reads=reads(known))
 
 
 # The noise of every part of a fit then stays in the range that is drawn exactly.
@@ -145,12 +164,14 @@ def chosen_delta(delta: float | None, n_rows: str | int) -> float:
 
 
 def _cut_conditions(schema: Schema) -> list[Condition]:
-    """Return which bins were found by other releases."""
+    """Return which bins and levels were found by other releases."""
     found: dict[str, list[str]] = {}
     for a in schema:
         if isinstance(a, Numeric) and a.cuts_from is not None and a.edges is not None:
             found.setdefault(a.cuts_from, []).append(a.name)
-    return [CutsFromRelease(tuple(names), release) for release, names in found.items()]
+    cuts = [CutsFromRelease(tuple(names), release) for release, names in found.items()]
+    levels = tuple(a.name for a in schema if isinstance(a, OpenCategorical) and a.found)
+    return [*cuts, *([LevelsFromRelease(levels)] if levels else [])]
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
@@ -188,12 +209,17 @@ def learn(
     declared = is_declared(model.n_rows)
     rows = int(model.n_rows) if declared else None
     warn_if_weak(model.epsilon, model._delta, n=rows)
-    source, kind = _open_data(data, schema, model._reads)
+    opened = () if schema is None else open_attributes(check_schema(schema))
+    data, kind = _as_rows(data, schema, opened)
+    source = _open_data(data, schema, model._reads)
     conditions = fit_conditions(source.schema, undeclared, model.random_state, model.n_rows)
     model._strategy.check(readable(source, model._reads(source.schema)))
     fresh = type(model)(**model.get_params(deep=False))
     fresh._fitted_with = model._public_parameters()
-    fresh.schema_, fresh.kind_ = fresh._to_be_cut(source.schema, recodable(source)), kind
+    fresh._open_names = tuple(attribute.name for attribute in opened)
+    check_open(fresh, fresh._open_names)
+    own = fresh._budget if opened else own
+    fresh.schema_, fresh.kind_ = fresh._to_be_cut(at_most(source.schema), recodable(source)), kind
     grid = on_grid(fresh.schema_)  # refused now, if it cannot be
     fresh._check_schema(fresh.modelled_)
     fresh._split = fresh._planned_split()
@@ -205,6 +231,13 @@ def learn(
     # this fit, should it fail, must be taken for this model.
     model._forget()
     fresh._beyond = {}
+    if opened:
+        fresh._report("finding levels", 0.0)
+        session = RowsAsTheyCame(data, opened, budget=own, noise=noise)
+        closed = release_levels(session, source.schema, opened, fresh._split, delta=fresh._delta)
+        source = _open_data(data, closed, model._reads)
+        fresh._settle(fresh._to_be_cut(closed, recodable(source)))
+        grid = on_grid(fresh.schema_)
     door = _door(fresh, source, grid, budget=own, noise=noise, declared_rows=rows)
     fresh._kind_shares = release_kinds(door, fresh._modelled, fresh._split)
     total = fresh._fit(door)
@@ -213,9 +246,10 @@ def learn(
     fresh.n_rows_ = whole_rows(total, epsilon=model.epsilon)
     fresh.n_rows_std_ = total.std
     fresh._settle(found(fresh.schema_))
-    fresh.guarantee_ = own.spent.with_conditions(*conditions)
+    spent = with_failure(own.spent, fresh._delta, fresh._open_names)
+    fresh.guarantee_ = spent.with_conditions(*conditions)
     fresh.release_ = None
-    del fresh._split
+    del fresh._split, fresh._open_names
     model._adopt(fresh)
     if not declared:  # released by now, so it may be spoken about
         warn_if_weak(0.0, model._delta, n=model.n_rows_)

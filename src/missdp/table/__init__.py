@@ -5,6 +5,7 @@ from missdp.table.draft import Draft as Draft
 from missdp.table.draft import draft_columns as draft_columns
 from missdp.table.draft import draft_schema as draft_schema
 from missdp.table.encode import Holes as Holes
+from missdp.table.encode import Values as Values
 from missdp.table.encode import check_holes as check_holes
 from missdp.table.frames import FrameKind as FrameKind
 from missdp.table.memory import memory_limit as memory_limit

@@ -10,7 +10,7 @@ import datetime as dt
 import decimal
 import math
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -57,6 +57,19 @@ class Coded:
 
 Chunk: TypeAlias = "pa.Array | NDArray[np.object_] | Coded"
 Cells: TypeAlias = "Chunk | pa.ChunkedArray"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldBatch:
+    """Columns of some rows that are held. Private."""
+
+    columns: Sequence[Cells]
+    num_rows: int
+
+    def column(self, place: int) -> Cells:
+        """Return a column's cells."""
+        return self.columns[place]
+
 
 # Equal cells of one of these types mean the same, so that each needs to be read only once.
 _HASHED = frozenset({str, int, float, bool, bytes, type(None), decimal.Decimal})
@@ -162,8 +175,8 @@ def distinct(
     try:
         found = data.dictionary_encode()
     except (pa.ArrowException, AttributeError):  # nested and extension types have no such kernel
-        return _distinct_objects(_objects(data), read)
-    return [read(cell) for cell in _objects(found.dictionary)], _indices_of(found)
+        return _distinct_objects(objects(data), read)
+    return [read(cell) for cell in objects(found.dictionary)], _indices_of(found)
 
 
 def without_long_cells(data: pa.Array) -> pa.Array:
@@ -194,7 +207,7 @@ def taken(data: Chunk, rows: NDArray[np.intp]) -> Chunk:
     try:
         return data.take(pa.array(rows))
     except pa.ArrowNotImplementedError:  # views of text and bytes have no such kernel
-        return _objects(data)[rows]
+        return objects(data)[rows]
 
 
 def _indices_of(data: pa.DictionaryArray) -> NDArray[np.intp]:
@@ -217,7 +230,7 @@ def coded(data: pa.DictionaryArray) -> Coded:
     )
 
 
-def _objects(data: pa.Array) -> NDArray[np.object_]:
+def objects(data: pa.Array) -> NDArray[np.object_]:
     """Return Arrow cells as Python objects; one that has no Python value is UNREADABLE."""
     import pyarrow as pa
 

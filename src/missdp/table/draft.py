@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 import tomli_w
 
 from missdp.errors import DataError, SchemaError
-from missdp.schema import AnyAttribute, Categorical, Date, Numeric, Schema
+from missdp.schema import AnyAttribute, Attribute, Categorical, Date, Numeric, Ordinal, Schema
 from missdp.schema.attributes import (
     KINDS,
     MAX_WHOLE,
@@ -34,6 +35,7 @@ from missdp.schema.schema import write_tables
 from missdp.table.cells import Chunk, Plain, Unreadable, distinct, read_numbers, taken
 from missdp.table.dates import dated
 from missdp.table.encode import Encoder
+from missdp.table.packages import Described
 from missdp.table.streams import RowStream, rows_of
 from missdp.table.tally import (
     Proposed,
@@ -151,7 +153,8 @@ def draft_columns(data: Any) -> Draft:
             tally.add(batch.column(place))
     if not tallies[names[0]].found():
         raise DataError("the data has no rows to draft a schema from, only the names of columns")
-    drafts = {name: _drafts(name, tally) for name, tally in tallies.items()}
+    said = rows.described()
+    drafts = {n: _drafts(n, tally, said.get(n, Described())) for n, tally in tallies.items()}
     chosen = {name: next(tried) for name, tried in drafts.items()}
     waiting = {name: a for name, a in chosen.items() if not isinstance(a, _Stub)}
     while waiting:
@@ -235,17 +238,53 @@ def _unread_by(drafted: Mapping[str, AnyAttribute], rows: RowStream) -> list[str
     return [name for name in drafted if name in lost]
 
 
-def _drafts(name: str, tally: Tally) -> Iterator[AnyAttribute | _Stub]:
+def _drafts(name: str, tally: Tally, said: Described) -> Iterator[AnyAttribute | _Stub]:
     """Yield attributes that may read the cells, the one that says most first; then why none is."""
     found = tally.found()
     if any(isinstance(cell, Unreadable) for cell, _ in found):
         yield _Stub("has cells that are neither short text in UTF-8, numbers nor true/false")
         return
-    for codes in _proposals(found, tally.numbers):
+    stated = [_stated_codes(said)] if said.codes else []
+    for codes in chain(stated, _proposals(found, tally.numbers)):
         with contextlib.suppress(SchemaError, DataError):
-            drafted = _draft_with(name, found, codes)
+            drafted = _labelled(_draft_with(name, found, codes), said, _known(found, codes))
             yield drafted
     yield _Stub("has a name or values that a schema cannot hold")
+
+
+def _stated_codes(said: Described) -> Proposed:
+    """Return the codes of missing cells that a file declares, by the kind of their labels."""
+    found: dict[Kind, tuple[str | float, ...]] = {}
+    for code in said.codes:
+        kind: Kind = next(iter(text_codes([said.labels.get(code, "")])), "missing")
+        found[kind] = (*found.get(kind, ()), _plain(code))
+    return found
+
+
+def _plain(code: str | float) -> str | float:
+    return int(code) if isinstance(code, float) and code.is_integer() else code
+
+
+def _labelled(
+    drafted: AnyAttribute | _Stub, said: Described, known: list[tuple[Plain, int]]
+) -> AnyAttribute | _Stub:
+    """Return a draft with the labels of a file; numbers that all have one are levels."""
+    if isinstance(drafted, _Stub) or not (said.label or said.labels):
+        return drafted
+    labels = {_as_text(code): label for code, label in said.labels.items()}
+    codes = {_as_text(code) for kind in drafted.kinds for code in drafted.codes_of(kind)}
+    levels = [key for key in labels if key not in codes and (read_number(key) or 0.5).is_integer()]
+    cells = {_as_text(cell) for cell, _ in known}
+    if isinstance(drafted, Numeric) and cells <= {*levels}:
+        shared = {f.name for f in fields(Attribute)}
+        facts = {name: getattr(drafted, name) for name in shared}
+        facts["undeclared"] = ("levels", *(m for m in drafted.undeclared if m in shared))
+        kind = Ordinal if said.ordered else Categorical
+        drafted = kind(**facts, levels=tuple(map(int, levels)))
+    fitting = {k: label for k, label in labels.items() if k in codes or k in levels or k in cells}
+    marks = ("label",) * bool(said.label) + ("labels",) * bool(fitting)
+    more: dict[str, Any] = {"label": said.label, "labels": fitting}
+    return replace(drafted, **more, undeclared=(*drafted.undeclared, *marks))
 
 
 def _proposals(found: list[tuple[Plain, int]], numbers_in_all: int) -> Iterator[Proposed]:
@@ -378,8 +417,8 @@ class LostCells:
 
 def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
     """Return the columns of which a schema loses cells without a word; none of no rows."""
-    filled = schema.rulebook.may_fill
-    bare = [replace(a, nullable=True, outside="missing") for a in schema if a.size]
+    filled, schema = schema.rulebook.may_fill, schema.stored
+    bare = [replace(a, nullable=True, outside="missing", other=None) for a in schema if a.size]
     empty = {a.name: Encoder(a) for a in bare if a.name not in filled}
     blank = {a.name: Encoder(replace(a, outside="error")) for a in bare if a.name in empty}
     styles, unreadable, rows = set[str](), set[str](), 0

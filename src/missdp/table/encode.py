@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError
-from missdp.schema import AnyAttribute, Numeric
+from missdp.schema import AnyAttribute, Numeric, OpenCategorical
 from missdp.schema.attributes import (
     KINDS,
     MISSING,
@@ -27,6 +27,7 @@ from missdp.schema.attributes import (
     number_text,
 )
 from missdp.schema.dates import Date, code_text
+from missdp.schema.open_levels import composed
 from missdp.table.cells import (
     Cells,
     Chunk,
@@ -83,8 +84,28 @@ class Encoder:
         elif isinstance(attribute, Numeric):
             for kind, given in codes.items():
                 self._codes |= dict.fromkeys(map(_stripped, given), kind_mark(kind))
+        elif isinstance(attribute, OpenCategorical):
+            normal = {kind: tuple(map(composed, given)) for kind, given in codes.items()}
+            self._levels = LevelReader((), normal)  # which knows the codes of missing cells
+            self._found = {level: code for code, level in enumerate(attribute.levels)}
         else:
             self._levels = LevelReader(attribute.levels, codes)
+
+    def occurring(self, data: Cells) -> Iterator[tuple[str, int]]:
+        """Yield how many cells have each value of an open attribute; private.
+
+        A cell counts for one value, or for none: if it is missing, or in the bucket as it is.
+        """
+        attribute = self._attribute
+        assert isinstance(attribute, OpenCategorical)
+        for chunk in _chunks(data):
+            cells, indices = distinct(chunk)
+            times = np.bincount(indices[indices >= 0], minlength=len(cells)).tolist()
+            for cell, count in zip(cells, times, strict=True):
+                if cell is None or isinstance(cell, Unreadable) or not count:
+                    continue
+                if self._levels.read(composed(cell)) == OUTSIDE:
+                    yield attribute.canonical(cell), count
 
     def encode(self, data: Cells) -> Column:
         """Return the codes of a column, and its values if the attribute is numeric."""
@@ -116,10 +137,19 @@ class Encoder:
     def _find_one(self, cell: Plain) -> int:
         if cell is None:
             return MISSING
-        return OUTSIDE if isinstance(cell, Unreadable) else self._levels.read(cell)
+        attribute = self._attribute
+        if not isinstance(attribute, OpenCategorical):
+            return OUTSIDE if isinstance(cell, Unreadable) else self._levels.read(cell)
+        found = OUTSIDE if isinstance(cell, Unreadable) else self._levels.read(composed(cell))
+        bucket = len(self._found) - 1
+        return self._found.get(attribute.canonical(cell), bucket) if found == OUTSIDE else found
 
     def _levelled(self, found: NDArray[np.int32]) -> Column:
         attribute = self._attribute
+        if attribute.outside == "other":
+            assert attribute.other is not None
+            none = (found == MISSING) & (not attribute.kinds)
+            found = np.where((found == OUTSIDE) | none, self._levels.read(attribute.other), found)
         if attribute.outside == "error":
             _refuse_outside(attribute, found == OUTSIDE)
             _refuse_null(attribute, found == MISSING)
@@ -229,10 +259,16 @@ Holes: TypeAlias = Literal["nulls", "codes"]
 _Code: TypeAlias = str | float
 
 
-def check_holes(holes: str) -> None:
-    """Refuse what is no way to write cells without a value."""
+#: How a cell with a level is written.
+Values: TypeAlias = Literal["codes", "labels"]
+
+
+def check_holes(holes: str, values: str = "codes") -> None:
+    """Refuse what is no way to write cells, without a value or with one."""
     if holes not in ("nulls", "codes"):
         raise ParameterError(f"holes must be 'nulls' or 'codes', not {holes!r}")
+    if values not in ("codes", "labels"):
+        raise ParameterError(f"values must be 'codes' or 'labels', not {values!r}")
 
 
 def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
@@ -255,12 +291,14 @@ def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
     return found
 
 
-def decode(attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls") -> pa.Array:
+def decode(
+    attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls", values: Values = "codes"
+) -> pa.Array:
     """Return the cells of a column in a type that depends on the attribute alone."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    cells = _values(attribute, column)
+    cells = _values(attribute, column, values)
     written = _codes_to_write(attribute) if holes == "codes" else {}
     if not written:
         return cells
@@ -271,7 +309,7 @@ def decode(attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls") -
     return pc.coalesce(pc.cast(cells, kind), fillers)
 
 
-def _values(attribute: AnyAttribute, column: Column) -> pa.Array:
+def _values(attribute: AnyAttribute, column: Column, values: Values) -> pa.Array:
     """Return the cells with null for every one that has no value."""
     import pyarrow as pa
 
@@ -287,7 +325,9 @@ def _values(attribute: AnyAttribute, column: Column) -> pa.Array:
         cells = column.values.astype(np.int64) if attribute.integer else column.values
         return pa.array(cells, type=kind, mask=missing)
     indices = pa.array(np.where(missing, 0, column.codes).astype(np.int64), mask=missing)
-    return pa.array(attribute.levels, None if attribute.levels else pa.string()).take(indices)
+    labelled = values == "labels" and attribute.labels
+    levels = attribute.level_labels if labelled else attribute.levels
+    return pa.array(levels, None if levels else pa.string()).take(indices)
 
 
 def _type(plain: pa.DataType, written: Mapping[Kind, _Code]) -> pa.DataType:

@@ -1,4 +1,4 @@
-"""CSV and Parquet files, in Arrow's types.
+"""Files, by their suffix: the names of their columns, and their rows in batches.
 
 Nothing about a cell is guessed here: Parquet files keep their types, and the cells of CSV files
 stay bytes. Errors of the engines, which may quote a cell, are replaced.
@@ -12,17 +12,19 @@ import gzip
 import io
 import secrets
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from missdp.errors import DataError, replacing
-from missdp.table.cells import without_long_cells
+from missdp.errors import DataError, MissDPError, replacing
+from missdp.table.cells import HeldBatch, without_long_cells
 from missdp.table.frames import check_columns
 from missdp.table.memory import batch_room
+from missdp.table.packages import STAT_FILES, Described, described, stat_batches, stat_names
+from missdp.table.sheets import sheet_batches, sheet_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
 
 BATCH_ROWS = 65_536
-READABLE = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
+_CSV, _PARQUET, _FEATHER = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq"), (".feather", ".arrow")
+_EXCEL = (".xlsx",)
+READABLE = (*_CSV, *_PARQUET, *_FEATHER, *_EXCEL, *STAT_FILES)
 _HEADER_BYTES = 2**20
 _BLOCK_BYTES = 2**22
 _MAX_BLOCK_BYTES = 2**31 - 1
@@ -42,18 +46,10 @@ _SHORT = 64  # bytes of a cell that nobody calls long
 
 
 def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """Return the column names of a CSV or Parquet file; with ``names``, refuse any other."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
+    """Return the column names of a file; with ``names``, refuse any other."""
     with _readable(path):
-        if is_csv(path):
-            found = _read_header(path).names
-        else:
-            about = pa.parquet.read_metadata(path)
-            _check_room(path, about)
-            found = tuple(about.schema.to_arrow_schema().names)
-    if is_csv(path) and "" in found:
+        found = _format_of(path).names(path)
+    if "" in found and not path.name.lower().endswith(_PARQUET):
         raise DataError(_unnamed(path, found))
     if names is not None:
         check_columns(list(found), names)
@@ -63,25 +59,25 @@ def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str,
     return found
 
 
-def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch | HeldBatch]:
     """Yield the named columns of a file, a batch of rows at a time.
 
     Nothing is guessed from private cells. The header line of a CSV file decides what separates its
     fields (comma, semicolon, tab or bar); quotes are double; cells stay bytes here, because the
-    schema says how to read them. Empty fields are null. Parquet cells keep their declared types.
+    schema says how to read them. Empty fields are null. All other cells keep their types.
     """
     import pyarrow as pa
 
     with _readable(path):
-        if is_csv(path):
-            batches = _csv_batches(path, _read_header(path), names)
-        else:
-            batches = _parquet_batches(path, names)
+        batches = _format_of(path).batches(path, names)
     while True:
         with _readable(path):
             batch = next(batches, None)
             if batch is None:
                 return
+            if isinstance(batch, HeldBatch):
+                yield batch
+                continue
             columns = [without_long_cells(batch.column(name)) for name in names]
             batch = pa.RecordBatch.from_arrays(columns, list(names))
         del columns
@@ -91,7 +87,26 @@ def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]
 
 def is_csv(path: Path) -> bool:
     """Whether a file that can be read is CSV, by its suffix."""
-    return not path.name.lower().endswith((".parquet", ".pq"))
+    return path.name.lower().endswith(_CSV)
+
+
+def file_facts(path: Path) -> Mapping[str, Described]:
+    """Return what a file says of its columns besides cells: labels, codes of missing cells."""
+    if not path.name.lower().endswith(STAT_FILES):
+        return {}
+    with _readable(path):
+        return described(path)
+
+
+def stated_rows(path: Path) -> int | None:
+    """Return the number of rows that a file states, None if it does not."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    if path.name.lower().endswith(_PARQUET):
+        with contextlib.suppress(OSError, pa.ArrowException):  # told when it is read
+            return int(pa.parquet.read_metadata(path).num_rows)
+    return None
 
 
 def csv_separator(path: Path) -> str:
@@ -105,20 +120,22 @@ def _readable(path: Path) -> Iterator[None]:
     """Replace errors about the content of a file, which may quote cells."""
     import pyarrow as pa
 
-    name = path.name.lower()
     _check_is_file(path)
-    if not name.endswith(READABLE):
+    if not path.name.lower().endswith(READABLE):
         raise DataError(
             f"cannot read {str(path)!r}: the suffix must be one of {', '.join(READABLE)}"
         )
-    kind = "CSV file in UTF-8 with a header line" if is_csv(path) else "Parquet file"
 
-    def malformed(_: BaseException) -> DataError:
+    def malformed(error: BaseException) -> MissDPError:
+        if isinstance(error, MissDPError):
+            return error
+        kind = _format_of(path).noun
         return DataError(f"cannot read {str(path)!r}: it is not a well-formed {kind}")
 
-    with replacing(
-        pa.ArrowException, csv.Error, OSError, EOFError, zlib.error, UnicodeError, by=malformed
-    ):
+    # Other libraries have errors of many kinds.
+    known = (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error, UnicodeError)
+    others = path.name.lower().endswith((*_EXCEL, *STAT_FILES))
+    with replacing(*((Exception,) if others else known), by=malformed):
         yield
 
 
@@ -149,6 +166,62 @@ class _Header:
     separator: str
     names: tuple[str, ...]
     rows_follow: bool
+
+
+@dataclass(frozen=True)
+class _Format:
+    """A kind of file: what it is called, the names of its columns, and its rows."""
+
+    noun: str
+    names: Callable[[Path], tuple[str, ...]]
+    batches: Callable[[Path, tuple[str, ...]], Iterator[Any]]
+
+
+def _format_of(path: Path) -> _Format:
+    """Return how a file with one of the suffixes is read."""
+    name = path.name.lower()
+    if name.endswith(_CSV):
+        return _Format("CSV file in UTF-8 with a header line", _csv_names, _csv_rows)
+    if name.endswith(_PARQUET):
+        return _Format("Parquet file", _parquet_names, _parquet_batches)
+    if name.endswith(_FEATHER):
+        return _Format("Feather file", _feather_names, _feather_batches)
+    if name.endswith(_EXCEL):
+        return _Format("Excel workbook without a password", sheet_names, sheet_batches)
+    return _Format("file of SPSS, Stata or SAS", stat_names, stat_batches)
+
+
+def _csv_names(path: Path) -> tuple[str, ...]:
+    return _read_header(path).names
+
+
+def _csv_rows(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    return _csv_batches(path, _read_header(path), names)
+
+
+def _parquet_names(path: Path) -> tuple[str, ...]:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    about = pa.parquet.read_metadata(path)
+    _check_room(path, about)
+    return tuple(about.schema.to_arrow_schema().names)
+
+
+def _feather_names(path: Path) -> tuple[str, ...]:
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as file:
+        return tuple(pa.ipc.open_file(file).schema.names)
+
+
+def _feather_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as file:
+        reader = pa.ipc.open_file(file)
+        for place in range(reader.num_record_batches):
+            yield reader.get_batch(place).select(list(names))
 
 
 def opened(path: Path) -> Any:

@@ -13,16 +13,24 @@ import fnmatch
 import glob
 import os
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.table.cells import LONGEST_BYTES, Cells
+from missdp.table.cells import LONGEST_BYTES, Cells, HeldBatch
 from missdp.table.frames import check_columns, columns_from_native
 from missdp.table.memory import memory_in_force
-from missdp.table.read_files import BATCH_ROWS, file_batches, file_columns, is_csv, opened
+from missdp.table.packages import Described
+from missdp.table.read_files import (
+    BATCH_ROWS,
+    file_batches,
+    file_columns,
+    file_facts,
+    is_csv,
+    opened,
+    stated_rows,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -78,6 +86,10 @@ class RowStream(abc.ABC):
             If the rows cannot be read. Quotes no cell.
         """
 
+    def described(self) -> Mapping[str, Described]:
+        """Return what is said of columns besides their cells: labels, codes of missing cells."""
+        return {}
+
     def check(self, names: tuple[str, ...]) -> None:
         """Refuse repeated, absent and undeclared columns.
 
@@ -87,18 +99,6 @@ class RowStream(abc.ABC):
             If the columns are not exactly the named ones.
         """
         check_columns(list(self.columns()), names)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class HeldBatch:
-    """Columns of some rows that are held. Private."""
-
-    columns: Sequence[Cells]
-    num_rows: int
-
-    def column(self, place: int) -> Cells:
-        """Return a column's cells."""
-        return self.columns[place]
 
 
 class HeldRows(RowStream):
@@ -128,7 +128,7 @@ class HeldRows(RowStream):
 
 
 class FileRows(RowStream):
-    """The rows of a CSV or Parquet file.
+    """The rows of a file: CSV, Parquet, Feather, Excel, SPSS, Stata or SAS, by its suffix.
 
     Parameters
     ----------
@@ -137,7 +137,11 @@ class FileRows(RowStream):
 
     def __init__(self, path: str | Path) -> None:
         self.paths: tuple[Path, ...] = (Path(path),)
-        self.unchecked = is_csv(self.paths[0])
+        self.unchecked = not self.paths[0].name.lower().endswith(_PARQUET)
+
+    def described(self) -> Mapping[str, Described]:
+        """Return what the file says of its columns, besides their cells."""
+        return file_facts(self.paths[0])
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns."""
@@ -149,7 +153,7 @@ class FileRows(RowStream):
 
     def about(self) -> int | None:
         """Return the number of rows that Parquet files state, or the number of lines of CSV."""
-        stated = [(_lines if self.unchecked else _stated_rows)(path) for path in self.paths]
+        stated = [(_lines if is_csv(path) else stated_rows)(path) for path in self.paths]
         return sum(n for n in stated if n is not None) if None not in stated else None
 
     def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
@@ -323,15 +327,6 @@ def _parts(place: Path) -> tuple[Path, ...]:
 
 def _hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
-
-
-def _stated_rows(path: Path) -> int | None:
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    with contextlib.suppress(OSError, pa.ArrowException):  # told when it is read
-        return int(pa.parquet.read_metadata(path).num_rows)
-    return None
 
 
 def _lines(path: Path) -> int | None:

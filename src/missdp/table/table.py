@@ -15,7 +15,7 @@ from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
 from missdp.schema.schema import check_schema
 from missdp.table.blocks import joined, read_columns
-from missdp.table.encode import Column, Holes, check_holes, code_dtype, decode
+from missdp.table.encode import Column, Holes, Values, check_holes, code_dtype, decode
 from missdp.table.follow import computed
 from missdp.table.frames import FrameKind, frame_kind, native_from_arrow
 from missdp.table.inside import related
@@ -256,7 +256,7 @@ class Table:
             columns[attribute.name] = column
         return Table(schema, columns, kind=self.kind)
 
-    def to_arrow(self, *, holes: Holes = "nulls") -> pa.Table:
+    def to_arrow(self, *, holes: Holes = "nulls", values: Values = "codes") -> pa.Table:
         """Return an Arrow table whose types depend on the schema alone.
 
         Parameters
@@ -266,6 +266,9 @@ class Table:
             declares for its kind of missing (null if it declares none). Then a table that is read
             again is the same, kinds included. A column of numbers whose codes are text becomes
             text; so does one of true and false that has any code.
+        values : {"codes", "labels"}, default "codes"
+            What is written for a level: itself, or the label that the schema declares for it, if it
+            does. A column of which a level has a label is text then.
 
         Examples
         --------
@@ -279,21 +282,27 @@ class Table:
         """
         import pyarrow as pa
 
-        check_holes(holes)
+        check_holes(holes, values)
         stored = self.schema.stored
-        arrays = [decode(a, self._columns[a.name], holes=holes) for a in stored]
+        arrays = [decode(a, self._columns[a.name], holes=holes, values=values) for a in stored]
         return pa.table(arrays, names=list(stored.names))
 
-    def to_native(self, kind: FrameKind | None = None, *, holes: Holes = "nulls") -> Any:
+    def to_native(
+        self,
+        kind: FrameKind | None = None,
+        *,
+        holes: Holes = "nulls",
+        values: Values = "codes",
+    ) -> Any:
         """Return a frame of the kind that came in, or of the kind asked for.
 
         Parameters
         ----------
         kind : {"pandas", "polars", "pyarrow"}, optional
-        holes : {"nulls", "codes"}, default "nulls"
+        holes, values : str, optional
             As in :meth:`to_arrow`.
         """
-        return native_from_arrow(self.to_arrow(holes=holes), kind or self.kind)
+        return native_from_arrow(self.to_arrow(holes=holes, values=values), kind or self.kind)
 
 
 def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsignedinteger]:

@@ -1,52 +1,104 @@
-"""Tables written to CSV and Parquet files, each whole or not at all, a block of rows at a time."""
+"""Tables written to files, each whole or not at all, a block of rows at a time."""
 
 from __future__ import annotations
 
 import contextlib
+import io
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from missdp.errors import OutputError, replacing
+import numpy as np
+
+from missdp.errors import MissDPError, OutputError, replacing
 from missdp.files import atomic_path, refusal
+from missdp.schema import Schema
+from missdp.table.encode import Column, Holes, Values, decode
+from missdp.table.packages import STAT_WRITABLE, write_stat
+from missdp.table.sheets import SheetWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_WRITABLE = (".csv", ".parquet", ".pq")
+_TEXT, _COLUMNS = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq", ".feather")
+_WRITABLE = (*_TEXT, *_COLUMNS, ".xlsx", *STAT_WRITABLE)
 
 
-def output_format(path: Path) -> str:
-    """Return ``"csv"`` or ``"parquet"`` by the suffix of an output path."""
-    suffix = path.suffix.lower()
-    if suffix not in _WRITABLE:
+def _suffix(path: Path) -> str:
+    name = path.name.lower()
+    return next((s for s in _WRITABLE if name.endswith(s) and name != s), "")
+
+
+def output_format(path: Path) -> Literal["text", "columns", "whole"]:
+    """Return how a file is written, by its suffix; ``"whole"`` if its rows are held until then."""
+    suffix = _suffix(path)
+    if not suffix:
         raise OutputError(f"cannot write {str(path)!r}: end the name in {' or '.join(_WRITABLE)}")
-    return "csv" if suffix == ".csv" else "parquet"
+    return "text" if suffix in _TEXT else "columns" if suffix in _COLUMNS else "whole"
+
+
+def holes_in(path: Path, holes: Holes | None) -> Holes:
+    """Return how cells without a value are written: as was asked for, or as codes if a file of
+    this kind tells these apart from values.
+    """
+    return holes or ("codes" if _suffix(path) in (".sav", ".dta") else "nulls")
+
+
+def check_holds(path: Path, schema: Schema, values: Values = "codes") -> None:
+    """Refuse early a file that cannot hold the columns, for their names; or lacks its library."""
+    output_format(path)
+    if values == "labels" and _suffix(path) in STAT_WRITABLE:
+        raise OutputError(
+            f"cannot write {str(path)!r} with labels in place of codes: files of SPSS and Stata "
+            "have both, each label beside its code"
+        )
+    if _suffix(path) in STAT_WRITABLE:
+        with tempfile.TemporaryDirectory() as folder:  # of a table without rows
+            write_each([Path(folder, f"rows{_suffix(path)}")], [[no_rows(schema)]], schema=schema)
+    elif _suffix(path) == ".xlsx":
+        SheetWriter(io.BytesIO(), no_rows(schema).schema).close()
+
+
+def no_rows(schema: Schema) -> pa.Table:
+    """Return the written form of a table without rows."""
+    import pyarrow as pa
+
+    none = Column(np.zeros(0, dtype=np.uint8), np.zeros(0))
+    return pa.table(
+        [decode(a, none, holes="codes") for a in schema.stored], names=list(schema.stored.names)
+    )
 
 
 def numbered(output: Path, number: int) -> list[Path]:
     """Return the names of several files of one kind."""
-    return [output.with_name(f"{output.stem}-{k}{output.suffix}") for k in range(1, number + 1)]
+    end = len(output.name) - len(_suffix(output))
+    stem, suffix = output.name[:end], output.name[end:]
+    return [output.with_name(f"{stem}-{k}{suffix}") for k in range(1, number + 1)]
 
 
-def write_each(paths: Sequence[Path], tables: Iterable[Iterable[pa.Table]]) -> None:
+def write_each(
+    paths: Sequence[Path], tables: Iterable[Iterable[pa.Table]], *, schema: Schema | None = None
+) -> None:
     """Write tables one after the other, each to its path in blocks of rows; see `write_blocks`."""
-    with _files(paths) as write:
+    with _files(paths, schema) as write:
         for place, blocks in zip(range(len(paths)), tables, strict=True):
             for block in blocks:
                 write(place, block)
 
 
-def write_blocks(paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]]) -> int:
+def write_blocks(
+    paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]], *, schema: Schema | None = None
+) -> int:
     """Write rows to several files as they come, and return how many each got.
 
     The files appear when all are complete; if anything fails before that, none does. They take
     their places one after the other: if the system refuses one of these, others may be there.
     """
     rows = 0
-    with _files(paths) as write:
+    with _files(paths, schema) as write:
         for block in blocks:
             for place, table in enumerate(block):
                 write(place, table)
@@ -55,14 +107,14 @@ def write_blocks(paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]]) ->
 
 
 @contextlib.contextmanager
-def _files(paths: Sequence[Path]) -> Iterator[Callable[[int, pa.Table], None]]:
+def _files(
+    paths: Sequence[Path], schema: Schema | None
+) -> Iterator[Callable[[int, pa.Table], None]]:
     """Yield what writes the next rows of a file; all appear at the end of the block, each whole."""
     import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
 
-    made = {"csv": pa.csv.CSVWriter, "parquet": pa.parquet.ParquetWriter}
-    kinds = [made[output_format(path)] for path in paths]
+    for path in paths:
+        output_format(path)
     writers: dict[int, tuple[Any, Any]] = {}
 
     def refused(place: int) -> replacing:
@@ -74,8 +126,9 @@ def _files(paths: Sequence[Path]) -> Iterator[Callable[[int, pa.Table], None]]:
         def write(place: int, table: pa.Table) -> None:
             with refused(place):
                 if place not in writers:
-                    sink = pa.OSFile(str(places[place]), "wb")
-                    writers[place] = kinds[place](sink, table.schema), sink
+                    writers[place] = _writer(
+                        places[place], _suffix(paths[place]), table.schema, schema
+                    )
                 writers[place][0].write_table(table)
 
         try:
@@ -83,9 +136,53 @@ def _files(paths: Sequence[Path]) -> Iterator[Callable[[int, pa.Table], None]]:
         except BaseException:
             for opened in (one for both in writers.values() for one in both):
                 with contextlib.suppress(OSError, pa.ArrowException):
-                    opened.close()  # what went wrong first is what is told
+                    if not isinstance(opened, _Whole):
+                        opened.close()  # what went wrong first is what is told
             raise
         for place, (writer, sink) in writers.items():  # all, before any takes its place
             with refused(place):
                 writer.close()
                 sink.close()
+
+
+def _writer(place: Path, suffix: str, kind: pa.Schema, schema: Schema | None) -> tuple[Any, Any]:
+    """Return what writes blocks of rows, and what is closed after it."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    sink = pa.OSFile(str(place), "wb")
+    if suffix in STAT_WRITABLE:
+        assert schema is not None
+        return _Whole(place, suffix, schema), sink
+    if suffix == ".xlsx":
+        return SheetWriter(sink, kind), sink
+    if suffix == ".feather":
+        return pa.ipc.new_file(sink, kind), sink
+    if suffix not in _TEXT:
+        return pa.parquet.ParquetWriter(sink, kind), sink
+    options = pa.csv.WriteOptions(delimiter="\t" if suffix == ".tsv" else ",")
+    packed = pa.CompressedOutputStream(sink, "gzip") if suffix == ".csv.gz" else sink
+    return pa.csv.CSVWriter(packed, kind, write_options=options), packed
+
+
+class _Whole:
+    """Hold blocks of rows until all are there, for files of SPSS, Stata and SAS."""
+
+    def __init__(self, place: Path, suffix: str, schema: Schema) -> None:
+        self._place, self._suffix, self._schema = place, suffix, schema
+        self._blocks: list[pa.Table] = []
+
+    def write_table(self, block: pa.Table) -> None:
+        """Keep some rows."""
+        self._blocks.append(block)
+
+    def close(self) -> None:
+        """Write all rows."""
+        import pyarrow as pa
+
+        if not self._blocks:
+            return
+        refused = OutputError("the columns do not fit this kind of file; rename them, or write CSV")
+        with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else refused):
+            write_stat(self._place, self._suffix, pa.concat_tables(self._blocks), self._schema)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from missdp.schema import AnyAttribute, Categorical, Numeric, Ordinal, Schema
-from missdp.table import Holes, Table
+from missdp.table import Holes, Table, Values
 from missdp.table.encode import Column, code_dtype
 from missdp.table.frames import FrameKind, native_from_arrow
 
@@ -53,15 +53,17 @@ class _AsWritten(Table):
     cells: pa.Table
     were_read = False
 
-    def to_arrow(self, *, holes: Holes = "nulls") -> pa.Table:
+    def to_arrow(self, *, holes: Holes = "nulls", values: Values = "codes") -> pa.Table:
         """Return the cells; kinds of missing are in their codes anyway."""
-        del holes
+        del holes, values
         self.were_read = True
         return self.cells
 
-    def to_native(self, kind: FrameKind | None = None, *, holes: Holes = "nulls") -> Any:
+    def to_native(
+        self, kind: FrameKind | None = None, *, holes: Holes = "nulls", values: Values = "codes"
+    ) -> Any:
         """Return the cells as a frame."""
-        return native_from_arrow(self.to_arrow(holes=holes), kind or self.kind)
+        return native_from_arrow(self.to_arrow(holes=holes, values=values), kind or self.kind)
 
 
 def spelled(

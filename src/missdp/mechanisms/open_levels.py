@@ -1,0 +1,213 @@
+"""Frequent values of a column, found privately: noisy counts of what occurs, kept if large enough.
+
+*Claim.* Let a row count for at most one value of a column, and let every value that occurs get
+independent discrete Gaussian noise of scale sigma and be released if its noisy count is at least
+``t``, where ``P(1 + noise >= t) <= d``. Let ``D`` be a table, and ``D'`` one with a row more.
+
+* If the row's value occurs in ``D``, both tables release the same values' noisy counts, of which
+  one moves by 1: that is a Gaussian release of sensitivity 1, and so is any function of it.
+* If it does not, ``D'`` has one candidate more. Whatever else is released has one and the same law
+  under both, and is independent of whether the candidate is kept, which has probability
+  ``p <= d``. So ``P' = (1 - p) P + p W``, where ``P`` is the law under ``D``.
+
+*Composition.* Let all later mechanisms, chosen after seeing this, be (e, c)-DP together with the
+Gaussian releases. For tables of the second case let ``R`` be the law of everything with the first
+part drawn as under ``D`` and the rest under ``D'``; then ``Q(S) <= e^e R(S) + c`` and the reverse,
+where ``Q`` is the law of everything under ``D``, and ``Q' = (1 - p) R + p W'`` under ``D'``. Hence
+
+    Q'(S) <= (1 - p) (e^e Q(S) + c) + p                <= e^e Q(S) + c + d,
+    Q(S)  <= (1 - p) (e^e R(S) + c) + p Q(S)           <= e^e Q'(S) + c + d.
+
+With several columns a row may be the only one with its value in some of them: ``p`` is then at
+most the sum of their ``d``. So costs add up as those of Gaussian releases, and failures beside
+them: the whole is (e, c + sum of d)-DP, in both directions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from missdp.accounting import Event, GaussianEvent
+from missdp.errors import ParameterError, UnprovenError
+from missdp.mechanisms.noise import NoiseSource, check_scale, other_kind, too_far
+from missdp.mechanisms.session import Session
+from missdp.schema import OpenCategorical
+from missdp.table import RowStream
+from missdp.table.encode import Encoder
+
+__all__ = ["FrequentValues", "OccurringValues", "RowsAsTheyCame", "least_count"]
+
+_FURTHEST = 40.0  # standard deviations of the noise; what lies beyond is bounded
+_ROUNDED = 1 + 1e-9  # far more than sums of exponentials are off
+
+
+def least_count(sigma: float, failure: float) -> int:
+    """Return the smallest whole t with ``P(1 + noise >= t) <= failure``, for discrete noise.
+
+    The tail of the noise that is really drawn is summed, and rounded up: that of the continuous
+    Gaussian is too light by up to a step.
+
+    Parameters
+    ----------
+    sigma : float
+        Scale of the discrete Gaussian.
+    failure : float
+        Above 0 and below 1.
+
+    Examples
+    --------
+    >>> from missdp.mechanisms.open_levels import least_count
+    >>> least_count(10.0, 1e-8)
+    58
+    """
+    check_scale("sigma", sigma)
+    if not 0 < failure < 1:
+        raise ParameterError("failure must be strictly between 0 and 1")
+    last = math.ceil(_FURTHEST * sigma) + 1
+    masses = np.exp(-np.square(np.arange(last + 1) / sigma) / 2)
+    # Beyond `last` each mass is at most the one before times this.
+    ratio = math.exp(-(2 * last + 1) / (2 * sigma**2))
+    beyond = masses[-1] * ratio / (1 - ratio)
+    tails = (np.cumsum(masses[::-1])[::-1] + beyond) / (masses[0] + 2 * masses[1:].sum())
+    enough = np.flatnonzero(tails * _ROUNDED <= failure)
+    if not enough.size:
+        raise ParameterError("failure is too small for a threshold to be computed")
+    return int(enough[0]) + 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OpenRows:
+    """Rows as they came, and how many have which value of each open column. Private."""
+
+    stream: RowStream
+    attributes: tuple[OpenCategorical, ...]
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def of(self, name: str) -> dict[str, int]:
+        """Return how many rows have each value that occurs; all columns in one pass."""
+        if not self.counts:
+            found: dict[str, dict[str, int]] = {a.name: {} for a in self.attributes}
+            readers = [Encoder(a) for a in self.attributes]
+            for batch in self.stream.batches(tuple(found)):
+                for place, (counts, reader) in enumerate(zip(found.values(), readers, strict=True)):
+                    for value, times in reader.occurring(batch.column(place)):
+                        counts[value] = counts.get(value, 0) + times
+            for attribute in self.attributes:
+                found[attribute.name].pop(attribute.other, None)
+            self.counts.update(found)
+        return self.counts[name]
+
+
+@dataclass(frozen=True)
+class OccurringValues:
+    """How many rows have each value of an open column that occurs; a row has at most one."""
+
+    answered_by: ClassVar[type]  # FrequentValues, which stands below
+
+    name: str
+
+    reads = None
+
+    @property
+    def label(self) -> str:
+        """Public name."""
+        return f"levels of {self.name}"
+
+    def check(self, rows: OpenRows) -> None:
+        """Refuse a column that is not open."""
+        if self.name not in {attribute.name for attribute in rows.attributes}:
+            raise ParameterError(f"{self.name!r} has no open levels")
+
+    def moves(self, norm: float) -> float:
+        """How far one row moves the counts of values that occur without it."""
+        del norm
+        return 1
+
+    def exact(self, rows: OpenRows) -> Mapping[str, int]:
+        """Return the counts; private."""
+        return rows.of(self.name)
+
+
+@dataclass(frozen=True)
+class FrequentValues:
+    """Values whose count with Gaussian noise is at least a threshold: sorted, and no counts.
+
+    Parameters
+    ----------
+    sigma : float
+        Scale of the noise of each count.
+    failure : float
+        With which probability a value that a single row has may be released, at most.
+    most : int
+        How many values are kept at most: those with the largest noisy counts.
+    """
+
+    sigma: float
+    failure: float
+    most: int
+
+    norm: ClassVar[float] = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", check_scale("sigma", self.sigma))
+        least_count(self.sigma, self.failure)
+
+    def event(self, sensitivity: float, *, gate: Iterable[str] | None, label: str) -> Event:
+        """Return the Gaussian release; its failure is charged beside it."""
+        return GaussianEvent(sensitivity=sensitivity, sigma=self.sigma, gate=gate, label=label)  # type: ignore[arg-type]
+
+    def draw(self, exact: Mapping[str, int], source: NoiseSource) -> tuple[str, ...]:
+        """Return the values that are kept, sorted by their text."""
+        values = sorted(exact)  # so that nothing follows from the order of rows
+        noisy = np.array([exact[value] for value in values], dtype=np.int64)
+        noisy += source.discrete_gaussian(self.sigma, len(values))
+        order = np.argsort(-noisy, kind="stable")[: self.most]
+        least = least_count(self.sigma, self.failure)
+        return tuple(sorted(values[i] for i in order.tolist() if noisy[i] >= least))
+
+    def exceeds(
+        self, event: Event, exact: Mapping[str, int], other: Mapping[str, int]
+    ) -> str | None:
+        """Return why an event does not pay, or None if it does.
+
+        Raises
+        ------
+        UnprovenError
+            If a value that one of two neighbours lacks is had by more than one row of the other.
+        """
+        if not isinstance(event, GaussianEvent):
+            return other_kind(event, "finding levels")
+        both = exact.keys() & other.keys()
+        moved = math.sqrt(sum((exact[v] - other[v]) ** 2 for v in both))
+        single = exact.keys() ^ other.keys()
+        if len(single) > 1 or any(exact.get(v, 0) + other.get(v, 0) > 1 for v in single):
+            raise UnprovenError("a row counts for several values")
+        if moved > event.sensitivity or (single and moved):
+            return too_far(moved + len(single), event.sensitivity)
+        enough = self.sigma * event.sensitivity >= event.sigma
+        return (
+            None
+            if enough
+            else f"noise is of scale {self.sigma:g}, and {event.sigma:g} was charged for"
+        )
+
+
+OccurringValues.answered_by = FrequentValues
+
+
+class RowsAsTheyCame(Session):
+    """A session that finds levels of open columns, before anything else is counted."""
+
+    _queries: ClassVar[tuple[type, ...]] = (OccurringValues,)
+    _rows: OpenRows
+
+    def __init__(
+        self, stream: RowStream, attributes: tuple[OpenCategorical, ...], **facts: object
+    ) -> None:
+        super().__init__(**facts)  # type: ignore[arg-type]
+        self._rows = OpenRows(stream, attributes)

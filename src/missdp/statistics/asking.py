@@ -1,0 +1,363 @@
+"""One question while it is answered: its releases, and what is made of them.
+
+All releases are charged at once before anything is read. Everything here is public, or released;
+what the door runs stands in `of_rows`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from missdp.accounting import Cost
+from missdp.accounting.guarantee import warn_if_weak
+from missdp.errors import DataError
+from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Sums
+from missdp.mechanisms.row_door import Charged, Noisy, RowDoor
+from missdp.schema import Numeric
+from missdp.schema.applies import not_everywhere
+from missdp.schema.conditions import Predicate
+from missdp.statistics import of_rows
+from missdp.statistics.estimates import Estimate
+from missdp.statistics.imputation import KNNImputation, check_range
+from missdp.statistics.intervals import clip, corners, within
+from missdp.statistics.questions import BOUNDED, Statistic
+from missdp.statistics.total import Beside
+from missdp.statistics.worst_case import Interval, MissingCells, Names
+
+__all__ = ["Asking", "share"]
+
+# Shares are rounded down by more than floating point can round their sum up.
+_SHARE = 1 - 2.0**-40
+_WORST_CASE = 0.1  # of the cost of a question, for `Estimate.imputation_interval`
+_ABOUT = 0.02  # of it, for each number that says how large other errors are
+_TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # by which noise might be less
+
+
+def share(cost: Cost, part: float) -> Cost:
+    """Return a part of a cost; shares never add up to more than the whole."""
+    return replace(cost, amount=cost.amount * part * _SHARE)
+
+
+class Asking:
+    """One question while it is answered: public facts, its door to the rows, its releases.
+
+    Raises, before anything is charged, what public facts are enough to refuse.
+    """
+
+    def __init__(
+        self,
+        door: RowDoor,
+        imputation: KNNImputation | None,
+        confidence: float,
+        question: Statistic,
+        cost: Cost,
+    ) -> None:
+        self.door, self.schema, self.confidence = door, door.schema, confidence
+        self.imputation = imputation
+        self.filled = frozenset(() if imputation is None else imputation.impute)
+        self.question, self.kind = question, question.kind
+        reads = question.reads(self.schema)
+        self.where, self.condition = question.predicates(self.schema)
+        self.names: Names = question.of if self.condition is None else ()
+        of = question.of if self.condition is None else self.condition.names
+        for name in self.where.names if self.kind == "histogram" else reads:
+            if isinstance(self.schema[name], Numeric) and name not in door.valued:
+                raise DataError(f"attribute {name!r} has no numeric values in this table")
+        for name in () if self.kind == "histogram" else self.names:
+            check_range(self.schema[name])
+        self.applicable = not_everywhere(self.schema, sorted({*of}))
+        # Attributes that may be missing after imputation.
+        self.holes = tuple(name for name in self.names if name not in self.filled)
+        self.rough = bool(reads & self.filled)  # noise follows a private bound
+        self.about, self._whole = self._others(), cost
+        self.missing, self._known = self._missing_cells(), dict[str, Noisy]()
+        rest = 1 - _ABOUT * len(self.about) - (0.0 if self.missing is None else _WORST_CASE)
+        self.cost = share(cost, rest) if rest < 1 else cost
+
+    # Public facts
+
+    def numeric(self, name: str) -> Numeric:
+        """Return an attribute of which the question is known to be able to be."""
+        attribute = self.schema[name]
+        assert isinstance(attribute, Numeric)  # checked from the start
+        return attribute
+
+    def depends(self) -> bool:
+        """Whether membership reads imputed values that depend on other rows."""
+        return bool(self.where.names & self.filled)
+
+    def moved(self, name: str) -> float:
+        """Return how far the value of one donee that exchanges a donor moves."""
+        if self.imputation is None or name not in self.filled:
+            return 0.0
+        attribute = self.numeric(name)
+        return (attribute.upper - attribute.lower) * self.imputation.step(name, self.schema)
+
+    # Releases
+
+    def part(self, part: float) -> Cost:
+        """Return a part of what the answer costs."""
+        return share(self.cost, part)
+
+    def for_rows(self, least: float, *, moving: float) -> float:
+        """Return the share of a quotient's cost that is for its released number of rows.
+
+        ``least`` is best for the error of the answer; an interval takes the worst of both numbers,
+        and a fifth is best for it. ``moving`` is for rows that filled cells decide on.
+        """
+        if self.depends():
+            return moving
+        return 0.2 if self.door.tells_scale else least
+
+    def count_ask(self, label: str, cost: Cost, *also: Predicate) -> Ask:
+        """Return a release of the rows of the subpopulation in which the attributes are known."""
+        reads = self.where.names.union(self.holes, *(part.names for part in also))
+        return Ask(label=label, cost=cost, reads=reads)
+
+    def sum_ask(self, label: str, name: str, cost: Cost, *also: str) -> Ask:
+        """Return a release of a sum over these rows."""
+        reads = self.where.names.union({name}, self.holes, also)
+        return Ask(label=f"{label} of {name}", cost=cost, reads=reads, own=QUANTA, moves=2)
+
+    def begin(self, *asks: Ask) -> tuple[Charged, ...]:
+        """Charge for all releases of the answer, before anything is read."""
+        about = [self._observed(name, q, _ABOUT) for name, q in self.about.items()]
+        worst = []
+        if self.missing is not None:
+            worst.append(self._observed("missing cells", self.missing.question, _WORST_CASE))
+        self.asks = (*about, *asks, *worst)
+        warn_if_weak(self.door.guarantee(*self.asks).epsilon)
+        self._charged = self.door.begin(*self.asks)
+        for charged, (name, question) in zip(self._charged, self.about.items(), strict=False):
+            self._known[name] = self.door.answer(charged, question).each()[0]
+        return self._charged[len(about) : len(about) + len(asks)]
+
+    def _observed(self, label: str, question: Question, part: float) -> Ask:
+        """Return a release of rows as they came, for a part of what the question costs."""
+        return Ask(
+            label=label, cost=share(self._whole, part), reads=question.reads, own=question.own,
+            dimension=question.dimension, observed=True,
+        )  # fmt: skip
+
+    @property
+    def _wants_total(self) -> bool:
+        question = self.question
+        return question.uncertainty != "noise" and self.kind in BOUNDED and not question.by
+
+    def _others(self) -> dict[str, Question]:
+        """Return what is asked beside the answer: how many rows there are, are filled, and vary.
+
+        Of the rows as they came, each by itself, with noise of public scale.
+        """
+        kind = self.kind
+        if (self.rough and not self.door.tells_scale) or not self._wants_total:
+            return {}
+        every = self.question.reads(self.schema)
+        lacking: Names = tuple(sorted(every & self.filled))
+        about: Names = not_everywhere(self.schema, sorted(every))
+        reads = self.where.names
+        asked: dict[str, Question] = {}
+        if self.rough:
+            asked["rows filled"] = Counts(
+                function=of_rows.possible,
+                reads=reads.union(lacking),
+                given=(self.where, lacking, about),
+                applies=frozenset(about),
+            )
+        if self.rough or kind == "sum":
+            asked["rows in question"] = Counts(
+                function=of_rows.possible,
+                reads=reads,
+                given=(self.where, (), about),
+                applies=frozenset(about),
+            )
+        if kind in ("count", "sum"):
+            asked["all rows"] = Counts(
+                function=of_rows.applicable, given=(about,), applies=frozenset(about)
+            )
+        if kind in ("mean", "sum"):
+            (name,) = self.names
+            a = self.numeric(name)
+            asked["squares as observed"] = Sums(
+                function=of_rows.squares,
+                reads=reads.union({name}),
+                bound=((a.upper - a.lower) / 2) ** 2,
+                given=(self.where, name, (a.lower + a.upper) / 2),
+                change=0.0,
+            )
+        return asked
+
+    def size(self, charged: Charged, *also: Predicate) -> Noisy:
+        """Return the released number of rows in which the attributes are known."""
+        question = Counts(
+            function=of_rows.members, reads=charged.ask.reads, applies=frozenset(self.applicable),
+            given=((self.where, *also), self.holes, self.applicable),
+        )  # fmt: skip
+        return self.door.answer(charged, question).each()[0]
+
+    def products(
+        self, charged: Charged, names: Names, centres: tuple[float, ...], limit: float, move: float
+    ) -> Noisy:
+        """Return a released sum of products of deviations, each within the limit."""
+        # A donee that enters or leaves the subpopulation brings or takes its whole term.
+        change = max(move, limit) if self.depends() else move
+        linear = not self.depends() and len([name for name in names if name in self.filled]) < 2
+        if self.imputation is not None and self.imputation.k > 1 and not linear:
+            # Of donors that are equally near, runs stand for sets: see `profile`.
+            change = min(2 * change, limit if names[1:] == names[:1] else 2 * limit)
+        question = Sums(
+            function=of_rows.products, reads=charged.ask.reads, applies=frozenset(self.applicable),
+            given=(((self.where,), self.holes, self.applicable), names, centres),
+            bound=limit, change=change,
+        )  # fmt: skip
+        return self.door.answer(charged, question).each()[0]
+
+    def centred(self, charged: Charged, name: str) -> Noisy:
+        """Return the released sum of deviations from the middle of the bounds."""
+        a = self.numeric(name)
+        middle, half = (a.lower + a.upper) / 2, (a.upper - a.lower) / 2
+        return self.products(charged, (name,), (middle,), half, self.moved(name))
+
+    def average(self, name: str) -> tuple[Callable[[float, float], float], Interval]:
+        """Return how a sum of deviations from the middle and a size make a mean; its bounds."""
+        a = self.numeric(name)
+        middle = (a.lower + a.upper) / 2
+        return lambda top, rows: middle + top / max(rows, 1.0), (a.lower, a.upper)
+
+    # What is made of them
+
+    def confidence_of_each(self, pieces: int) -> float:
+        """Return the confidence that each of several numbers needs so that all hold together."""
+        return 1 - self.may_fail / pieces
+
+    @property
+    def may_fail(self) -> float:
+        """Probability that is left to the noise of what is released."""
+        scale = self.door.scale
+        fails = 0.0 if scale is None else scale.failure
+        return (1 - self.confidence) - fails
+
+    def boxes(
+        self, numbers: Iterable[Noisy], pieces: int, times: float = 1.0
+    ) -> list[Interval | None]:
+        """Return where noiseless numbers are, ``pieces`` of them at once."""
+        each = self.confidence_of_each(pieces)
+        return [number.within(each, times=times) for number in numbers]
+
+    def combined(
+        self, function: Callable[..., float], *numbers: Noisy, bounds: Interval
+    ) -> Estimate:
+        """Return a function of released numbers that is monotone in each, within public bounds.
+
+        The first one's noise matters most, so it may fail four times as often as a second one's.
+        """
+        value = clip(function(*(number.value for number in numbers)), bounds)
+        each = (1.0,) if len(numbers) == 1 else (0.8, 0.2)
+
+        def interval(times: float) -> Interval | None:
+            boxes = [
+                number.within(1 - self.may_fail * part, times=times)
+                for number, part in zip(numbers, each, strict=True)
+            ]
+            return corners(function, boxes, bounds)
+
+        rows = numbers[1] if len(numbers) > 1 else None
+        found = self.estimate(value, interval, bounds, rows=rows)
+        beside = self._beside(*numbers)
+        total = None if beside is None else beside.interval(value, numbers[0], self.confidence)
+        return found if total is None else replace(found, total_interval=within(total, bounds))
+
+    def _beside(self, *numbers: Noisy) -> Beside | None:
+        """Return what was released beside an answer, if the population's value was asked for."""
+        if not self._wants_total or (self.rough and not self.door.tells_scale):
+            return None
+        a = self.numeric(self.names[0]) if self.kind in ("mean", "sum") else None
+        return Beside(
+            kind=self.kind, bounds=(0.0, 1.0) if a is None else (a.lower, a.upper),
+            known={name: max(noisy.value, 0.0) for name, noisy in self._known.items()},
+            divisor=numbers[1] if len(numbers) > 1 else None,
+        )  # fmt: skip
+
+    def estimate(
+        self,
+        value: float,
+        interval: Callable[[float], Interval | None],
+        bounds: Interval,
+        *,
+        rows: Noisy | None = None,
+    ) -> Estimate:
+        """Put an answer and its guarantee together.
+
+        ``interval(times)`` is the interval if noise were that many times less, within ``bounds``;
+        ``rows`` is the released number that the answer is divided by.
+        """
+        found = interval(1.0)
+        note = self.without_interval() if found is None else ""
+        if found == bounds:
+            note = self._whole_range(interval, bounds, None if rows is None else rows.within(0.95))
+        of = self.question.where or "" if self.kind == "count" else ", ".join(self.question.of)
+        answer = Estimate(
+            name=f"{self.kind}({of})", value=value, interval=found, confidence=self.confidence,
+            note=note, guarantee=self.door.guarantee(*self.asks), applicable=self.applicable,
+        )  # fmt: skip
+        return answer if self.missing is None else self._widened(answer, self.missing)
+
+    def _whole_range(
+        self,
+        interval: Callable[[float], Interval | None],
+        bounds: Interval,
+        rows: Interval | None,
+    ) -> str:
+        """Return why an interval is as wide as it can be, and about which epsilon would help."""
+        why = "The interval is the whole range: noise is as large as what it is added to"
+        if rows is not None and rows[0] <= 0:  # less noise would perhaps show that nobody is there
+            return f"{why}. Even whether there are such rows at all cannot be told from it"
+        half = (bounds[1] - bounds[0]) / 2
+        boxes = ((times, interval(times)) for times in _TIMES)
+        enough = next((t for t, box in boxes if box and box[1] - box[0] <= half), _TIMES[-1])
+        # Noise for filled cells falls with the square of epsilon, about: so does its scale.
+        needed = self._worth(math.sqrt(enough) if self._rough() else enough)
+        had = self._worth(1.0).rpartition(" ")[2]
+        return f"{why}. It would be half as wide with an {needed} instead of {had}"
+
+    def _missing_cells(self) -> MissingCells | None:
+        if self.question.uncertainty != "worst-case":
+            return None
+        of = self.numeric(self.names[0]) if self.names else self.condition
+        mean = self.kind in ("proportion", "mean")
+        return MissingCells(schema=self.schema, where=self.where, of=of, mean=mean)
+
+    def _widened(self, estimate: Estimate, missing: MissingCells) -> Estimate:
+        """Add what the missing cells could hide."""
+        released = self.door.answer(self._charged[-1], missing.question).each()
+        # Public noise scale: no share of the error probability goes to the released scale.
+        each = 1 - (1 - self.confidence) / len(released)
+        found = {
+            name: box
+            for name, noisy in zip(missing.places, released, strict=True)
+            if (box := noisy.within(each)) is not None
+        }
+        low, high = missing.interval(found)
+        # The released answer is one completion plus noise; an interval without it helps nobody.
+        interval = (min(low, estimate.value), max(high, estimate.value))
+        return replace(estimate, imputation_interval=interval)
+
+    def without_interval(self) -> str:
+        """Return why an answer has no interval, and what would give it one; public."""
+        return (
+            "No noise interval: the answer reads filled cells, so the scale of its noise is "
+            "private. For the same epsilon, another noise tells it (ScaleRelease(), or --error-bar)"
+        )
+
+    def _rough(self) -> list[Ask]:
+        """Return the releases whose noise follows a private bound."""
+        return [ask for ask in self.asks if ask.reads & self.filled and not ask.observed]
+
+    def _worth(self, times: float) -> str:
+        """Return so many times what an answer costs, the released scale apart, in words."""
+        costs = [ask.cost for ask in self.asks if isinstance(ask.cost, Cost)]
+        whole = math.fsum(cost.amount for cost in costs)
+        name, power = ("rho", 2) if costs[0].currency == "zcdp" else ("epsilon", 1)
+        return f"{name} of about {float(f'{whole * times**power:.2g}'):g}"

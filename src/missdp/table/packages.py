@@ -1,0 +1,285 @@
+"""Files of SPSS, Stata and SAS (extra ``stat``): rows, codes of missing cells, labels, dates.
+
+A cell is read by itself, by what the file declares of its column: dates are numbers since an
+origin, and ``.a`` to ``.z`` are numbers of Stata that stand for missing cells. The type of a
+written column depends on its attribute alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from missdp.errors import MissingDependencyError, replacing
+from missdp.schema import AnyAttribute, Date, DateTime, Numeric, Schema
+from missdp.schema.attributes import is_number, read_number
+from missdp.schema.moments import ORIGINS
+from missdp.table.cells import Cells, HeldBatch, objects
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+STAT_FILES: Final = (".sav", ".zsav", ".dta", ".sas7bdat", ".xpt")
+STAT_WRITABLE: Final = (".sav", ".dta", ".xpt")
+_READERS: Final = dict(zip(STAT_FILES, ("sav", "sav", "dta", "sas7bdat", "xport"), strict=True))
+_ROWS = 65_536
+_DATE = re.compile(r"[AEJS]?DATE.*|%t?d.*|(?:YYMMDD|MMDDYY|DDMMYY|E8601DA|IS8601DA).*")
+_TIME = re.compile(r"(?:DATETIME|YMDHMS|E8601DT|IS8601DT|%tc).*")
+_LETTER = re.compile(r"\.[a-z]")
+_DAY: Final = 86_400_000  # milliseconds
+_FAR: Final = 9e14  # milliseconds since an origin; later lies no date that is read
+#: How dates are written: the format of a date and of a moment, and the numbers that these are.
+_WRITTEN: Final = {
+    ".sav": ("DATE11", "DATETIME23", "spss", "spss"),
+    ".dta": ("%td", "%tc", "%td", "%tc"),
+    ".xpt": ("DATE9", "DATETIME20", "sas_date", "sas"),
+}
+_ORIGIN: Final = {**ORIGINS, "sas_date": ORIGINS["%td"]}
+_MOST_CODES = 3  # of one variable of SPSS, but for a range
+
+
+class Described(NamedTuple):
+    """What a file says of a column, besides its cells."""
+
+    label: str = ""
+    labels: Mapping[str | float, str] = {}
+    codes: tuple[str | float, ...] = ()  #: of missing cells
+    ordered: bool = False
+
+
+def pyreadstat_module() -> ModuleType:
+    """Return the library that reads these files, or say that it is absent."""
+    absent = MissingDependencyError(
+        "pyreadstat, which reads files of SPSS, Stata and SAS, is not installed; "
+        "run pip install 'missdp[stat]'"
+    )
+    with replacing(ImportError, by=absent):
+        import pyreadstat
+    module: ModuleType = pyreadstat
+    return module
+
+
+def _read(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
+    """Read rows or what is said of columns; dates stay numbers, so that none can fail."""
+    kind = _READERS[path.suffix.lower()]
+    if kind != "xport":
+        options["user_missing"] = True
+    read = getattr(pyreadstat_module(), f"read_{kind}")
+    found: tuple[pd.DataFrame, Any] = read(str(path), disable_datetime_conversion=True, **options)
+    return found
+
+
+def stat_names(path: Path) -> tuple[str, ...]:
+    """Return the names of the columns."""
+    return tuple(_read(path, metadataonly=True)[1].column_names)
+
+
+def stat_batches(path: Path, names: tuple[str, ...]) -> Iterator[HeldBatch]:
+    """Yield the named columns, some rows at a time."""
+    start = 0
+    while True:
+        frame, about = _read(path, row_offset=start, row_limit=_ROWS, usecols=list(names))
+        columns = [_cells(frame[name], name, about) for name in names]
+        yield HeldBatch(columns, len(frame))
+        start += _ROWS
+        if len(frame) < _ROWS:
+            return
+
+
+def _cells(column: pd.Series[Any], name: str, about: Any) -> Cells:
+    """Return cells as they are meant, by what the file says of their column."""
+    import pyarrow as pa
+
+    if about.readstat_variable_types.get(name) == "string":
+        return column.to_numpy(dtype=object)
+    moments = _moments_of(about.original_variable_types.get(name) or "", about)
+    letters = np.array([isinstance(cell, str) for cell in column], dtype=bool)
+    if column.dtype != object:
+        letters[:] = False
+    numbers = column.mask(letters).to_numpy(dtype=np.float64, na_value=np.nan)
+    coded = letters | np.isin(numbers, [c for c in _codes(name, about) if is_number(c)])
+    if moments is None:
+        cells = pa.array(numbers, from_pandas=True)
+    else:
+        cells = moments(np.where(coded, np.nan, numbers))
+    if not letters.any() and (moments is None or not coded.any()):
+        return cells
+    mixed = objects(cells)
+    mixed[coded] = numbers[coded]
+    mixed[letters] = [f".{letter.lower()}" for letter in column[letters]]
+    return mixed
+
+
+def _moments_of(written: str, about: Any) -> Callable[[Any], pa.Array] | None:
+    """Return what makes dates or moments of numbers, None if a format is not one of these."""
+    import pyarrow as pa
+
+    time = _TIME.fullmatch(written) is not None
+    day = _DATE.fullmatch(written) is not None and not time
+    if not day and not time:
+        return None
+    own = "%tc" if written.startswith("%tc") else "%td" if day else "sas"
+    unit, origin = ORIGINS["spss" if "sav" in about.file_format else own]
+    scale = {"s": 1000, "ms": 1, "D": _DAY}[unit]
+
+    def moments(numbers: Any) -> pa.Array:
+        missing = np.isnan(numbers)
+        near = np.clip(np.where(missing, 0.0, numbers), -_FAR / scale, _FAR / scale)
+        since = np.rint(near * scale)
+        found = np.datetime64(origin, "ms") + since.astype("timedelta64[ms]")
+        if day:
+            return pa.array(found.astype("datetime64[D]"), mask=missing)
+        return pa.array(found, mask=missing)
+
+    return moments
+
+
+def _codes(name: str, about: Any) -> tuple[str | float, ...]:
+    """Return codes that a file declares missing; letters of Stata begin with a point."""
+    found: list[str | float] = [
+        f".{code.lower()}" if isinstance(code, str) and len(code) == 1 else code
+        for code in about.missing_user_values.get(name, ())
+    ]
+    labelled = about.variable_value_labels.get(name, {})
+    for given in about.missing_ranges.get(name, ()):
+        low, high = given["lo"], given["hi"]
+        if low == high:
+            found.append(low)
+        elif not isinstance(low, str):
+            found += [code for code in labelled if is_number(code) and low <= code <= high]
+    text = about.readstat_variable_types.get(name) == "string"
+    letters = () if text else (code for code in labelled if isinstance(code, str))
+    found += [f".{code.lower()}" for code in letters]
+    return tuple(dict.fromkeys(found))
+
+
+def described(path: Path) -> dict[str, Described]:
+    """Return what a file says of its columns; nothing is read of its rows."""
+    _, about = _read(path, metadataonly=True)
+    found = {}
+    for name in about.column_names:
+        text = about.readstat_variable_types.get(name) == "string"
+        labels = {
+            f".{key.lower()}" if isinstance(key, str) and not text else key: str(label)
+            for key, label in about.variable_value_labels.get(name, {}).items()
+        }
+        ordered = about.variable_measure.get(name) == "ordinal"
+        label = about.column_names_to_labels.get(name) or ""
+        found[name] = Described(label, labels, _codes(name, about), ordered)
+    return found
+
+
+def write_stat(path: Path, suffix: str, table: pa.Table, schema: Schema) -> None:
+    """Write rows, labels and codes of missing cells; the types follow from the schema alone."""
+    import pandas as pd
+
+    schema = schema.stored
+    numbers = {a.name: _written_as(a, suffix) for a in schema}
+    frame = pd.DataFrame({a.name: _column(table[a.name], numbers[a.name], suffix) for a in schema})
+    options: dict[str, dict[str, Any]] = {
+        "column_labels": {a.name: a.label for a in schema if a.label},
+        "variable_format": {a.name: shown for a in schema if (shown := _format(a, suffix))},
+    }
+    if suffix != ".xpt":
+        options["variable_value_labels"] = {
+            a.name: named for a in schema if (named := _labels(a, numbers[a.name], suffix))
+        }
+    if suffix == ".sav":
+        options["missing_ranges"] = {a.name: f for a in schema if (f := _missing(a))}
+        measures = {"categorical": "nominal", "ordinal": "ordinal"}
+        options["variable_measure"] = {a.name: measures.get(a.kind, "scale") for a in schema}
+    if suffix == ".dta":
+        letters = {a.name: [c[1:] for c in _texts(a) if _LETTER.fullmatch(c)] for a in schema}
+        numeric = {a for a, origin in numbers.items() if origin is not None}
+        options["missing_user_values"] = {n: f for n, f in letters.items() if f and n in numeric}
+    name = {".sav": "sav", ".dta": "dta", ".xpt": "xport"}[suffix]
+    getattr(pyreadstat_module(), f"write_{name}")(frame, str(path), **options)
+
+
+def _texts(attribute: AnyAttribute) -> list[str]:
+    """Return codes of missing cells that are text."""
+    codes = (code for kind in attribute.kinds for code in attribute.codes_of(kind))
+    return [code.strip() for code in codes if isinstance(code, str)]
+
+
+def _written_as(attribute: AnyAttribute, suffix: str) -> str | None:
+    """Return the origin of numbers that cells are written as, "" if they are plain; None: text."""
+    if isinstance(attribute, Date):
+        if attribute.format is None:
+            return _WRITTEN[suffix][2 + isinstance(attribute, DateTime)]
+        return "" if attribute.format in ORIGINS else None
+    text = not isinstance(attribute, Numeric) and isinstance(next(iter(attribute.levels), ""), str)
+    return None if text else ""
+
+
+def _format(attribute: AnyAttribute, suffix: str) -> str:
+    if isinstance(attribute, Date) and attribute.format is None:
+        return _WRITTEN[suffix][isinstance(attribute, DateTime)]
+    whole = attribute.integer if isinstance(attribute, Numeric) else _written_as(attribute, suffix)
+    return "F12.0" if suffix == ".sav" and whole not in (False, None) else ""
+
+
+def _column(cells: pa.ChunkedArray, origin: str | None, suffix: str) -> Any:
+    """Return cells as text without nulls, or as numbers, among which Stata's letters may be."""
+    import pandas as pd
+
+    if origin is None:
+        return pd.Series([cell or "" for cell in cells.to_pylist()], dtype=object)
+    found = [_number(cell, origin) for cell in cells.to_pylist()]
+    if suffix == ".dta" and any(isinstance(cell, str) for cell in found):
+        return pd.Series(found, dtype=object)
+    return pd.Series([np.nan if isinstance(cell, str) else cell for cell in found], dtype=float)
+
+
+def _number(cell: Any, origin: str) -> float | str:
+    """Return a cell as a number, or the letter of Stata's that stands for a missing one."""
+    if cell is None or isinstance(cell, (bool, int, float)):
+        return np.nan if cell is None else float(cell)
+    if isinstance(cell, str) and _LETTER.fullmatch(cell):
+        return cell[1:]
+    if isinstance(cell, str) and (number := read_number(cell)) is not None:
+        return number
+    if not origin:
+        return np.nan
+    with_zone = getattr(cell, "tzinfo", None) is not None
+    moment = np.datetime64(cell.replace(tzinfo=None) if with_zone else cell, "ms")
+    unit, start = _ORIGIN[origin]
+    since = (moment - np.datetime64(start, "ms")) / np.timedelta64(1, "ms")
+    return float(since / {"s": 1000, "ms": 1, "D": _DAY}[unit])
+
+
+def _labels(attribute: AnyAttribute, origin: str | None, suffix: str) -> dict[Any, str]:
+    """Return labels by what they are written for."""
+    if origin is None:
+        return dict(attribute.labels) if suffix == ".sav" else {}
+    found: dict[Any, str] = {}
+    for key, label in attribute.labels:
+        number = {"true": 1.0, "false": 0.0}.get(key.lower(), read_number(key))
+        if suffix == ".dta" and _LETTER.fullmatch(key):
+            found[key[1:]] = label
+        elif number is not None and (suffix == ".sav" or number.is_integer()):
+            found[number if suffix == ".sav" else int(number)] = label
+    return found
+
+
+def _missing(attribute: AnyAttribute) -> list[Any]:
+    """Return codes of missing cells as SPSS takes them: three, or a range in which nothing is."""
+    codes = [code for kind in attribute.kinds for code in attribute.codes_of(kind)]
+    if _written_as(attribute, ".sav") is None:
+        texts = [str(code).strip() for code in codes if str(code).strip()]
+        return texts if len(texts) <= _MOST_CODES and max(map(len, texts), default=9) <= 8 else []
+    numbers = sorted(float(code) for code in codes if is_number(code))
+    if len(numbers) <= _MOST_CODES:
+        return list(numbers)
+    if isinstance(attribute, Numeric):
+        apart = numbers[-1] < attribute.lower or attribute.upper < numbers[0]
+    else:
+        apart = not any(numbers[0] <= float(level) <= numbers[-1] for level in attribute.levels)
+    return [{"lo": numbers[0], "hi": numbers[-1]}] if apart else []

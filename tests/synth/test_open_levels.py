@@ -1,0 +1,234 @@
+"""Fits that find levels: what they cost, what they keep, and what they refuse."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from missdp import (
+    AIM,
+    MST,
+    AllPairs,
+    Budget,
+    Categorical,
+    Numeric,
+    OpenCategorical,
+    PrivBayes,
+    Schema,
+    Table,
+    load,
+)
+from missdp.accounting import (
+    ApproximateEvent,
+    Cost,
+    FilterEvent,
+    LevelsFromRelease,
+    MissingCompletelyAtRandom,
+    epsilon_of,
+)
+from missdp.errors import ParameterError, SchemaError
+from missdp.ground_truth import planned_ground_truth
+from missdp.mechanisms import SeededNoise
+from missdp.mechanisms import open_levels as found_by
+from missdp.mechanisms.open_levels import RowsAsTheyCame
+from missdp.schema import NotApplicable
+from missdp.sources import open_source
+from missdp.synth.open_levels import open_part, release_levels
+from missdp.synth.split import Part, Split
+from missdp.table.streams import rows_of
+from missdp.testing.witnesses import Recorder, Repeater
+
+SCHEMA = Schema(
+    (
+        OpenCategorical(name="illness", nullable=True, missing_codes=("?",), max_levels=40),
+        Categorical(name="sex", levels=("f", "m")),
+        Numeric(name="age", lower=0, upper=99, integer=True, nullable=True),
+    )
+)
+LEVELS = tuple(f"J{k:02}" for k in range(60))
+
+
+def rows(n=6000, seed=0, levels=LEVELS):
+    rng = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, len(levels) + 1) ** 1.3
+    frame = pd.DataFrame(
+        {
+            "illness": rng.choice(levels, n, p=shares / shares.sum()),
+            "sex": rng.choice(["f", "m"], n),
+            "age": rng.integers(0, 100, n).astype(float),
+        }
+    )
+    frame.loc[rng.random(n) < 0.1, "illness"] = None
+    frame.loc[rng.random(n) < 0.1, "age"] = np.nan
+    return frame
+
+
+def fit(family=AllPairs, data=None, **more):
+    options = {"epsilon": 2.0, "delta": 1e-6, "random_state": 0, **more}
+    return family(**options).fit(rows() if data is None else data, schema=SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fit()
+
+
+@pytest.mark.parametrize("family", [AllPairs, AIM, MST, PrivBayes])
+def test_frequent_levels_are_kept_and_all_others_are_one(family, tmp_path):
+    model = fit(family, missing="joint" if family is not PrivBayes else "observed")
+    *kept, bucket = model.schema_["illness"].levels
+    assert bucket == "other"
+    assert kept == sorted(kept)
+    assert set(LEVELS[:6]) <= set(kept) < set(LEVELS)
+    drawn = model.sample(4000, random_state=1)
+    assert set(drawn.illness.dropna()) <= {*kept, "other"}
+    truth = rows().illness.dropna()
+    assert abs((drawn.illness == "other").mean() - (~truth.isin(kept)).mean()) < 0.06
+    assert abs((drawn.illness == "J00").mean() - (truth == "J00").mean()) < 0.06
+    model.save(tmp_path / "model.json")
+    pd.testing.assert_frame_equal(
+        load(tmp_path / "model.json").sample(9, random_state=3), model.sample(9, random_state=3)
+    )
+
+
+def test_costs_add_up_and_failures_beside_them(fitted):
+    guarantee = fitted.guarantee_
+    assert (guarantee.epsilon, guarantee.delta) == (2.0, 1e-6)
+    whole, rare = guarantee.events
+    assert isinstance(whole, FilterEvent)
+    assert isinstance(rare, ApproximateEvent)
+    assert (rare.epsilon, rare.delta) == (0.0, pytest.approx(1e-7))
+    first = whole.log[0]
+    assert first.label == "levels of illness"
+    assert first.gate is None
+    assert epsilon_of(whole.flatten(), 1e-6 - rare.delta) == pytest.approx(2.0, rel=1e-9)
+    assert epsilon_of(whole.flatten(), 0.8e-6) > 2.0  # so that more of delta could not be used
+    assert epsilon_of(guarantee.events, 1e-6) <= 2.0
+    assert epsilon_of(guarantee.events, 0.99e-7) == math.inf  # less than what fails
+
+
+def test_failures_of_several_columns_add_up(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        found_by,
+        "least_count",
+        lambda sigma, failure, whole=found_by.least_count: (
+            seen.append(failure) or whole(sigma, failure)
+        ),
+    )
+    data = rows().assign(job=rows(seed=1).illness)
+    schema = Schema((*SCHEMA.attributes, OpenCategorical(name="job", nullable=True)))
+    model = AllPairs(epsilon=2.0, delta=1e-6).fit(data, schema=schema)
+    assert model.guarantee_.events[1].delta == pytest.approx(1e-7)
+    assert 0 < 2 * max(seen) <= 1e-7
+    assert len(model.schema_["job"].levels) > 3
+
+
+def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
+    """Two columns, and tables of which one has a row more, with values of its own in both."""
+    attributes = (SCHEMA["illness"], OpenCategorical(name="job"))
+    schema, delta = Schema(attributes), 0.4
+    split = Split(Cost(currency="gdp", amount=1.0), (open_part(["illness", "job"]), Part("x", 1.0)))
+    data = {"illness": ["J00"] * 30 + ["only me"], "job": ["a"] * 30 + ["mine"]}
+
+    def leaks(runs):
+        found = 0
+        for seed in range(runs):
+            budget = Budget(5.0, 1e-3, schedule="adaptive")
+            session = RowsAsTheyCame(
+                rows_of(data), attributes, budget=budget, noise=SeededNoise(seed)
+            )
+            closed = release_levels(session, schema, attributes, split, delta=delta)
+            found += "only me" in closed["illness"].levels or "mine" in closed["job"].levels
+        return found / runs
+
+    assert leaks(600) <= delta / 10 + 3 * math.sqrt(0.04 / 600)
+    monkeypatch.setattr(found_by, "least_count", lambda *_: 1)
+    assert leaks(40) > 0.4
+
+
+def test_what_a_fit_shows_follows_from_what_was_released():
+    """Answers of one table are repeated for another, which has other values."""
+    kept = Recorder(0)
+    first = AllPairs(epsilon=2.0, delta=1e-6, random_state=kept).fit(rows(400), schema=SCHEMA)
+    other = rows(400, seed=5, levels=("x", "y y", "é", "other"))
+    again = Repeater(kept, reads=False)
+    second = AllPairs(epsilon=2.0, delta=1e-6, random_state=again).fit(other, schema=SCHEMA)
+    assert second.schema_ == first.schema_
+    pd.testing.assert_frame_equal(
+        second.sample(50, random_state=1), first.sample(50, random_state=1)
+    )
+    assert second.guarantee_ == first.guarantee_
+    assert kept.kept[0].event.label == "levels of illness"
+
+
+def test_paths_streams_and_frames_give_the_same_levels(fitted, tmp_path):
+    rows().to_csv(tmp_path / "a.csv", index=False)
+    table = pa.Table.from_pandas(rows(), preserve_index=False)
+    once = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=500))
+    for data in (str(tmp_path / "a.csv"), table, once):
+        assert fit(data=data).schema_ == fitted.schema_
+    shuffled = rows().sample(frac=1.0, random_state=3)
+    assert fit(data=shuffled).schema_["illness"] == fitted.schema_["illness"]
+
+
+def test_levels_that_were_found_are_a_condition_of_another_fit(fitted):
+    again = AllPairs(epsilon=1.0, delta=1e-6).fit(rows(), schema=fitted.schema_)
+    assert LevelsFromRelease(("illness",)) in again.guarantee_.conditions
+    assert len(again.guarantee_.events) == 1
+    assert again.schema_["illness"] == fitted.schema_["illness"]
+
+
+def test_nothing_is_amplified_for_the_ground_truth(fitted):
+    known = MissingCompletelyAtRandom({"illness": 0.9, "age": 0.9})
+    assert fitted.ground_truth_guarantee(known).epsilon == 2.0
+    planned = planned_ground_truth(AllPairs(epsilon=2.0, delta=1e-6), SCHEMA, known)
+    assert (planned.epsilon, planned.delta) == (2.0, 1e-6)
+
+
+def test_what_cannot_be_found_is_refused_before_anything_is_charged():
+    budget = Budget(5.0, 1e-5)
+    with pytest.raises(ParameterError, match="needs a delta above 0"):
+        fit(MST, delta=0.0)
+    with pytest.raises(ParameterError, match="shared budget"):
+        fit(budget=budget)
+    assert budget.events == ()
+    for data in (Table.read(rows(50), SCHEMA), open_source(rows(50), SCHEMA)):
+        for given in ({}, {"schema": SCHEMA}):
+            with pytest.raises(SchemaError, match="as they come"):
+                AllPairs(epsilon=1.0).fit(data, **given)
+    ruled = Schema(SCHEMA.attributes, (NotApplicable("illness", unless="sex = 'f'"),))
+    with pytest.raises(SchemaError, match="a rule names 'illness'"):
+        AllPairs(epsilon=1.0).fit(rows(50), schema=ruled)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [None] * 40,
+        ["?"] * 40,
+        ["other"] * 40,
+        [f"v{k}" for k in range(40)],
+        ["x" * 5000, b"\xff", 3.5, True, "\x00", "a\nb", "né", "ne\u0301", " né "] * 5,
+    ],
+)
+def test_whatever_the_cells_are_nothing_is_refused_or_told(cells):
+    frame = pd.DataFrame({"illness": pd.Series(cells, dtype=object)})
+    frame["sex"], frame["age"] = "f", 3.0
+    model = fit(data=frame)
+    assert set(model.schema_["illness"].levels) <= {"other", "né", "3.5", "true"}
+    text = json.dumps([str(model), repr(model.guarantee_)])
+    assert "v1" not in text
+
+
+def test_a_fit_after_one_with_open_levels_has_its_whole_delta(fitted):
+    model = fit()
+    plain = Schema((Categorical(name="sex", levels=("f", "m")), SCHEMA["age"]))
+    model.fit(rows()[["sex", "age"]], schema=plain)
+    assert len(model.guarantee_.events) == 1
+    assert model.guarantee_.delta == 1e-6
+    fresh = AllPairs(epsilon=2.0, delta=1e-6).fit(rows()[["sex", "age"]], schema=plain)
+    assert model.guarantee_.events[0].capacity == fresh.guarantee_.events[0].capacity

@@ -1,0 +1,327 @@
+"""Files as other software writes them, read, and written again for that software to read."""
+
+import datetime as dt
+import gzip
+import zipfile
+from dataclasses import replace
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyreadstat
+import pytest
+import xlsxwriter
+
+from missdp import Categorical, Date, DateTime, Numeric, Ordinal, Schema, Table
+from missdp.errors import DataError, OutputError, SchemaError
+from missdp.table import draft_columns, draft_schema
+from missdp.table.read_files import READABLE, file_columns
+from missdp.table.written import check_holds, numbered, output_format, write_each
+
+DAYS = {"lower": "2000-01-01", "upper": "2030-12-31", "nullable": True}
+SCHEMA = Schema(
+    (
+        Categorical(
+            name="sex",
+            levels=(1, 2),
+            nullable=True,
+            refused=(-7,),
+            label="Sex of the person",
+            labels={1: "woman", 2: "man", -7: "would not say"},
+        ),
+        Ordinal(name="grade", levels=("low", "high"), nullable=True, label="Grade"),
+        Numeric(name="pay", lower=0, upper=99, nullable=True, unknown=(-8,), labels={0: "none"}),
+        Numeric(name="size", lower=0, upper=9, integer=True),
+        Categorical(name="ok", levels=(False, True), nullable=True),
+        Date(name="day", **DAYS),
+        DateTime(name="seen", **DAYS),
+    )
+)
+STATA = Schema(
+    tuple(
+        replace(a, refused=(".r",), labels={1: "woman", 2: "man", ".r": "would not say"})
+        if a.name == "sex"
+        else replace(a, unknown=(".d",))
+        if a.name == "pay"
+        else a
+        for a in SCHEMA
+    )
+)
+RECORDS = [
+    {"sex": 1, "grade": "low", "pay": 10.5, "size": 3, "ok": True},
+    {"sex": -7, "grade": "high", "pay": -8, "size": 0, "ok": False},
+    {"sex": None, "grade": None, "pay": None, "size": 9, "ok": None},
+]
+for record, day in zip(RECORDS, (dt.date(2024, 2, 29), dt.date(2000, 1, 1), None), strict=True):
+    record["day"] = day
+    record["seen"] = day and dt.datetime(day.year, 3, 4, 13, 30, 59)
+ROWS = Table.read(RECORDS, SCHEMA)
+FORMATS = (
+    ".csv",
+    ".csv.gz",
+    ".tsv",
+    ".parquet",
+    ".pq",
+    ".feather",
+    ".xlsx",
+    ".sav",
+    ".dta",
+    ".xpt",
+)
+
+
+def facts(suffix):
+    """Codes of Stata and SAS are letters."""
+    return STATA if suffix == ".dta" else SCHEMA
+
+
+def written(path, table=ROWS, holes="codes"):
+    write_each([path], [[table.to_arrow(holes=holes)]], schema=table.schema)
+    return path
+
+
+def rows_for(suffix):
+    letters = {-7: ".r", -8: ".d"} if suffix == ".dta" else {}
+    records = [{k: letters.get(v, v) for k, v in row.items()} for row in RECORDS]
+    return Table.read(records, facts(suffix))
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_table_is_the_same_from_every_file_it_is_written_to(suffix, tmp_path):
+    table = rows_for(suffix)
+    path = written(tmp_path / f"rows{suffix}", table)
+    assert file_columns(path) == SCHEMA.names
+    again = Table.read(path, facts(suffix))
+    for name in SCHEMA.names:
+        assert again.codes(name).tolist() == table.codes(name).tolist(), name
+    assert again.to_arrow().equals(table.to_arrow())
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_columns_have_the_same_types_whichever_cells_are_missing(suffix, tmp_path):
+    """Of the tables of one cell, that without it, and none at all: types follow from the schema."""
+    table = rows_for(suffix)
+    mask = {name: np.array([True, True, False]) for name in SCHEMA.nullable}
+    found = []
+    for k, rows in enumerate((table, table.with_missing(mask), table.take(np.zeros(0, int)))):
+        path = written(tmp_path / f"{k}{suffix}", rows)
+        if suffix in (".sav", ".dta", ".xpt"):
+            read = getattr(pyreadstat, f"read_{'xport' if suffix == '.xpt' else suffix[1:]}")
+            _, about = read(path, metadataonly=True)
+            formats = about.original_variable_types | {"grade": "text"}  # as wide as its cells
+            found.append((about.readstat_variable_types, formats, about.variable_value_labels))
+        elif suffix in (".parquet", ".feather"):
+            relation = pa.parquet.read_schema if suffix == ".parquet" else pa.feather.read_table
+            found.append(getattr(relation(path), "schema", relation(path)))
+        else:
+            found.append(file_columns(path))
+    assert found[0] == found[1] == found[2]
+
+
+def test_spss_reads_labels_codes_dates_and_measures(tmp_path):
+    frame, about = pyreadstat.read_sav(written(tmp_path / "rows.sav"), user_missing=True)
+    assert about.column_names_to_labels["sex"] == "Sex of the person"
+    assert about.variable_value_labels["sex"] == {1: "woman", 2: "man", -7: "would not say"}
+    assert about.missing_ranges["sex"] == [{"lo": -7.0, "hi": -7.0}]
+    assert about.variable_measure["grade"] == "ordinal"
+    assert frame["sex"].tolist()[:2] == [1, -7]
+    assert frame["day"].tolist()[:2] == [dt.date(2024, 2, 29), dt.date(2000, 1, 1)]
+    assert pd.Timestamp(frame["seen"][0]) == pd.Timestamp("2024-03-04 13:30:59")
+
+
+def test_stata_reads_labels_letters_and_dates(tmp_path):
+    path = written(tmp_path / "rows.dta", rows_for(".dta"))
+    _, about = pyreadstat.read_dta(path, user_missing=True)
+    assert about.variable_value_labels["sex"] == {1: "woman", 2: "man", "r": "would not say"}
+    assert about.missing_user_values == {"sex": ["r"], "pay": ["d"]}
+    frame = pd.read_stata(path)
+    assert frame["sex"].astype(object).tolist()[0] == "woman"
+    assert frame["day"].tolist()[0] == pd.Timestamp("2024-02-29")
+
+
+def workbook(path):
+    book = xlsxwriter.Workbook(path, {"remove_timezone": True})
+    sheet, date = book.add_worksheet(), book.add_format({"num_format": "dd/mm/yy"})
+    for row, cells in enumerate([("sex", "day"), (1, dt.date(2024, 2, 29)), (None, None)]):
+        for place, cell in enumerate(cells):
+            if isinstance(cell, dt.date):
+                sheet.write_datetime(row, place, cell, date)
+            elif cell is not None:
+                sheet.write(row, place, cell)
+    sheet.write(3, 0, 2)
+    book.close()
+
+
+TWO = SCHEMA.subset(("sex", "day"))
+FRAME = pd.DataFrame({"sex": [1, None, 2], "day": pd.to_datetime(["2024-02-29", None, None])})
+WRITERS = {
+    "pandas .csv.gz": (".csv.gz", lambda path: FRAME.to_csv(path, index=False)),
+    "pandas .tsv": (".tsv", lambda path: FRAME.to_csv(path, sep="\t", index=False)),
+    "pandas .feather": (".feather", FRAME.to_feather),
+    "pandas .dta": (".dta", lambda path: FRAME.to_stata(path, write_index=False)),
+    "polars .arrow": (".arrow", lambda path: pl.from_pandas(FRAME).write_ipc(path)),
+    "polars .parquet": (".parquet", lambda path: pl.from_pandas(FRAME).write_parquet(path)),
+    "duckdb .parquet": (".parquet", lambda path: duckdb.sql("FROM FRAME").write_parquet(str(path))),
+    "duckdb .csv": (".csv", lambda path: duckdb.sql("FROM FRAME").write_csv(str(path))),
+    "XlsxWriter .xlsx": (".xlsx", workbook),
+    "pyreadstat .sav": (".sav", lambda path: pyreadstat.write_sav(FRAME, path)),
+    "pyreadstat .xpt": (".xpt", lambda path: pyreadstat.write_xport(FRAME, path)),
+}
+
+
+@pytest.mark.parametrize(("suffix", "write"), WRITERS.values(), ids=WRITERS.keys())
+def test_files_of_other_software_are_read(suffix, write, tmp_path):
+    path = tmp_path / f"rows{suffix}"
+    write(path)
+    found = Table.read(path, TWO).to_arrow().to_pylist()
+    day = dt.date(2024, 2, 29)
+    assert found == [{"sex": s, "day": d} for s, d in ((1, day), (None, None), (2, None))]
+
+
+def test_dates_beyond_the_calendar_are_outside_and_refuse_no_other_row(tmp_path):
+    frame = pd.DataFrame({"day": [86400.0 * 161000, 9e15, -1e300, np.nan]})
+    pyreadstat.write_sav(frame, tmp_path / "far.sav", variable_format={"day": "DATE11"})
+    table = Table.read(tmp_path / "far.sav", Schema((Date(name="day", outside="missing", **DAYS),)))
+    assert table.mask("day").tolist() == [False, True, True, True]
+
+
+def test_letters_among_dates_leave_the_other_dates_as_they_are(tmp_path):
+    for cells in ([20000.0, 20001.0], [20000.0, "b"]):
+        frame = pd.DataFrame({"day": pd.Series(cells, dtype=object)})
+        options = {"missing_user_values": {"day": ["b"]}, "variable_format": {"day": "%td"}}
+        pyreadstat.write_dta(frame, tmp_path / "days.dta", **options)
+        schema = Schema((Date(name="day", refused=(".b",), **DAYS),))
+        days = Table.read(tmp_path / "days.dta", schema)
+        assert days.to_arrow()["day"][0].as_py() == dt.date(2014, 10, 4)
+    assert days.mask("day", "refused").tolist() == [False, True]
+
+
+def truncated(path):
+    whole = written(path.with_name(f"whole{path.suffix}")).read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def locked(path):
+    path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"secret" * 99)
+
+
+def bomb(path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", bytes(2**20))
+    packed = path.read_bytes().replace(
+        (2**20).to_bytes(4, "little"), (2**32 - 2).to_bytes(4, "little")
+    )
+    path.write_bytes(packed)
+
+
+BAD = [
+    (".sav", truncated), (".dta", truncated), (".xpt", locked), (".sas7bdat", locked),
+    (".feather", truncated), (".xlsx", truncated), (".xlsx", locked), (".xlsx", bomb),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("suffix", "make"), BAD)
+def test_what_cannot_be_read_is_one_error_that_quotes_nothing(suffix, make, tmp_path):
+    path = tmp_path / f"rows{suffix}"
+    make(path)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(DataError, match=r"not a well-formed|unpacked") as caught:
+        Table.read(path, SCHEMA)
+    assert caught.value.__context__ is caught.value.__cause__ is None
+    assert "secret" not in str(caught.value)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_columns_that_a_file_cannot_hold_are_refused_early(tmp_path):
+    spaced = Schema((Numeric(name="two words", lower=0, upper=1),))
+    for suffix in (".sav", ".dta", ".xpt"):
+        with pytest.raises(OutputError, match="do not fit this kind of file"):
+            check_holds(tmp_path / f"rows{suffix}", spaced)
+        check_holds(tmp_path / f"rows{suffix}", facts(suffix))
+        with pytest.raises(OutputError, match="have both"):
+            check_holds(tmp_path / f"rows{suffix}", facts(suffix), "labels")
+    for suffix in (".sas7bdat", ".arrow", ".xls", ""):
+        with pytest.raises(OutputError, match="end the name in"):
+            output_format(tmp_path / f"rows{suffix}")
+    assert not list(tmp_path.iterdir())
+    assert [p.name for p in numbered(tmp_path / "a.csv.gz", 2)] == ["a-1.csv.gz", "a-2.csv.gz"]
+
+
+def test_what_writes_packed_text_is_read_by_others(tmp_path):
+    with gzip.open(written(tmp_path / "rows.csv.gz"), "rt", encoding="utf-8") as file:
+        assert file.readline().startswith('"sex","grade"')
+    assert pd.read_csv(tmp_path / "rows.csv.gz")["pay"].tolist()[0] == 10.5
+    assert pd.read_excel(written(tmp_path / "rows.xlsx"), engine="calamine").shape == (3, 7)
+
+
+def test_text_is_never_a_formula(tmp_path):
+    schema = Schema((Categorical(name="t", levels=("=1+1", "https://a.b")),))
+    table = Table.read([{"t": "=1+1"}, {"t": "https://a.b"}], schema)
+    path = written(tmp_path / "rows.xlsx", table)
+    assert Table.read(path, schema).codes("t").tolist() == [0, 1]
+
+
+def test_labels_take_the_place_of_levels_where_asked():
+    labelled = ROWS.to_arrow(values="labels")
+    assert labelled["sex"].to_pylist() == ["woman", None, None]
+    assert labelled["grade"].to_pylist()[0] == "low"
+    assert pa.types.is_string(ROWS.take(np.array([2])).to_arrow(values="labels")["sex"].type)
+
+
+def test_labels_are_kept_in_files_of_schemas_and_refused_without_a_level(tmp_path):
+    SCHEMA.to_toml(tmp_path / "s.toml")
+    assert Schema.from_toml(tmp_path / "s.toml") == SCHEMA
+    assert Schema.from_dict(SCHEMA.to_dict()) == SCHEMA
+    for wrong in ({3: "other"}, {"1": 1}, "woman", {-8: "unknown"}):
+        with pytest.raises(SchemaError, match="label"):
+            replace(SCHEMA["sex"], labels=wrong)
+    with pytest.raises(SchemaError, match="neither in the domain nor a code"):
+        replace(SCHEMA["pay"], labels={100: "much"})
+
+
+def test_every_suffix_is_tried():
+    assert {*FORMATS, ".zsav", ".sas7bdat", ".arrow"} == {*READABLE}
+
+
+def test_what_is_no_level_is_the_other_one_cell_by_cell():
+    towns = Categorical(name="t", levels=("Ulm", "Bonn", "else"), outside="other", other="else")
+    cells = ["Ulm", "secret", None, 7, "Bonn", b"\xff"]
+    for n in range(1, len(cells) + 1):  # whatever the other rows are
+        table = Table.read({"t": cells[:n]}, Schema((towns,)))
+        assert table.codes("t").tolist() == [0, 2, 2, 2, 1, 2][:n]
+    holes = Schema((replace(towns, nullable=True, missing_codes=(9,)),))
+    assert Table.read({"t": [*cells, 9]}, holes).codes("t").tolist() == [0, 2, 3, 2, 1, 2, 3]
+    assert Schema.from_dict(holes.to_dict()) == holes
+    assert not towns.refuses
+    for wrong in ({"other": None}, {"outside": "missing", "nullable": True}, {"other": "Köln"}):
+        with pytest.raises(SchemaError, match="other"):
+            replace(towns, **wrong)
+    with pytest.raises(SchemaError, match="levels only"):
+        Numeric(name="x", lower=0, upper=1, outside="other", other=1)
+
+
+def test_a_draft_marks_what_a_file_says_of_its_columns(tmp_path):
+    path = written(tmp_path / "rows.sav")
+    draft = draft_columns(path)
+    found = {a.name: a for a in draft.attributes}
+    assert found["sex"].levels == (1, 2)
+    assert dict(found["sex"].labels)["-7"] == "would not say"
+    assert found["grade"].label == "Grade"
+    for attribute in found.values():
+        assert not attribute.label or "label" in attribute.undeclared
+        assert not attribute.labels or "labels" in attribute.undeclared
+
+
+def test_notebooks_show_public_facts_alone():
+    shown = SCHEMA._repr_html_()
+    assert shown.count("<tr>") == 1 + len(SCHEMA)
+    assert "woman, man" in shown
+    assert "2000-01-01 to 2030-12-31" in shown
+    draft = draft_schema({"a": ["<secret>", "x"], "n": [12345, 23456]})
+    assert not [cell for cell in ("secret", "12345", "23456") if cell in draft._repr_html_()]
+    named = Schema((Categorical(name="<b>", levels=("<i>",)),))._repr_html_()
+    assert "<b>" not in named
+    assert "<i>" not in named
