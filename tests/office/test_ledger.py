@@ -334,6 +334,21 @@ def test_the_database_itself_refuses_to_be_rewritten(signed, url, statement):
     signed.verify()
 
 
+@pytest.mark.parametrize("sums", ["spent_floor", "failed_floor"])
+def test_a_line_does_not_let_sums_fall(signed, url, sums):
+    here = opened(url)
+    here.execute("BEGIN")
+    here.execute(
+        "INSERT INTO lines SELECT root, number + 1, 'x', 'y', '', '', '', 'z' FROM lines "
+        "WHERE root = 'patients' ORDER BY number DESC LIMIT 1"
+    )
+    change = "UPDATE budgets SET last = last + 1, head = 'z', {} WHERE name = 'patients'"
+    with pytest.raises(sqlite3.IntegrityError, match="not rewritten"):
+        here.execute(change.format(f"{sums} = '-'"))
+    here.execute(change.format(f"{sums} = '9' || {sums}"))  # else it were refused for that
+    here.execute("ROLLBACK")
+
+
 @pytest.mark.parametrize(
     "statement",
     [

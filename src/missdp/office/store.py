@@ -156,12 +156,15 @@ class _Postgres:
         absent = MissingDependencyError("PostgreSQL needs an extra: pip install 'missdp[ledger]'")
         with replacing(ImportError, by=absent):
             import psycopg
-        self._psycopg, self._wait = psycopg, wait
+        # No warning of one that is dropped: libpq's destructor closes it, and not in a fork.
+        quiet = {"__del__": lambda _: None}
+        self._connection: Any = type("Connection", (psycopg.Connection,), quiet)
+        self._wait = wait
         self._url = re.sub(r"^postgresql\+\w+:", "postgresql:", url)
         self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
 
     def connect(self, *, create: bool) -> Any:
-        made = self._psycopg.connect(
+        made = self._connection.connect(
             self._url, autocommit=True, connect_timeout=max(2, int(self._wait))
         )
         made.execute(f"SET lock_timeout = {int(1000 * self._wait)}")
