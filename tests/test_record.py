@@ -43,9 +43,8 @@ from missdp.datasets import yrbss
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.estimate import Estimates, SensitivityAnalysis
 from missdp.evaluate.classifiers import ClassifierF1
-from missdp.evaluate.distances import MarginalDistance, MissingFidelity
+from missdp.evaluate.distances import MarginalDistance, MissingFidelity, MissingnessByKind
 from missdp.evaluate.fidelity import Fidelity
-from missdp.evaluate.kinds import MissingnessByKind
 from missdp.evaluate.violations import PairViolations, RuleViolations
 from missdp.ground_truth import AmplifiedEvent, ChosenGates, DataChosenGates, FixedGates
 from missdp.inference.conditionals import Conditionals, Factors

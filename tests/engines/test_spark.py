@@ -18,8 +18,9 @@ from missdp.engines.spark_tasks import CountTask
 from missdp.errors import DataError, ParameterError
 from missdp.sources import MemorySource, open_source
 from missdp.sources.counts import Counter
-from missdp.testing import RULED, check_source, made_up
+from missdp.testing import RULED, made_up
 from refusing import refuses
+from testing.source_checks import check_source
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
 SCHEMA = Schema(

@@ -19,8 +19,8 @@ from missdp.sources import MemorySource
 from missdp.synth import sampling
 from missdp.table import PartRows
 from missdp.testing import RULED, made_up
-from missdp.testing.written import CODED, spelled
 from refusing import refuses
+from testing.written import CODED, spelled
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
 SCHEMA = Schema(

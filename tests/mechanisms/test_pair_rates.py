@@ -14,7 +14,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, Cost, GaussianEvent, LaplaceEvent
 from missdp.errors import BudgetExceededError, CheckFailedError, DataError, ParameterError
 from missdp.mechanisms import Door, Noise
-from missdp.mechanisms.pair_rates import ViolatingPairs
+from missdp.mechanisms.queries import ViolatingPairs
 from missdp.schema import Denial, NotApplicable, PairDenial
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.table.encode import Column

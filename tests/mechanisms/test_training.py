@@ -19,7 +19,7 @@ from missdp.accounting import Budget, Cost, SampledGaussianEvent
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.mechanisms import Door, SecureNoise, SeededNoise, Training
-from missdp.mechanisms.row_gradients import Grid, RowFunction, RowGradients
+from missdp.mechanisms.training import Grid, RowFunction, RowGradients
 from missdp.sources import MemorySource, strategy_named
 
 SCHEMA = Schema(

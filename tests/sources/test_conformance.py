@@ -15,8 +15,8 @@ import pytest
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError
 from missdp.sources import DuckDBSource, MarginalSource, MemorySource, open_source
-from missdp.testing import check_source
 from refusing import refuses
+from testing.source_checks import check_source
 
 ODD = 'he said "hi"; DROP TABLE x; --'
 SCHEMA = Schema(

@@ -22,7 +22,6 @@ from missdp.testing import (
     check_habits,
     check_non_interference,
     check_sensitivity,
-    check_source,
     check_synthesizer,
     made_up,
 )
@@ -34,6 +33,7 @@ from synth.conformance import FEW_PAIRS, FEW_TRIALS
 from synth.worked_example import Independent
 from testing import example_sources as sources
 from testing import examples
+from testing.source_checks import check_source
 
 
 def test_the_worked_example_of_contributing_passes():

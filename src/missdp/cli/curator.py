@@ -302,7 +302,7 @@ def evaluate(
     """Compare a synthetic table with the private one. The result is private, for the curator."""
     # Learners take long to import, and no other command here needs them.
     from missdp.evaluate import classifier_f1, fidelity, marginal_distance, missing_fidelity
-    from missdp.evaluate.pictures import picture_format, plot_columns
+    from missdp.evaluate.fidelity import picture_format, plot_columns
 
     facts = Schema.from_toml(schema)
     check_together(synthetic)

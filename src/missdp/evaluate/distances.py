@@ -1,4 +1,4 @@
-"""Distances between two tables: of their k-way marginals, and of where their cells are missing."""
+"""Distances of two tables: of their k-way marginals, and of where, and how, cells are missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, whole
 from missdp.evaluate.align import aligned, levels_and_holes, rebin, schema_of
-from missdp.evaluate.masks import missing_mask
 from missdp.evaluate.printed import in_columns, rounded
 from missdp.progress import Progress
 from missdp.record import Record
@@ -24,7 +23,17 @@ from missdp.sources import Counts, Rows
 from missdp.sources.counts import CHUNK_ROWS, Counter, check_cliques
 from missdp.table import Table
 
-__all__ = ["MarginalDistance", "MissingFidelity", "marginal_distance", "missing_fidelity"]
+__all__ = [
+    "MarginalDistance",
+    "MissingFidelity",
+    "MissingnessByKind",
+    "Shares",
+    "marginal_distance",
+    "missing_fidelity",
+    "missing_mask",
+    "missing_patterns",
+    "missingness_by_kind",
+]
 
 
 MissingAs: TypeAlias = Literal["unobserved", "level"]
@@ -251,6 +260,57 @@ def _batches(schema: Schema, k: int) -> Iterator[list[tuple[str, ...]]]:
     yield batch
 
 
+def missing_mask(table: Table) -> NDArray[np.bool_]:
+    """Return True where a cell is missing, of whatever kind; "not applicable" is not missing.
+
+    Parameters
+    ----------
+    table : Table
+        Private rows.
+
+    Returns
+    -------
+    array of bool, shape (n, d)
+        Columns in schema order. Private, like the cells themselves.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.evaluate import missing_mask
+    >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
+    >>> missing_mask(Table.from_codes(schema, {"a": [0, 2]})).tolist()
+    [[False], [True]]
+    """
+    return np.column_stack([table.codes(a.name) >= a.missing_code for a in table.schema])
+
+
+def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
+    """Count the rows of every pattern of missing attributes. Curator only: exact private counts.
+
+    Parameters
+    ----------
+    table : Table
+        Private rows.
+
+    Returns
+    -------
+    dict of tuple of str to int
+        Names of the missing attributes (empty: a complete row), most frequent pattern first.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.evaluate import missing_patterns
+    >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
+    >>> missing_patterns(Table.from_codes(schema, {"a": [0, 2, 1]}))
+    {(): 2, ('a',): 1}
+    """
+    patterns, counts = np.unique(missing_mask(table), axis=0, return_counts=True)
+    names = np.array(table.schema.names, dtype=object)
+    order = np.argsort(-counts, kind="stable")
+    return {tuple(names[patterns[i]]): int(counts[i]) for i in order}
+
+
 @dataclass(frozen=True)
 class MissingFidelity(_ByClique):
     """Missingness of two tables side by side. Private: made from the truth without noise.
@@ -395,3 +455,123 @@ def _pair_shares(patterns: CountOf[bytes], width: int) -> NDArray[np.float64]:
     rate = np.diag(both)
     first, second = rate[:, None] - both, rate[None, :] - both
     return np.stack([both, first, second, 1.0 - both - first - second])
+
+
+Shares: TypeAlias = dict[str, dict[str, float]]
+"""Attribute, then kind of missing, then the share of the cells that are of this kind."""
+
+
+@dataclass(frozen=True)
+class MissingnessByKind(Record):
+    """Kinds of missing of two tables side by side. Private: made from the truth without noise.
+
+    Parameters
+    ----------
+    truth_shares, synthetic_shares : dict of str to dict of str to float
+        Per attribute and kind, the share of its cells that are of this kind (0 for a table without
+        rows).
+    rows : int, optional
+        Number of rows of the shorter table, which decides how many digits are printed.
+
+    Examples
+    --------
+    >>> found = MissingnessByKind({"pay": {"refused": 0.25}}, {"pay": {"refused": 0.5}})
+    >>> found.mean_difference
+    0.25
+    >>> print(found)
+    cells without a value, by kind: mean difference 0.2500, max 0.2500
+      pay, refused  0.2500 → 0.5000
+    """
+
+    truth_shares: Shares
+    synthetic_shares: Shares
+    rows: int | None = None
+
+    derived: ClassVar[tuple[str, ...]] = ("mean_difference", "max_difference")
+
+    @property
+    def differences(self) -> dict[tuple[str, str], float]:
+        """Synthetic minus true share, per attribute and kind."""
+        return {
+            (name, kind): self.synthetic_shares[name][kind] - share
+            for name, shares in self.truth_shares.items()
+            for kind, share in shares.items()
+        }
+
+    @property
+    def mean_difference(self) -> float:
+        """Mean absolute difference of the shares (0 if no cell may be without a value)."""
+        return float(np.mean([abs(gap) for gap in self.differences.values()] or [0.0]))
+
+    @property
+    def max_difference(self) -> float:
+        """Largest absolute difference of the shares."""
+        return max((abs(gap) for gap in self.differences.values()), default=0.0)
+
+    def __str__(self) -> str:
+        lines = [
+            "cells without a value, by kind: mean difference "
+            f"{rounded(self.mean_difference, self.rows)}, "
+            f"max {rounded(self.max_difference, self.rows)}"
+        ]
+        rows = []
+        for name, kind in self.differences:
+            both = (self.truth_shares[name][kind], self.synthetic_shares[name][kind])
+            shares = " → ".join(rounded(share, self.rows) for share in both)
+            rows.append((f"{name}, {kind.replace('_', ' ')}", shares))
+        return "\n".join([*lines, *in_columns(rows)])
+
+
+def missingness_by_kind(
+    truth: Any, synthetic: Any, *, schema: Schema | None = None
+) -> MissingnessByKind:
+    """Compare how many cells are not applicable, refused, unknown, not asked or plainly missing.
+
+    Curator only: the result is exact, not private. Do not publish it without a mechanism.
+
+    Parameters
+    ----------
+    truth, synthetic : Table, or any table or file that Table.read takes
+        The private table, and a synthetic one that kept its holes. Where a file or frame holds
+        nulls instead of codes, kinds other than plain missing cannot be told, except that what is
+        not applicable follows from the rules: write codes, with ``holes="codes"``.
+    schema : Schema, optional
+        The declared domain; needed if neither is a Table.
+
+    Returns
+    -------
+    MissingnessByKind
+        Shares of every kind that the schema declares, and of plain missing where it occurs.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Numeric, Schema
+    >>> from missdp.evaluate import missingness_by_kind
+    >>> pay = Numeric(name="pay", lower=0, upper=9, nullable=True, refused=(-7,))
+    >>> one, two = pd.DataFrame({"pay": [1, -7]}), pd.DataFrame({"pay": [-7, None]})
+    >>> missingness_by_kind(one, two, schema=Schema((pay,))).differences
+    {('pay', 'missing'): 0.5, ('pay', 'refused'): 0.0}
+    """
+    declared = schema_of(truth, synthetic, schema=schema)
+    both = [_kind_shares(aligned(data, declared)(), declared) for data in (truth, synthetic)]
+    (one, rows), (two, others) = both
+    for a in declared:
+        for kind in [*one[a.name]]:
+            if kind not in a.kinds and not one[a.name][kind] and not two[a.name][kind]:
+                del one[a.name][kind], two[a.name][kind]
+    return MissingnessByKind(one, two, min(rows, others))
+
+
+def _kind_shares(tables: Iterator[Table], declared: Schema) -> tuple[Shares, int]:
+    rows = 0
+    found: dict[str, CountOf[str]] = {name: CountOf() for name in declared.names}
+    for table in tables:
+        rows += len(table)
+        for a in table.schema:
+            found[a.name].update({kind: int(table.mask(a.name, kind).sum()) for kind in a.kinds})
+    shares = {
+        name: {kind: count / max(rows, 1) for kind, count in counts.items()}
+        for name, counts in found.items()
+    }
+    return shares, rows

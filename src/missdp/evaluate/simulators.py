@@ -13,7 +13,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition, ObservedAtMost
 from missdp.errors import DataError, ParameterError, UnprovenError
-from missdp.evaluate.masks import with_holes
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
 from missdp.schema.applies import not_everywhere
 from missdp.table import Table
+from missdp.table.encode import Column
+from missdp.table.follow import follow_rules
 from missdp.types import Floats
 
 __all__ = ["MAR", "MCAR", "MNAR", "DeclaredMechanism", "MissingMechanism", "SelfMasking"]
@@ -587,3 +588,42 @@ def _fitted_probability(linear: Floats, rate: float) -> Floats:
 
     intercept = brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-13)
     return np.asarray(expit(linear + intercept), dtype=np.float64)
+
+
+def with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
+    """Return the table with cells removed; every attribute named is nullable in its schema.
+
+    Removed cells that follow from the rest of their row by a rule are there again.
+    """
+    open_ = _with_open(table.schema, holes)
+    schema = replace(
+        table.schema,
+        attributes=tuple(replace(a, nullable=True) if a.name in open_ else a for a in table.schema),
+    )
+    columns = {name: table.column(name) for name in schema.names}
+    found = Table(schema, columns, kind=table.kind).with_missing(holes)
+    if not schema.rules:
+        return found
+    columns = {name: found.column(name) for name in schema.names}
+    followed = follow_rules(schema, columns, holes)
+    restored = {n: _chosen_of(holes[n], followed[n], columns[n]) for n in holes}
+    return Table(schema, columns | restored, kind=table.kind)
+
+
+def _with_open(schema: Schema, names: Iterable[str]) -> set[str]:
+    """Return attributes that may have holes, and those that follow from them by a rule."""
+    found = set(names)
+    while (
+        grown := {name for name, rule in schema.rulebook.derives.items() if found & {*rule.by}}
+        - found
+    ):
+        found |= grown
+    return found
+
+
+def _chosen_of(chosen: NDArray[np.bool_], one: Column, two: Column) -> Column:
+    """Return the cells of one column where chosen, else those of the other."""
+    values = None
+    if one.values is not None and two.values is not None:
+        values = np.where(chosen, one.values, two.values)
+    return Column(np.where(chosen, one.codes, two.codes), values)

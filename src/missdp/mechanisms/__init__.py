@@ -7,9 +7,8 @@ Everything here charges its budget before it computes, and draws discrete noise 
 * `exact_noise`, `noise`: exact draws from words of bits, where those come from, and the noise of
   counts and of scores. `smooth`: noise that follows a private bound; `self_scaled`: such noise that
   tells its scale.
-* `door`: the session of synthesizers. `queries`, `products` and `pair_rates` say what it can be
-  asked; the plan and the steps of private training are in `training`, and its clipped gradients of
-  single rows in `row_gradients`.
+* `door`: the session of synthesizers. `queries` and `products` say what it can be asked;
+  `training` is private training, from its plan to the clipped gradients of single rows.
 * `row_door`: the session of statistics; `questions` say what is asked of rows, and `private_rows`
   how rows are prepared and seen.
 """

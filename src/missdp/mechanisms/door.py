@@ -14,7 +14,6 @@ from missdp.accounting import Budget, Cost, Event
 from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals
 from missdp.mechanisms.noise import Noise, NoiseSource, Selection, SelectionMethod
-from missdp.mechanisms.pair_rates import PairRate, ViolatingPairs
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.queries import (
     CountedRows,
@@ -22,14 +21,15 @@ from missdp.mechanisms.queries import (
     Given,
     Kinds,
     Marginal,
+    PairRate,
     RowCount,
     Score,
     Scores,
     Tree,
+    ViolatingPairs,
 )
-from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.session import Charged, Session, Total, exactly
-from missdp.mechanisms.training import PrivateTraining, Training
+from missdp.mechanisms.training import PrivateTraining, RowFunction, Training, fixed_copy
 from missdp.schema import PairDenial, Schema
 from missdp.schema.possible import ImpossibleCells
 from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
@@ -374,9 +374,9 @@ class Door(Session):
         """Return a noisy share of the pairs of rows that violate a denial constraint.
 
         Counted are rows with a value of all its attributes, by their exact numbers, as they were
-        before holes were filled or levels merged; only complete rows if only those are counted. See
-        `missdp.mechanisms.pair_rates` for the proof that one row moves it by no more than is
-        charged for.
+        before holes were filled or levels merged; only complete rows if only those are counted. The
+        proof that one row moves it by no more than is charged for is in the notes of
+        `missdp.mechanisms.queries.ViolatingPairs`.
 
         Parameters
         ----------
@@ -421,7 +421,7 @@ class Door(Session):
             array for each attribute; the code after the last level means "missing". A plain
             function without a closure or defaults, which treats every row by itself, in double
             precision, so that rounding does not make rows depend on each other; what that takes
-            of functions with kinks, ``row_gradients.RowFunction`` says. It is tried
+            of functions with kinks, ``training.RowFunction`` says. It is tried
             out on made-up rows before the charge. A row for which it fails, or whose gradient is
             not finite, counts as 0.
         state : tuple

@@ -289,8 +289,8 @@ class Attribute(Record, abstract=True):
             yield f"outside must be one of {', '.join(get_args(OutsidePolicy))}"
         if not isinstance(self.labels, tuple) or not all(map(_is_pair, self.labels)):
             yield "labels must be text, by the text of what they are labels of"
-        if (self.outside == "other") != (self.other is not None):
-            yield 'outside = "other" and other, one of the levels, go together'
+        if self.outside == "other" and self.other is None:
+            yield 'outside = "other" needs other, one of the levels'
         if not _are_texts(self.undeclared):
             yield "undeclared must be a list of names of facts"
         if unknown := [n for n in self.undeclared if n not in {f.name for f in fields(self)}]:

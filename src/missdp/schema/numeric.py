@@ -113,7 +113,7 @@ class Numeric(Attribute):
         for kind in self.kinds:
             yield from self._codes_that_are_values(kind)
         yield from self._labelled_nothing(self._is_value)
-        if self.outside == "other":
+        if self.outside == "other" or self.other is not None:
             yield 'outside = "other" is for attributes with levels only'
 
     def _is_value(self, text: str) -> bool:

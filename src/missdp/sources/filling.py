@@ -197,6 +197,5 @@ def _settled(
 
 def complete_schema(schema: Schema) -> Schema:
     """Return the schema of a table whose holes have been filled."""
-    facts: dict[str, Any] = {"nullable": False, "missing_codes": (), "labels": ()}
-    facts |= {"outside": "error", "other": None}
-    return Schema(tuple(replace(a, **facts) for a in schema))
+    facts: dict[str, Any] = {"nullable": False, "missing_codes": (), "outside": "error"}
+    return Schema(tuple(replace(a, **facts, labels=()) for a in schema))

@@ -418,7 +418,7 @@ class LostCells:
 def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
     """Return the columns of which a schema loses cells without a word; none of no rows."""
     filled, schema = schema.rulebook.may_fill, schema.stored
-    bare = [replace(a, nullable=True, outside="missing", other=None) for a in schema if a.size]
+    bare = [replace(a, nullable=True, outside="missing") for a in schema if a.size]
     empty = {a.name: Encoder(a) for a in bare if a.name not in filled}
     blank = {a.name: Encoder(replace(a, outside="error")) for a in bare if a.name in empty}
     styles, unreadable, rows = set[str](), set[str](), 0

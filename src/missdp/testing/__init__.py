@@ -1,7 +1,7 @@
-"""Checks that anyone can run on a synthesizer, a source or a mechanism of their own.
+"""Checks that anyone can run on a synthesizer or a mechanism of their own.
 
-`check_synthesizer` and `check_source` run everything and raise one error that lists what failed;
-the single checks can be called one by one. All tables are made up: never run them on private rows.
+`check_synthesizer` runs everything and raises one error that lists what failed; the single checks
+can be called one by one. All tables are made up: never run them on private rows.
 """
 
 from missdp.aliases import exported
@@ -12,7 +12,6 @@ from missdp.testing.claims import audit_samples as audit_samples
 from missdp.testing.claims import audit_synthesizer as audit_synthesizer
 from missdp.testing.claims import judge as judge
 from missdp.testing.claims import mu_of as mu_of
-from missdp.testing.counting import check_source as check_source
 from missdp.testing.findings import Finding as Finding
 from missdp.testing.findings import Report as Report
 from missdp.testing.habits import HABITS as HABITS

@@ -24,7 +24,7 @@ from missdp.sources.strategies import complete_rows
 from missdp.table import Table
 from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, name_of, refuses
 from missdp.testing.made_up import made_up
-from missdp.testing.written import CODED, spelled
+from testing.written import CODED, spelled
 
 __all__ = ["check_source"]
 
@@ -92,7 +92,7 @@ def check_source(
     Examples
     --------
     >>> from missdp.sources import MemorySource
-    >>> from missdp.testing import check_source
+    >>> from testing.source_checks import check_source
     >>> print(check_source(MemorySource, trials=2))
     MemorySource: 9 promises checked, all kept; 2 not checked
     ok     source: ...
