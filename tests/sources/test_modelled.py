@@ -1,5 +1,6 @@
 """What is modelled of a table is made of each row by itself, and counted alike by every source."""
 
+import duckdb
 import numpy as np
 import pandas as pd
 from hypothesis import given, settings
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
-from missdp.sources import MemorySource
+from missdp.sources import DuckDBSource, MemorySource
 from missdp.sources.modelled import Modelled
 
 SCHEMA = Schema(
@@ -69,6 +70,24 @@ def test_a_schema_without_kinds_and_rules_is_modelled_as_it_is():
     assert Modelled(plain).schema is plain
     source = MemorySource(Table.from_codes(plain, {"a": [0, 1]}))
     assert Modelled(plain).source(source) is source
+
+
+@settings(max_examples=15)
+@given(st.lists(rows, max_size=12))
+def test_memory_and_streams_count_alike(given_rows):
+    data, modelled = frame(given_rows), Modelled(SCHEMA)
+    names = modelled.schema.names
+    cliques = [(), *((n,) for n in names), ("work", "hours"), ("hours", "age", "end"), names[:4]]
+    memory = modelled.source(MemorySource(Table.read(data, SCHEMA)))
+    relation = duckdb.connect().from_df(data)
+    stream = modelled.source(DuckDBSource(relation, SCHEMA, n_jobs=1))
+    for over in ("extended", "observed"):
+        one, two = memory.counts(cliques, rows=over), stream.counts(cliques, rows=over)
+        for clique in cliques:
+            np.testing.assert_array_equal(one[clique], two[clique])
+            shape = modelled.schema.extended_shape if over == "extended" else modelled.schema.shape
+            assert one[clique].shape == two[clique].shape == shape(clique)
+    assert int(memory.counts([("age",)], rows="extended")[("age",)].sum()) == len(data)
 
 
 @settings(max_examples=15)
