@@ -137,6 +137,8 @@ def test_show_history_export_and_import(office, run):
     assert (code, "8.3% of 3 pure" in out, "age report, 0.25" in out) == (0, True, True)
     found = json.loads(run("budget", "show", "--budget", URL, "--json")[1])["budgets"]
     assert [one["left"] for one in found] == [2.75, 0.75]
+    out = run("budget", "show", "--budget", URL, "--report")[1]
+    assert out.count("fixed in advance: epsilon 0.25 (a report; grants nothing)") == 2
     assert "age report" in run("budget", "history", "patients-2026", "--budget", URL)[1]
     assert run("budget", "export", "-o", "lines.jsonl", "--budget", URL)[0] == 0
     assert run("budget", "import", "lines.jsonl", "--budget", "sqlite:///b.db")[0] == 0

@@ -334,6 +334,21 @@ def test_the_database_itself_refuses_to_be_rewritten(signed, url, statement):
     signed.verify()
 
 
+@pytest.mark.parametrize("sums", ["spent_floor", "failed_floor"])
+def test_a_line_does_not_let_sums_fall(signed, url, sums):
+    here = opened(url)
+    here.execute("BEGIN")
+    here.execute(
+        "INSERT INTO lines SELECT root, number + 1, 'x', 'y', '', '', '', 'z' FROM lines "
+        "WHERE root = 'patients' ORDER BY number DESC LIMIT 1"
+    )
+    change = "UPDATE budgets SET last = last + 1, head = 'z', {} WHERE name = 'patients'"
+    with pytest.raises(sqlite3.IntegrityError, match="not rewritten"):
+        here.execute(change.format(f"{sums} = '-'"))
+    here.execute(change.format(f"{sums} = '9' || {sums}"))  # else it were refused for that
+    here.execute("ROLLBACK")
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -446,7 +461,7 @@ def test_a_locked_ledger_is_refused_and_not_charged(office, url):
     ("pragma", "says"), [("max_page_count = 1", "disk is full"), ("query_only = 1", "read-only")]
 )
 def test_a_full_disk_or_a_read_only_one_charges_nothing(office, pragma, says):
-    office._store._here.opened[1].execute(f"PRAGMA {pragma}")
+    office._store._here.opened.connection.execute(f"PRAGMA {pragma}")
     many, long = [PureEvent(epsilon=1e-6)] * 500, Purpose(purpose="x" * 500)
     with pytest.raises(LedgerError, match=says):  # the page that is open takes a few lines
         assert [office.start("patients", many, long) for _ in range(9)] == []

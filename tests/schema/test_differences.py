@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Date, DateTime, Difference, Numeric, Schema, Table
+from missdp.engines import SparkSource
 from missdp.errors import DataError, SchemaError
 from missdp.schema import Impossible, NotApplicable, Order
 from missdp.sources import DuckDBSource, MemorySource
@@ -125,7 +126,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"later": "nobody"}, "must name dates"),
     ({"later": "sex"}, "must name dates"),
     ({"later": "month"}, "one step"),
-    ({"unit": "hour"}, "finer"),
+    ({"unit": "hour"}, "cannot be counted"),
+    ({"unit": "month"}, "cannot be counted"),
     ({"unit": "fortnight"}, "unit must be one of"),
     ({"computes": "month"}, "one of its two dates"),
     ({"missing_codes": (-9,), "nullable": True}, "no codes"),
@@ -150,6 +152,15 @@ def test_what_cannot_be_computed_back_is_refused() -> None:
     sex = Categorical(name="sex", levels=("f", "m"))
     with pytest.raises(SchemaError, match="apply to every row"):
         Schema((IN, OUT, sex, STAY), (NotApplicable("out", unless="sex = 'f'"),))
+    of_either = Difference(name="d", later="in or out", earlier="in", lower=0, upper=9)
+    with pytest.raises(SchemaError, match="must name dates"):
+        Schema((*SCHEMA, of_either))
     again = Difference(name="again", later="out", earlier="in", lower=0, upper=9)
     with pytest.raises(SchemaError, match="two rules"):
         Schema((IN, OUT, STAY, again))
+
+
+def test_spark_refuses_differences() -> None:
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.frames", "columns": ["in", "out"]})
+    with pytest.raises(SchemaError, match="Spark counts no differences"):
+        SparkSource(frame(), SCHEMA)

@@ -15,6 +15,8 @@ from missdp.errors import UnprovenError
 from missdp.evaluate import fidelity, missing_fidelity
 from missdp.ground_truth import joint
 from missdp.schema import Impossible, Order
+from missdp.synth.sampling import followed
+from missdp.table.encode import Column
 
 WARDS = ("surgery", "medicine", "paediatrics")
 STAY = {"name": "stay", "later": "discharge", "earlier": "admission", "lower": 0, "upper": 60}
@@ -140,3 +142,16 @@ def test_nothing_is_promised_for_the_ground_truth(model: AllPairs) -> None:
             model.ground_truth_guarantee(assumption)
         with pytest.raises(UnprovenError, match="stay"):
             joint([model], assumption)
+
+
+def test_a_drawn_row_without_its_base_has_the_other_date_and_no_difference() -> None:
+    """As a model may draw it: no admission, but a stay, and a date for either."""
+    read = Table.read(hospital(50).dropna(), SCHEMA)
+    columns = {name: read.column(name) for name in SCHEMA.names}
+    gone = np.full(len(read), SCHEMA["admission"].missing_code, dtype=np.uint8)
+    columns["admission"] = Column(gone, np.full(len(read), SCHEMA["admission"].lower))
+    drawn, broken = followed(Table(SCHEMA, columns))
+    assert not broken.any()
+    assert drawn.mask("stay").all()
+    assert drawn.values("discharge").tolist() == read.values("admission or discharge").tolist()
+    assert drawn.values("birth").tolist() == read.values("birth").tolist()

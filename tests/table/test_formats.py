@@ -240,7 +240,9 @@ def test_what_cannot_be_read_is_one_error_that_quotes_nothing(suffix, make, tmp_
     path = tmp_path / f"rows{suffix}"
     make(path)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(DataError, match=r"not a well-formed|unpacked") as caught:
+    with pytest.raises(
+        DataError, match="unpacked" if make is bomb else "not a well-formed"
+    ) as caught:
         Table.read(path, SCHEMA)
     assert caught.value.__context__ is caught.value.__cause__ is None
     assert "secret" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from missdp.accounting import epsilon_under
 from missdp.accounting.exact import float_up
 from missdp.cli import say
 from missdp.cli.app import app, emit
 from missdp.cli.options import JsonOption, argument, option
-from missdp.errors import DataError, replacing
+from missdp.errors import DataError, UnprovenError, replacing
 from missdp.files import check_outputs
 from missdp.office import Ledger
 from missdp.record import WRONG
@@ -90,8 +92,19 @@ def create(
 
 
 @budget.command()
-def show(url: UrlOption, as_json: JsonOption = False) -> None:
-    """Show what is spent and left of each budget, and who spent how much on what."""
+def show(
+    url: UrlOption,
+    report: Annotated[
+        bool,
+        typer.Option("--report", help="Also what all charges would be worth, had they been fixed."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is spent and left of each budget, and who spent how much on what.
+
+    With --report also the smallest epsilon that any accountant proves for all charges together, if
+    which releases there are had been fixed in advance: a report, by which nothing is granted.
+    """
     ledger = _ledger(url)
     shown, lines = [], []
     for name, row in ledger.rows().items():
@@ -120,6 +133,11 @@ def show(url: UrlOption, as_json: JsonOption = False) -> None:
             f"{one['spent']:.6g}"
             for one in by
         ]
+        if report and by:
+            found = _fixed(ledger, name)
+            shown[-1]["fixed_in_advance"] = found
+            worth = "nothing is proven" if found is None else f"epsilon {found:.4g}"
+            lines += [f"  had all of it been fixed in advance: {worth} (a report; grants nothing)"]
     emit({"budgets": shown}, "\n".join(lines), as_json=as_json)
 
 
@@ -134,6 +152,14 @@ def _by_purpose(ledger: Ledger, name: str) -> list[dict[str, Any]]:
         {"who": who, "purpose": purpose, "releases": count, "spent": float_up(spent)}
         for (who, purpose), (count, spent) in sums.items()
     ]
+
+
+def _fixed(ledger: Ledger, name: str) -> float | None:
+    """Return the epsilon of all charges as accountants see those that are fixed in advance."""
+    found = ledger.budget(name)
+    with contextlib.suppress(UnprovenError):
+        return epsilon_under(found.events, found.delta, found.adjacency)
+    return None
 
 
 @budget.command()

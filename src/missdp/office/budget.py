@@ -36,6 +36,17 @@ class LedgerBudget(Budget):
     name : str
     what : Purpose
         Recorded with each charge.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from missdp.accounting import PureEvent
+    >>> from missdp.office import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
+    >>> ledger.create("patients-2026", epsilon=1.0)
+    >>> ledger.budget("patients-2026").charge(PureEvent(epsilon=0.25))
+    >>> ledger.budget("patients-2026").remaining_epsilon
+    0.75
     """
 
     def __init__(self, ledger: Ledger, name: str, what: Purpose) -> None:

@@ -65,6 +65,16 @@ class Started:
         How many lines the table's chain has with this one.
     head : str
         The hash of this line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from missdp.accounting import PureEvent
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
+    >>> ledger.create("patients-2026", epsilon=1.0)
+    >>> started = ledger.start("patients-2026", [PureEvent(epsilon=0.25)])
+    >>> started.lines, len(started.head)
+    (2, 64)
     """
 
     request: str
@@ -90,6 +100,11 @@ class Purpose:
         Whose presence the release protects.
     conditions : tuple of Condition
         What the release rests on.
+
+    Examples
+    --------
+    >>> Purpose("annual report", ticket="T-17").unit
+    'row'
     """
 
     purpose: str = ""

@@ -156,12 +156,15 @@ class _Postgres:
         absent = MissingDependencyError("PostgreSQL needs an extra: pip install 'missdp[ledger]'")
         with replacing(ImportError, by=absent):
             import psycopg
-        self._psycopg, self._wait = psycopg, wait
+        # No warning of one that is dropped: libpq's destructor closes it, and not in a fork.
+        quiet = {"__del__": lambda _: None}
+        self._connection: Any = type("Connection", (psycopg.Connection,), quiet)
+        self._wait = wait
         self._url = re.sub(r"^postgresql\+\w+:", "postgresql:", url)
         self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
 
     def connect(self, *, create: bool) -> Any:
-        made = self._psycopg.connect(
+        made = self._connection.connect(
             self._url, autocommit=True, connect_timeout=max(2, int(self._wait))
         )
         made.execute(f"SET lock_timeout = {int(1000 * self._wait)}")
@@ -211,6 +214,20 @@ _POSTGRES_SAYS = {
 }
 
 
+class _Opened:
+    """A connection that is closed when nobody holds it any more, but not by a fork."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection, self.process = connection, os.getpid()
+
+    def close(self) -> None:
+        """Close it, in the process that opened it."""
+        if self.process == os.getpid():
+            self.connection.close()
+
+    __del__ = close
+
+
 class Store:
     """A ledger's database, by its URL; what goes wrong is said without address or password.
 
@@ -254,29 +271,33 @@ class Store:
                 yield Transaction(connection, self._dialect, reads=reads)
                 connection.execute("COMMIT")
                 done = True
+            except MissDPError:  # refused by us: the connection is as good as before
+                connection.execute("ROLLBACK")
+                done = True
+                raise
             finally:
                 if not done:
                     self.close()  # which rolls back
 
     def close(self) -> None:
         """Close the connection of this thread, if any; the next transaction opens another."""
-        opened = self._here.__dict__.pop("opened", None)
-        if opened is not None and opened[0] == os.getpid():
-            opened[1].close()
+        opened: _Opened | None = self._here.__dict__.pop("opened", None)
+        if opened is not None:
+            opened.close()
 
     def _connection(self, *, create: bool) -> Any:
-        opened = getattr(self._here, "opened", None)
-        if opened is not None and opened[0] != os.getpid():
+        opened: _Opened | None = getattr(self._here, "opened", None)
+        if opened is not None and opened.process != os.getpid():
             self._left.append(opened)
             opened = None
         if opened is None or create:
             self.close()
-            made = self._dialect.connect(create=create)
-            self._here.opened = opened = (os.getpid(), made)
+            opened = _Opened(self._dialect.connect(create=create))
+            self._here.opened = opened
             if create:
-                self._make(made)
-            self._check_version(made)
-        return opened[1]
+                self._make(opened.connection)
+            self._check_version(opened.connection)
+        return opened.connection
 
     def _make(self, connection: Any) -> None:
         connection.execute(self._dialect.begin)

@@ -111,7 +111,8 @@ class Difference(Numeric):
     def within(self, columns: Columns) -> Difference:
         """Return the difference in units of its dates, which are attributes of the same schema."""
         later, earlier = (columns.get(name) for name in (self.later, self.earlier))
-        if not (isinstance(later, Date) and isinstance(earlier, Date)):
+        computed = isinstance(later, EitherDate) or isinstance(earlier, EitherDate)
+        if computed or not (isinstance(later, Date) and isinstance(earlier, Date)):
             raise self._not_valid("later and earlier must name dates of the schema")
         if (later.unit, later.step, later.zoned) != (earlier.unit, earlier.step, earlier.zoned):
             raise self._not_valid("its dates must have one step, and both a time zone or none")
@@ -129,7 +130,7 @@ class Difference(Numeric):
     def _in_units_of_dates(self, step: float) -> Difference:
         size = self.size_of_unit
         if not size:
-            raise self._not_valid("its unit must not be finer than those of its dates")
+            raise self._not_valid("its unit cannot be counted in those of its dates")
 
         def steps(bound: float) -> float:
             return step * math.ceil(round(bound * size / step, 6))

@@ -1,0 +1,119 @@
+"""A ledger in PostgreSQL is the same ledger; writers of either that are killed leave it exact."""
+
+import importlib
+from fractions import Fraction
+
+import pytest
+
+from missdp.accounting import PureEvent
+from missdp.errors import BudgetExceededError, LedgerError
+from missdp.office import Ledger
+
+TENTH = [PureEvent(epsilon=0.1)]
+ID = "0123456789abcdef" * 2
+
+
+@pytest.fixture(scope="module")
+def database(server):
+    """Make a fresh database of a server, and return its URL."""
+    psycopg = pytest.importorskip("psycopg")
+    names = iter(f"ledger_{number}" for number in range(99))
+
+    def made():
+        name = next(names)
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return server.replace("/postgres?", f"/{name}?")
+
+    return made
+
+
+@pytest.fixture
+def bench():
+    return importlib.import_module("ledger")
+
+
+def test_it_is_the_same_ledger(database, tmp_path):
+    office = Ledger(database(), who="ada")
+    with pytest.raises(LedgerError, match="no ledger in this database"):
+        office.rows()
+    office.create("patients", epsilon=1.0)
+    office.create("patients/bob", epsilon=0.3)
+    started = office.start("patients/bob", TENTH, request=ID)
+    with pytest.raises(LedgerError, match="started before"):
+        office.start("patients", TENTH, request=ID)
+    office.finish(ID, "f" * 64)
+    with pytest.raises(BudgetExceededError):
+        office.start("patients/bob", [PureEvent(epsilon=0.21)])
+    office.budget("patients").charge(PureEvent(epsilon=0.9))
+    assert [row.spent for row in office.rows().values()] == [1, Fraction(1, 10)]
+    assert office.verify(started.head)["patients"][0] == 6
+    office.export_lines(tmp_path / "lines")
+    for url in (database(), f"sqlite:///{tmp_path}/copy.db"):
+        copy = Ledger(url)
+        copy.import_lines(tmp_path / "lines")
+        assert (copy.verify(), copy.rows()) == (office.verify(), office.rows())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE lines SET body = 'x'",
+        "DELETE FROM lines",
+        "TRUNCATE lines",
+        "DELETE FROM budgets",
+        "TRUNCATE budgets",
+        "UPDATE budgets SET spent = '0/1', spent_floor = '0'",
+        "UPDATE budgets SET facts = 'x'",
+        "UPDATE budgets SET last = last + 1",
+    ],
+)
+def test_the_server_refuses_to_rewrite_it(written, statement):
+    psycopg = pytest.importorskip("psycopg")
+    with (
+        psycopg.connect(written, autocommit=True) as connection,
+        pytest.raises(psycopg.errors.RaiseException, match="ledger"),
+    ):
+        connection.execute(statement)
+    Ledger(written).verify()
+
+
+@pytest.fixture(scope="module")
+def written(database):
+    url = database()
+    office = Ledger(url, who="ada")
+    office.create("patients", epsilon=1.0)
+    office.start("patients", TENTH)
+    return url
+
+
+def test_a_lock_is_waited_for_and_a_refusal_shows_no_password(written):
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(written) as other:
+        other.execute("SELECT * FROM budgets FOR UPDATE")
+        with pytest.raises(LedgerError, match="locked"):
+            Ledger(written, wait=0.2).start("patients", TENTH)
+    for url in ("postgresql://ada:SECRET@/nowhere?host=/nowhere", "postgresql://SECRET:x@[::1"):
+        with pytest.raises(LedgerError, match="address, role and password") as caught:
+            Ledger(url, wait=2).rows()
+        assert "SECRET" not in str(caught.value)
+        assert caught.value.__cause__ is caught.value.__context__ is None
+    assert Ledger(written).row("patients").spent == Fraction(1, 10)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_killed_writers_overspend_lose_double_and_draw_twice_nothing(
+    bench, tmp_path, kind, request
+):
+    url = f"sqlite:///{tmp_path}/budget.db"
+    if kind == "postgresql":
+        url = request.getfixturevalue("database")()
+    got = bench.run(url, writers=5, charges=24, kills=True)
+    assert got["charged"] == 90  # three quarters of what was asked for
+    assert [got[what] for what in ("overspent", "lost", "doubled", "drawn twice")] == [0] * 4
+
+
+def test_compute_then_charge_gives_free_answers_and_is_told_from_it(bench, tmp_path):
+    got = bench.run(f"sqlite:///{tmp_path}/budget.db", writers=2, charges=12, late=True)
+    assert got["lost"] == 6
