@@ -48,7 +48,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/synth/test_open_levels.py"),
     ("mechanisms", "categories that no row has are found", "isinstance(cell, Unreadable) or not count:", "isinstance(cell, Unreadable):",
      "tests/mechanisms/test_open_levels.py"),
-    ("synth", "true among cells is no code", "    if isinstance(cell, bool):\n        return str(cell).lower()\n", "",
+    ("synth", "true among cells is no code", "        return str(cell).lower()\n    return unicodedata", "        return cell\n    return unicodedata",
      "tests/synth/test_open_levels.py"),
     ("synth", "failures of levels are not taken out of delta", "return float_down(exact(delta) - exact(failure_of(delta, names)))", "return delta",
      "tests/synth/test_open_levels.py"),
