@@ -6,6 +6,7 @@ import signal
 from fractions import Fraction
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from missdp.cli.charges import Charged
@@ -37,6 +38,21 @@ def office(folder):
 
 def spent(office):
     return office.row("patients-2026").spent
+
+
+def test_a_request_stands_for_the_rows_that_it_names(run, office):
+    with duckdb.connect("data.duckdb") as database:
+        database.execute("CREATE TABLE answers AS FROM read_csv('data.csv', all_varchar=true)")
+    asked = [one if one != "data.csv" else "data.duckdb" for one in QUERY]
+    paid = ("--budget", f"{URL}#patients-2026")
+    chosen = ("--select", "SELECT * FROM answers")
+    code, out, _ = run("budget", "request", *asked, *chosen, *paid, "--json")
+    assert code == 0
+    again = (*paid, "--request", json.loads(out)["request"])
+    for other in (("--select", "SELECT * FROM answers LIMIT 9"), ("--table", "answers")):
+        code, _, err = run(*asked, *other, *again)
+        assert (code, "for something else" in err, spent(office)) == (2, True, 0)
+    assert run(*asked, *chosen, *again)[0] == 0
 
 
 def test_a_release_says_which_line_paid_for_it_and_the_line_what_was_released(run, office):

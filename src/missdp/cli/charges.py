@@ -47,10 +47,11 @@ _OPTIONS = {
     "request": (_REQUEST, None),
     "new_schema": (_NEW_SCHEMA, False),
 }
-# Options that say where things are and how they are shown, not what is released.
+# Options that say where things are and how they are shown, not what is released. Which rows of a
+# database are read is not among them: another question of it is another request.
 _PLACES = {
     *("data", "schema", "output", "model", "guarantee", "overwrite", "as_json", "details"),
-    *("memory", "table", "select", "parts", "engine", "rows", "keep_holes", "holes"),
+    *("memory", "parts", "engine", "rows", "keep_holes", "holes"),
 }
 
 

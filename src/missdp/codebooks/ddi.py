@@ -77,6 +77,10 @@ class _Reader:
         notes = [self._facts["note"]] if "note" in self._facts else []
         if "universe" in self._facts:
             notes.append(f"not translated: asked of: {self._facts['universe']}")
+        if {"min", "max"} & self._facts.keys():
+            notes.append(
+                "some archives state the least and the greatest cell: then widen the bounds"
+            )
         return Variable(
             name=name,
             source=f"var {self._var.get('ID') or name}",
