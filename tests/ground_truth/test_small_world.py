@@ -30,6 +30,7 @@ from ground_truth.small_world import (
     response,
     turning,
 )
+from missdp import Categorical, Schema
 from missdp.accounting import (
     BoundedObservation,
     FilterEvent,
@@ -224,6 +225,8 @@ MU = 0.4
 
 class Fit(tuple):
     """Gates that a release fixed, each with a Gaussian answer behind it."""
+
+    schema_ = Schema((Categorical(name="a", levels=("x",)),))  # of columns alone
 
     def ground_truth_parts(self):
         return Guarantee(9.0, 1e-3, events=[answer(MU, gate) for gate in self]), FIXED

@@ -160,6 +160,11 @@ def test_what_cannot_be_computed_back_is_refused() -> None:
         Schema((IN, OUT, STAY, again))
 
 
+def test_no_gate_claims_that_one_date_was_observed_because_either_was() -> None:
+    assert "in or out" in SCHEMA.rulebook.filled
+    assert all(a.settled for a in SCHEMA.subset(("in or out", "stay")))
+
+
 def test_spark_refuses_differences() -> None:
     frame = type("DataFrame", (), {"__module__": "pyspark.sql.frames", "columns": ["in", "out"]})
     with pytest.raises(SchemaError, match="Spark counts no differences"):

@@ -12,7 +12,7 @@ from missdp.errors import SchemaError
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
 from missdp.schema.conditions import Compare, Known
 from missdp.schema.denial import Denial
-from missdp.schema.differences import Difference
+from missdp.schema.differences import Difference, EitherDate
 from missdp.schema.numeric import Columns
 from missdp.schema.possible import ImpossibleCells, check_possible, impossible_cells, in_order
 from missdp.schema.rules import Rule
@@ -61,10 +61,12 @@ class RuleBook:
         """Attributes that a row may have settled although no value of them was observed.
 
         Rules fill their missing cells; or they are not applicable to some rows, whatever went
-        missing: where there is no value, none is lost.
+        missing: where there is no value, none is lost. One of two dates is there if either is.
         """
         known = {
-            a.name for a in self._columns.values() if a.not_applicable is not None or a.settled
+            a.name
+            for a in self._columns.values()
+            if a.not_applicable is not None or a.settled or isinstance(a, EitherDate)
         }
         solved = {rule.target.name for rule in self.solved}
         return frozenset({*self.derives, *self.routes, *known, *solved})
