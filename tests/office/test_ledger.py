@@ -416,6 +416,24 @@ def test_export_and_import_are_the_same_ledger(signed, tmp_path):
 # Bad input
 
 
+def test_when_a_release_ended_is_nowhere(url, office, monkeypatch):
+    class Later(datetime):
+        @classmethod
+        def now(cls, zone):
+            return datetime.now(zone) + timedelta(minutes=5)
+
+    office.start("patients", TENTH, request=ID + "1")
+    monkeypatch.setattr(ledger, "datetime", Later)
+    office.finish(ID + "1", "f" * 64)
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+        started, released = connection.execute(
+            "SELECT time FROM lines ORDER BY number DESC LIMIT 2"
+        )
+    assert started == released
+    office.start("patients", TENTH)
+    office.verify()
+
+
 def test_the_clock_going_back_is_refused(office, monkeypatch):
     class Past(datetime):
         @classmethod

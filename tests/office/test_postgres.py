@@ -1,12 +1,14 @@
 """A ledger in PostgreSQL is the same ledger; writers of either that are killed leave it exact."""
 
 import importlib
+import threading
+import time
 from fractions import Fraction
 
 import pytest
 
 from missdp.accounting import PureEvent
-from missdp.errors import BudgetExceededError, LedgerError
+from missdp.errors import BudgetExceededError, LedgerError, ParameterError
 from missdp.office import Ledger
 
 TENTH = [PureEvent(epsilon=0.1)]
@@ -99,6 +101,41 @@ def test_a_lock_is_waited_for_and_a_refusal_shows_no_password(written):
         assert "SECRET" not in str(caught.value)
         assert caught.value.__cause__ is caught.value.__context__ is None
     assert Ledger(written).row("patients").spent == Fraction(1, 10)
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+def test_two_who_create_at_once_give_a_table_one_budget(database, monkeypatch, isolation):
+    url = database()
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            f"ALTER ROLE CURRENT_USER SET default_transaction_isolation = '{isolation}'"
+        )
+    Ledger(url).create("patients", epsilon=1.0)
+    looked, look, done = threading.Event(), Ledger._refuse_taken, []
+
+    def slowly(self, run, made):
+        look(self, run, made)
+        looked.set()
+        time.sleep(0.5)
+
+    def create(name):
+        try:
+            Ledger(url).create(name, epsilon=1.0, table="visits")
+        except ParameterError:
+            return
+        done.append(name)
+
+    monkeypatch.setattr(Ledger, "_refuse_taken", slowly)
+    first = threading.Thread(target=create, args=("visits-2025",))
+    first.start()
+    assert looked.wait(10)
+    create("visits-2026")
+    first.join()
+    assert done == ["visits-2025"]
+    Ledger(url).verify()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER ROLE CURRENT_USER RESET default_transaction_isolation")
 
 
 @pytest.mark.no_cover

@@ -35,6 +35,7 @@ from missdp.mechanisms import SeededNoise
 from missdp.mechanisms import open_levels as found_by
 from missdp.mechanisms.open_levels import RowsAsTheyCame
 from missdp.schema import NotApplicable
+from missdp.schema.open_levels import at_most
 from missdp.sources import open_source
 from missdp.synth.open_levels import open_part, release_levels
 from missdp.synth.split import Part, Split
@@ -232,3 +233,46 @@ def test_a_fit_after_one_with_open_levels_has_its_whole_delta(fitted):
     assert model.guarantee_.delta == 1e-6
     fresh = AllPairs(epsilon=2.0, delta=1e-6).fit(rows()[["sex", "age"]], schema=plain)
     assert model.guarantee_.events[0].capacity == fresh.guarantee_.events[0].capacity
+
+
+@pytest.mark.parametrize(
+    ("facts", "cells"),
+    [
+        ({"missing_codes": ("true",)}, [True] * 300),
+        ({"missing_codes": ("true",)}, ["True"] * 300),
+        ({"other": "level 0", "max_levels": 2}, ["a", "b", "c"] * 100),
+    ],
+)
+def test_no_cell_that_is_frequent_makes_a_schema_that_is_refused(facts, cells):
+    schema = Schema((OpenCategorical(name="illness", nullable=True, **facts), SCHEMA["sex"]))
+    assert max(len(a.levels) for a in at_most(schema)) > schema["illness"].max_levels
+    frame = pd.DataFrame({"illness": pd.Series(cells, dtype=object), "sex": "f"})
+    model = MST(epsilon=5.0, delta=1e-6, random_state=0).fit(frame, schema=schema)
+    assert model.schema_["illness"].found
+    assert "true" not in model.schema_["illness"].levels
+
+
+def test_labels_of_open_levels_are_of_what_is_known_before():
+    facts = {"name": "illness", "other": "7.0"}  # beside "7.00" nobody knows what 7 is
+    assert OpenCategorical(**facts, labels={"7.0": "all others"}).labels
+    with pytest.raises(SchemaError, match="a label of '7'"):
+        OpenCategorical(**facts, labels={"7": "all others"})
+
+
+@pytest.mark.parametrize(("family", "levels"), [(AIM, 1), (MST, 3)])
+def test_what_is_found_uses_up_no_part_that_was_planned_without_it(family, levels):
+    names = [f"c{k}" for k in range(4)]
+    schema = Schema(
+        (
+            *(OpenCategorical(name=name, nullable=True, max_levels=1000) for name in names),
+            Categorical(name="sex", levels=("f", "m"), nullable=True),
+        )
+    )
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.choice([*"xyz"[:levels]], 600) for name in names})
+    frame["sex"] = rng.choice(["f", "m"], 600)
+    model = family(epsilon=3.0, delta=1e-6, missing="observed", random_state=0)
+    model.fit(frame, schema=schema)
+    assert model.schema_["c0"].size == levels + 1
+    known = MissingCompletelyAtRandom(dict.fromkeys(schema.names, 0.5))
+    assert model.ground_truth_guarantee(known).epsilon == 3.0

@@ -199,6 +199,27 @@ def test_letters_among_dates_leave_the_other_dates_as_they_are(tmp_path):
     assert days.mask("day", "refused").tolist() == [False, True]
 
 
+def test_a_column_of_letters_alone_is_read_like_any_other(tmp_path):
+    for cells in (["a"], ["a", np.nan], ["a", "b", 7.0]):
+        frame = pd.DataFrame({"pay": pd.Series(cells, dtype=object)})
+        pyreadstat.write_dta(frame, tmp_path / "pay.dta", missing_user_values={"pay": ["a", "b"]})
+        facts = {"lower": 0, "upper": 9, "nullable": True, "outside": "clamp", "refused": (".a",)}
+        table = Table.read(tmp_path / "pay.dta", Schema((Numeric(name="pay", **facts),)))
+        assert table.mask("pay", "refused").tolist() == [cell == "a" for cell in cells]
+
+
+@pytest.mark.parametrize("nullable", [True, False])
+@pytest.mark.parametrize("day", [-6e10, 265_638_280_000.0, 265e9, 13e9])  # of the year -319, 10000
+def test_a_code_among_dates_leaves_dates_beyond_the_calendar_as_they_are(day, nullable, tmp_path):
+    def codes(*cells):
+        options = {"variable_format": {"day": "DATE11"}, "missing_ranges": {"day": [-99]}}
+        pyreadstat.write_sav(pd.DataFrame({"day": cells}), tmp_path / "days.sav", **options)
+        facts = {**DAYS, "nullable": nullable, "outside": "clamp", "bins": 5}
+        return Table.read(tmp_path / "days.sav", Schema((Date(name="day", **facts),))).codes("day")
+
+    assert codes(day, 13e9).tolist() == codes(day, 13e9, -99.0)[:2].tolist()
+
+
 def truncated(path):
     whole = written(path.with_name(f"whole{path.suffix}")).read_bytes()
     path.write_bytes(whole[: len(whole) // 2])

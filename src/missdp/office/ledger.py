@@ -509,7 +509,9 @@ class Ledger:
         """Add a line to a table's chain, and take over the rows that it changes."""
         name = root.facts.root if root is not None else rows[0].facts.root
         last, head = (root.last, root.head) if root is not None else (0, "")
-        time = _now(run, name, last)
+        # How long a release took may tell of private rows: its end has no time.
+        timed = state not in AFTER["started"]
+        time = _now(run, name, last, timed=timed)
         line = {
             "root": name,
             "number": last + 1,
@@ -519,7 +521,7 @@ class Ledger:
             "who": self._who,
             **facts,
         }
-        if state not in AFTER["started"]:  # else how long a release took may tell of private rows
+        if timed:
             line["time"] = time
         body = canonical(line)
         _insert(run, {**line, "time": time}, body, digest(body))
@@ -634,8 +636,8 @@ _SUMS = (
 )
 
 
-def _now(run: Transaction, root: str, last: int) -> str:
-    """Return the time; refuse a clock that went back."""
+def _now(run: Transaction, root: str, last: int, *, timed: bool) -> str:
+    """Return the time, that of the line before if none is told; refuse a clock that went back."""
     before = run("SELECT time FROM lines WHERE root = ? AND number = ?", root, last)
     now = datetime.now(UTC)
     if before and before[0][0]:
@@ -644,7 +646,7 @@ def _now(run: Transaction, root: str, last: int) -> str:
             raise LedgerError(
                 "the clock of this machine is behind the last line of the ledger; set it right"
             )
-        now = max(now, known)
+        now = max(now, known) if timed else known
     return now.isoformat(timespec="seconds")
 
 

@@ -145,9 +145,10 @@ _SQLITE_SAYS = {
 class _Postgres:
     mark: ClassVar[str] = "%s"
     lock: ClassVar[str] = " FOR UPDATE"
-    begin: ClassVar[str] = "BEGIN"
+    # Whatever the server's own default is: each statement sees what others committed before it.
+    begin: ClassVar[str] = "BEGIN ISOLATION LEVEL READ COMMITTED"
     look: ClassVar[str] = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-    # One at a time makes the tables.
+    # One at a time makes the tables, or creates a budget: which there are already is looked up.
     there: ClassVar[str] = (
         "SELECT 1 FROM pg_advisory_xact_lock(741), pg_tables WHERE tablename = 'ledger'"
     )
@@ -268,6 +269,8 @@ class Store:
             done = False
             try:
                 connection.execute(self._dialect.look if reads else self._dialect.begin)
+                if create:
+                    connection.execute(self._dialect.there)  # which waits for others who create
                 yield Transaction(connection, self._dialect, reads=reads)
                 connection.execute("COMMIT")
                 done = True

@@ -22,18 +22,22 @@ _MOST_LEVELS: Final = 1000
 _Cell = TypeVar("_Cell")
 
 
-def composed(cell: _Cell) -> _Cell:
-    """Return text in Unicode's form NFC, and anything else as it is."""
-    return unicodedata.normalize("NFC", cell) if isinstance(cell, str) else cell  # type: ignore[return-value]
+def composed(cell: _Cell) -> _Cell | str:
+    """Return text in Unicode's form NFC, true and false as text, and anything else as it is."""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return unicodedata.normalize("NFC", cell) if isinstance(cell, str) else cell
 
 
 def canonical(cell: object) -> str | None:
     """Return the text that a cell with a value is compared by; None if it cannot be a level."""
-    text: object = number_text(cell) if isinstance(cell, float) else cell
-    text = str(cell).lower() if isinstance(cell, bool) else text
-    if not isinstance(text, str) or len(text) > 4 * MOST_CHARACTERS:
+    text = number_text(cell) if isinstance(cell, float) else cell
+    if isinstance(text, str) and len(text) > 4 * MOST_CHARACTERS:
         return None
-    text = composed(text).strip()
+    text = composed(text)
+    if not isinstance(text, str):
+        return None
+    text = text.strip()
     usable = text and len(text) <= MOST_CHARACTERS and text.isprintable()
     return text if usable else None
 
@@ -105,6 +109,8 @@ class OpenCategorical(Categorical):
         if self.outside != "error":
             yield "outside does not apply: every other value is in the bucket"
         yield from super()._problems()
+        if not self.found:  # numbers have labels by their text, and levels of one number may follow
+            yield from self._labelled_nothing(lambda key: key == self.other)
         if self.levels[-1] != self.other or any(x != canonical(x) for x in self.levels):
             yield "levels must be canonical text, and the bucket must be the last of them"
 
@@ -136,9 +142,13 @@ def open_attributes(schema: Schema) -> tuple[OpenCategorical, ...]:
 
 def at_most(schema: Schema) -> Schema:
     """Return the schema with as many levels as a fit may find: what is public before it."""
-    return with_levels(
-        schema, {a.name: (f"level {k}" for k in range(a.max_levels)) for a in schema if is_open(a)}
-    )
+    return with_levels(schema, {a.name: _most_levels(a) for a in schema if is_open(a)})
+
+
+def _most_levels(attribute: OpenCategorical) -> list[str]:
+    """Return as many levels as a fit may find, none of which is the bucket."""
+    texts = (f"level {k}" for k in range(attribute.max_levels + 1))
+    return [text for text in texts if text != attribute.other][: attribute.max_levels]
 
 
 def with_levels(schema: Schema, found: Mapping[str, Iterable[str]]) -> Schema:

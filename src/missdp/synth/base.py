@@ -738,9 +738,10 @@ class Synthesizer(Estimator, abc.ABC):
     def _kept_within(self) -> Callable[[Event], None] | None:
         """Split the budget of a fit; return what refuses releases beyond caps, if there are any.
 
-        Parts of networks in pure epsilon are reserved, which is as good.
+        Parts of networks in pure epsilon are reserved, which is as good. Beside levels that a fit
+        finds nothing is amplified, and what is counted follows from them, not from public facts.
         """
-        caps = self._kept = self._split.caps()
+        caps = self._kept = None if self.__dict__.get("_open_names") else self._split.caps()
         reserved = caps is not None and isinstance(caps.structure, DataChosenGates)
         return None if caps is None or reserved else Keeper(caps).admit
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_YEARS = 8030  # before or after 1970; the years 1 to 9999 lie within
+_FIRST_YEAR, _LAST_YEAR = 1, 9999  # beyond which no date can be read as an object either
 
 
 class _Iso(str):
@@ -83,8 +83,8 @@ def _typed(data: pa.Array, attribute: Date) -> tuple[Floats, Marks]:
     unit = kind.unit if pa.types.is_timestamp(kind) else "D" if pa.types.is_date32(kind) else "ms"
     whole = data.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
     moments = np.asarray(whole.fill_null(0)).astype(f"datetime64[{unit}]")
-    years = moments.astype("datetime64[Y]").astype(np.int64)
-    far = np.abs(years) > _YEARS  # which finer units may not hold
+    years = moments.astype("datetime64[Y]").astype(np.int64) + 1970
+    far = (years < _FIRST_YEAR) | (years > _LAST_YEAR)
     marks = np.where(far | (zoned != attribute.zoned), np.int8(OUTSIDE), np.int8(0))
     marks[np.asarray(data.is_null()) | np.isnat(moments)] = MISSING
     near = np.where(marks < 0, 0, moments.astype(np.int64)).astype(moments.dtype)

@@ -95,14 +95,16 @@ def stat_batches(path: Path, names: tuple[str, ...]) -> Iterator[HeldBatch]:
 
 def _cells(column: pd.Series[Any], name: str, about: Any) -> Cells:
     """Return cells as they are meant, by what the file says of their column."""
+    import pandas as pd
     import pyarrow as pa
 
     if about.readstat_variable_types.get(name) == "string":
         return column.to_numpy(dtype=object)
     moments = _moments_of(about.original_variable_types.get(name) or "", about)
-    letters = np.array([isinstance(cell, str) for cell in column], dtype=bool)
-    if column.dtype != object:
-        letters[:] = False
+    letters = np.zeros(len(column), dtype=bool)
+    if not pd.api.types.is_numeric_dtype(column):  # whose type is text if no row has a number
+        column = column.astype(object)
+        letters[:] = [isinstance(cell, str) for cell in column]
     numbers = column.mask(letters).to_numpy(dtype=np.float64, na_value=np.nan)
     coded = letters | np.isin(numbers, [c for c in _codes(name, about) if is_number(c)])
     if moments is None:
