@@ -25,7 +25,7 @@ _FURTHER = 16  # intervals beyond that are reckoned with: those that may move me
 _FAR = 100.0  # times as far from the middle as where rows were found; further out is flagged only
 _TREE = 1.4  # times the noise of a count: halves of what stands out are kept, or moved
 _MOST_TAKEN = 0.9  # of a bin
-_DECAY = 3.0  # power with which rows beyond are usually fewer, the further out
+_DECAY = 1.5  # power with which rows beyond are usually fewer, the further out
 _USUAL = 0.5  # as many rows beyond, on either side, times the noise of a count
 _SPIKE = 0.002, 0.5  # chance that an interval beyond has as many rows as its count can hide:
 _HEAVY = 8.0, 16.0  # least and most, by how many quartiles from the median the reach ends
@@ -85,7 +85,7 @@ def reach(attribute: Numeric) -> tuple[float, float]:
 class Beyond:
     """Intervals beyond the reach of a number, in which noise may hide rows.
 
-    On either side as many rows as the noise of a count are usual, eight times fewer twice as far
+    On either side as many rows as the noise of a count are usual, three times fewer twice as far
     from the middle: the prior of an interval is exponential, with this mean. With some chance there
     is a spike, whose mean is the noise of its own count: one in 500, and up to one half where
     numbers have a long tail already as far as they were found.
