@@ -20,6 +20,7 @@ from missdp import (
     Difference,
     Guarantee,
     Numeric,
+    OpenCategorical,
     Ordinal,
     PrivBayes,
     Schema,
@@ -160,6 +161,7 @@ SCHEMA = Schema(
     (
         Categorical(name="kind", levels=("é", '"'), nullable=True, missing_codes=("?", -9)),
         Ordinal(name="b", levels=(False, True), label="B"),
+        OpenCategorical(name="ill", max_levels=9, other="rest").closed(["J45", "é"]),
         Numeric(name="c", lower=0, upper=0.3, edges=(0, 0.1, 0.3), undeclared=("lower",)),
         Date(name="d", lower="2018", upper="2024", step="2 years", spikes=("2020",)),
         DateTime(name="e", lower="2018-01-01", upper="2018-12-31", timezone="UTC"),

@@ -97,10 +97,11 @@ ROWS = [
 
 
 def test_nothing_is_promised_about_rows_that_may_not_be_there(ok, ruled):
+    """Noise is drawn anew each time: one time in twenty it looks as if there were rows."""
     for question in (("--mean", "hours"), ("--proportion", "hours > 3"), ("--variance", "hours")):
-        out = ok(*ruled([]), *question, "--epsilon", "1")
-        assert "Even whether there are such rows at all cannot be told" in out
-        assert "half as wide" not in out
+        told = (ok(*ruled([]), *question, "--epsilon", "1") for _ in range(4))
+        said = "Even whether there are such rows at all cannot be told"
+        assert any(said in out and "half as wide" not in out for out in told)
 
 
 def test_brackets_say_which_of_two_things_they_are(run, ruled, tmp_path):
