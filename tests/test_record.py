@@ -202,11 +202,12 @@ HEADS = Heads(
 CRUDE = Crude((LEVELS,), (TABLE[0],), Total(9.0, 1.0), 0.5)
 PLAN = RowProducts({"a": TABLE, "b": TABLE}, clip=2.0)
 SUMS = Products({"a": TABLE}, {"a": TABLE[0]}, {("a", "b"): TABLE}, std=1.0, single_std=0.5)
+STAY = Difference(name="stay", later="out", earlier="in", lower=0, upper=4, unit="week")
 STAYS = Schema(
     (
         Date(name="in", lower="2018-01-01", upper="2018-12-31", nullable=True),
         Date(name="out", lower="2018-01-01", upper="2018-12-31", nullable=True),
-        Difference(name="stay", later="out", earlier="in", lower=0, upper=4, unit="week"),
+        STAY,  # which is in units of its dates there, and written in its own
     )
 )
 NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
@@ -224,7 +225,9 @@ SINGLE = [
     *SCHEMA,
     RULED,
     *RULED.rules,
-    *STAYS,
+    STAY,
+    STAYS,
+    *(a for a in STAYS if a.name != "stay"),
     MASKS,
     LEVELS,
     LAW,
