@@ -312,3 +312,13 @@ def test_labels_do_not_leave_their_comment(tmp_path):
         for line in (tmp_path / "a.toml").read_text().split("\n")
         if "lines" in line
     )
+
+
+def test_a_box_is_one_column_in_the_schema_and_in_conditions(written):
+    lines = (
+        'drugs,base,,checkbox,Drugs,"é-1, Other",,,,,,,\n'
+        "dose,base,,text,Dose,,,number,0,5,,[drugs(é-1)] = '1',\n"
+    )
+    schema = read_codebook(written("a.csv", ID + lines)).schema()
+    assert schema.names == ("drugs_____1", "dose")
+    assert schema.rules[0].unless == "`drugs_____1` = 1"

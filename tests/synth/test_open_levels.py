@@ -276,3 +276,11 @@ def test_what_is_found_uses_up_no_part_that_was_planned_without_it(family, level
     assert model.schema_["c0"].size == levels + 1
     known = MissingCompletelyAtRandom(dict.fromkeys(schema.names, 0.5))
     assert model.ground_truth_guarantee(known).epsilon == 3.0
+
+
+def test_rows_that_an_engine_counts_need_a_schema_and_declared_levels(monkeypatch):
+    monkeypatch.setattr("missdp.synth.state.engine_of", lambda _: object())
+    with pytest.raises(SchemaError, match="a schema is needed"):
+        AllPairs(epsilon=1.0).fit(rows(5))
+    with pytest.raises(SchemaError, match="as they come"):
+        AllPairs(epsilon=1.0).fit(rows(5), schema=SCHEMA)

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Literal, NoReturn, Self, get_args
 
 from missdp.accounting.accountants import epsilon_under, within
-from missdp.accounting.conditions import Condition, FixedSchedule
+from missdp.accounting.conditions import Condition, FixedSchedule, all_conditions
 from missdp.accounting.costs import approximate_delta, proven, pure_cost, zcdp_cost
 from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten, under
 from missdp.accounting.exact import epsilon_from_rho, exact, float_down, float_up, total
@@ -363,9 +363,7 @@ class Budget:
         entries: tuple[Event | Budget, ...],
         conditions: Iterable[Condition],
     ) -> None:
-        kept = tuple(conditions)
-        if not all(isinstance(condition, Condition) for condition in kept):
-            raise ParameterError("conditions must all be Condition objects")
+        kept = all_conditions(conditions)
         converted = under(self._adjacency, parts)
         with self._lock:
             sums = self._with(converted)

@@ -62,6 +62,14 @@ class Condition(Record, abstract=True):
         return self.statement()
 
 
+def all_conditions(given: Iterable[Condition]) -> tuple[Condition, ...]:
+    """Return conditions, all of which are such; refuse anything else."""
+    kept = tuple(given)
+    if not all(isinstance(condition, Condition) for condition in kept):
+        raise ParameterError("conditions must all be Condition objects")
+    return kept
+
+
 @dataclass(frozen=True)
 class MissingCompletelyAtRandom(Condition):
     """Cells go missing at random with known rates, independently across attributes and rows.

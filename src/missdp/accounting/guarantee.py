@@ -13,7 +13,7 @@ from html import escape
 from typing import Any, Self, get_args
 
 from missdp.accounting.accountants import epsilon_of, epsilon_under, within
-from missdp.accounting.conditions import Assumption, Condition
+from missdp.accounting.conditions import Assumption, Condition, all_conditions
 from missdp.accounting.costs import is_pure
 from missdp.accounting.events import (
     Adjacency,
@@ -360,9 +360,7 @@ class Guarantee(Record):
 
 
 def _tidy(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    kept = tuple(conditions)
-    if not all(isinstance(condition, Condition) for condition in kept):
-        raise ParameterError("conditions must all be Condition objects")
+    kept = all_conditions(conditions)
     return tuple(sorted(set(kept), key=lambda c: (c.kind, json.dumps(c.to_dict(), sort_keys=True))))
 
 

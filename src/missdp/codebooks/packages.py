@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from missdp.codebooks.book import CodeBook, Domain, Value, Variable
-from missdp.errors import MissingDependencyError, SchemaError, replacing
+from missdp.errors import SchemaError, replacing
 from missdp.schema.attributes import number_text
+from missdp.table.packages import pyreadstat_module
 
 PACKAGES: Final = (".sav", ".zsav", ".dta")
 _MOST = 100  # codes of one range of missing values
@@ -17,12 +18,7 @@ _MOST = 100  # codes of one range of missing values
 
 def read_package(path: Path) -> CodeBook:
     """Return the code book that a file of SPSS or Stata brings along."""
-    absent = MissingDependencyError(
-        "pyreadstat, which reads files of SPSS and Stata, is not installed; "
-        "run pip install 'missdp[stat]'"
-    )
-    with replacing(ImportError, by=absent):
-        import pyreadstat
+    pyreadstat = pyreadstat_module()
     stata = path.suffix.lower() == ".dta"
     read = pyreadstat.read_dta if stata else pyreadstat.read_sav
     # The library has errors of many kinds, some of which quote the file.

@@ -79,9 +79,10 @@ def _variables(
         told = f"not translated: shown only if {' '.join(branch.split())}; else 0"
         variable = replace(variable, condition="", notes=(told,))
     for choice in variable.values:
-        code = re.sub(r"\W", "_", choice.code.lower())
         label = f"{variable.label}: {choice.label}"
-        yield replace(variable, name=f"{name}___{code}", values=_BOXES, label=label, nullable=False)
+        yield replace(
+            variable, name=_box(name, choice.code), values=_BOXES, label=label, nullable=False
+        )
 
 
 def _domain(line: Mapping[str, str]) -> Domain:
@@ -180,7 +181,12 @@ def _column(name: str, box: str | None, fields: Mapping[str, str]) -> str | None
     """Return the column of a field, or of one box of it."""
     if name not in fields or (fields[name] == "checkbox") != bool(box):
         return None
-    return f"{name}___{re.sub(r'[^a-z0-9_]', '_', box.strip().lower())}" if box else name
+    return _box(name, box) if box else name
+
+
+def _box(name: str, code: str) -> str:
+    """Return the column that one box of a field is exported as."""
+    return f"{name}___{re.sub(r'[^a-z0-9_]', '_', code.strip().lower())}"
 
 
 def _constant(word: str) -> str | None:

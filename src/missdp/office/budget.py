@@ -15,8 +15,8 @@ from missdp.accounting import (
     FilterEvent,
     Guarantee,
 )
+from missdp.accounting.conditions import all_conditions
 from missdp.accounting.exact import exact, float_down, float_up
-from missdp.errors import ParameterError
 from missdp.office.chain import path_of
 
 if TYPE_CHECKING:
@@ -128,9 +128,7 @@ class LedgerBudget(Budget):
         conditions: Iterable[Condition],
     ) -> None:
         del entries
-        kept = tuple(conditions)
-        if not all(isinstance(condition, Condition) for condition in kept):
-            raise ParameterError("conditions must all be Condition objects")
+        kept = all_conditions(conditions)
         what = replace(self._what, conditions=kept)
         self._ledger.start(self._facts.name, parts, what)
 

@@ -91,23 +91,21 @@ def _as_rows(
     data: Any, schema: Schema | None, opened: Sequence[OpenCategorical]
 ) -> tuple[Any, FrameKind]:
     """Return data that can be read again where levels are open, and the kind of frame it was."""
-    if isinstance(data, Table) or is_source(data):
-        kind: FrameKind = data.kind if isinstance(data, Table) else "pandas"
-        opened = opened or open_attributes(data.schema)
-        if not opened:
-            return data, kind
-    elif engine_of(data) is None:
-        if schema is None:
-            raise SchemaError(
-                "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
-            )
-        return (rows_of(data, schema.names) if opened else data), frame_kind(data)
-    elif not opened:
-        return data, frame_kind(data)
-    raise SchemaError(
-        f"the levels of {opened[0].name!r} are open, and are found in rows as they come: pass a "
-        "frame of pandas, polars or Arrow, a DuckDB relation or the path of a file, with schema=..."
-    )
+    coded = isinstance(data, Table) or is_source(data)
+    if schema is None and not coded:
+        raise SchemaError(
+            "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
+        )
+    opened = opened or (open_attributes(data.schema) if coded else ())
+    if opened and (coded or engine_of(data) is not None):
+        raise SchemaError(
+            f"the levels of {opened[0].name!r} are open, and are found in rows as they come: pass "
+            "a frame of pandas, polars or Arrow, a DuckDB relation or the path of a file, with "
+            "schema=..."
+        )
+    if coded:
+        return data, data.kind if isinstance(data, Table) else "pandas"
+    return (data if schema is None or not opened else rows_of(data, schema.names)), frame_kind(data)
 
 
 def _open_data(
