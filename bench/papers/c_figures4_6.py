@@ -13,7 +13,8 @@ simulated   100,000 people of ages 10-79, made up: wage law, matching attributes
 adult       30,162 rows of the 1994 census: hours per week hidden at random given age, sex and
             marital status; mean hours and the share of 40 hours or more.
 
-Each repetition hides anew, imputes anew (the average over tied donors) and adds noise anew; the people stay.
+Each repetition hides anew, imputes anew (the average over tied donors), adds noise anew; the
+people stay.
 Methods: incomplete rows ignored (Laplace noise); imputed, global sensitivity (one row serves at
 most all that are missing, their optimistic assumption); imputed, their noise; imputed, ours;
 imputed, no noise (not a release); filled from a released contingency table. Global sensitivity,
