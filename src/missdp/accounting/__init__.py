@@ -33,6 +33,7 @@ from missdp.accounting.conditions import MissingCompletelyAtRandom as MissingCom
 from missdp.accounting.conditions import ObservedAtMost as ObservedAtMost
 from missdp.accounting.conditions import PublicDomain as PublicDomain
 from missdp.accounting.conditions import RowIndependentMissingness as RowIndependentMissingness
+from missdp.accounting.conditions import RowsWithoutUnit as RowsWithoutUnit
 from missdp.accounting.events import Adjacency as Adjacency
 from missdp.accounting.events import ApproximateEvent as ApproximateEvent
 from missdp.accounting.events import ComposedEvent as ComposedEvent
@@ -60,6 +61,7 @@ from missdp.accounting.filters import gaussian_sigma as gaussian_sigma
 from missdp.accounting.filters import laplace_scale as laplace_scale
 from missdp.accounting.filters import releases as releases
 from missdp.accounting.guarantee import Guarantee as Guarantee
+from missdp.accounting.units import UnitEvent as UnitEvent
 from missdp.aliases import exported, moved_from
 
 __all__ = exported(globals())

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Literal, NoReturn, Self, get_args
+from typing import Any, Literal, NoReturn, Self, get_args
 
 from missdp.accounting.accountants import epsilon_under, within
 from missdp.accounting.conditions import Condition, FixedSchedule, all_conditions
@@ -17,6 +17,7 @@ from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten,
 from missdp.accounting.exact import epsilon_from_rho, exact, float_down, float_up, total
 from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
 from missdp.accounting.guarantee import Guarantee
+from missdp.accounting.units import UnitEvent, of_each_row, unit_of
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.record import check_delta, check_positive
 
@@ -114,6 +115,7 @@ class Budget:
         self._conditions: tuple[Condition, ...] = ()
         self._label = ""
         self._reserved = False
+        self._unit: tuple[str, int] | None = None
         self._lock = threading.RLock()
         self._process = (os.getpid(), _FORKS[-1])
 
@@ -154,6 +156,41 @@ class Budget:
             currency=cost.currency,
         )
         made._cost = cost
+        return made
+
+    def for_units(self, unit: str, rows: int) -> Budget:
+        """Return a fresh budget that protects units of at most so many rows, worth this one.
+
+        What is charged to it are facts about one row, and so are its ``cost`` and ``left``; its
+        epsilon, its `filter` and what is `spent` are those of a unit.
+
+        Parameters
+        ----------
+        unit : str
+            Name of the column that says which rows belong together.
+        rows : int
+            How many rows of a unit whatever is charged reads, at most.
+
+        Raises
+        ------
+        UnprovenError
+            If nothing is proven for several rows in the currency of this budget.
+
+        Examples
+        --------
+        >>> from missdp.accounting import Budget, LaplaceEvent
+        >>> budget = Budget(1.0, schedule="adaptive").for_units("patient", 5)
+        >>> budget.charge(LaplaceEvent(sensitivity=1, scale=10.0))
+        >>> budget.spent.epsilon, round(budget.left.amount, 12)
+        (1.0, 0.1)
+        """
+        if self._cost is None or self._entries:
+            raise ParameterError("only a fresh budget with schedule='adaptive' can be for units")
+        made = type(self).from_cost(
+            of_each_row(self._cost, rows), delta=self._delta, adjacency=self._adjacency
+        )
+        made._epsilon, made._unit = self._epsilon, (unit, rows)
+        made.filter()  # refused now, if nothing is proven
         return made
 
     @property
@@ -267,12 +304,15 @@ class Budget:
         if self._cost is None:
             raise ParameterError("a budget with schedule='fixed' is no filter")
         capacity = self._cost.event(adjacency=self._adjacency)
-        return FilterEvent(
-            capacity=capacity,
-            log=self.events,
-            label=label or self._label,
-            adjacency=self._adjacency,
-        )
+        facts: dict[str, Any] = {
+            "capacity": capacity,
+            "log": self.events,
+            "label": label or self._label,
+            "adjacency": self._adjacency,
+        }
+        if self._unit is None:
+            return FilterEvent(**facts)
+        return UnitEvent(unit=self._unit[0], rows=self._unit[1], **facts)
 
     def can_afford(self, *events: Event) -> bool:
         """Return whether `charge` would accept these events now; records nothing."""
@@ -365,7 +405,9 @@ class Budget:
     ) -> None:
         kept = all_conditions(conditions)
         converted = under(self._adjacency, parts)
+        new = (entry.filter() if isinstance(entry, Budget) else entry for entry in entries)
         with self._lock:
+            unit_of((*self.events[:1], *new))
             sums = self._with(converted)
             if not self._fits(converted, sums):
                 raise BudgetExceededError(

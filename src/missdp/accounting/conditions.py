@@ -388,6 +388,25 @@ class LevelsFromRelease(Condition):
 
 
 @dataclass(frozen=True)
+class RowsWithoutUnit(Condition):
+    """Rows without an identifier belong to different units.
+
+    Parameters
+    ----------
+    column : str
+        Of the identifiers.
+
+    Examples
+    --------
+    >>> print(RowsWithoutUnit("patient_id"))
+    No two rows without a patient_id belong together: each counts as a unit of its own.
+    """
+
+    column: str
+    sentence = "No two rows without a {0.column} belong together: each counts as a unit of its own."
+
+
+@dataclass(frozen=True)
 class FixedSchedule(Condition):
     """Privacy parameters of all releases were fixed before the first of them.
 

@@ -26,6 +26,7 @@ from missdp.accounting.events import (
 )
 from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of
 from missdp.accounting.exact import total as exact_total
+from missdp.accounting.units import ROW, unit_of
 from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning
 from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta
 
@@ -113,8 +114,23 @@ class Guarantee(Record):
             return (ApproximateEvent(delta=self.delta, **known),)
         return (PureEvent(**known),) if self.epsilon > 0 else ()
 
+    @property
+    def unit(self) -> str:
+        """Who is protected: ``"row"``, or the column that says which rows belong together."""
+        return unit_of(self.events)[0]
+
+    @property
+    def max_rows(self) -> int:
+        """How many rows of a unit were read at most."""
+        return unit_of(self.events)[1]
+
     def _check_claim(self) -> None:
         parts = flatten(self.events)
+        if self.protects == "ground-truth" and self.unit != ROW:
+            raise UnprovenError(
+                "for the table before values went missing nothing is proven of units with several "
+                "rows: leave the unit out of the schema for that"
+            )
         if self.adjacency == "add-remove" and any(e.adjacency != "add-remove" for e in parts):
             raise UnprovenError("an add-remove guarantee cannot rest on replace-one events")
         if self.protects == "ground-truth" and not any(
@@ -279,7 +295,7 @@ class Guarantee(Record):
                 raise
             epsilon = math.inf
         basic = float_up(exact_total(exact(part.epsilon) for part in spending))
-        if self.protects == "incomplete" and basic < epsilon:
+        if self.protects == "incomplete" and basic < epsilon and self.unit == ROW:
             # Basic composition of the statements themselves, which then are all that is known.
             epsilon, events = basic, tuple(e for part in spending for e in part._made_up())
         return Guarantee(epsilon, delta, self.adjacency, self.protects, conditions, events)
@@ -401,13 +417,24 @@ def _odds(guarantee: Guarantee) -> str:
         factor = f"e^{_rounded_up(guarantee.epsilon)}"
     beyond = f", and by {_rounded_up(guarantee.delta)} beyond that" if guarantee.delta else ""
     # Before values went missing there were no missing cells.
-    holes = ", its missing cells included," if guarantee.protects == "incomplete" else ""
-    change = f"{_CHANGE[guarantee.adjacency]}{holes}"
+    whose = "its" if guarantee.unit == ROW else "their"
+    holes = f", {whose} missing cells included," if guarantee.protects == "incomplete" else ""
+    change = f"{_change(guarantee)}{holes}"
     if not holes and guarantee.adjacency == "add-remove":
         change += ","
     return (
         f"{change} changes the probability of any outcome by a factor of at most {factor}{beyond}."
     )
+
+
+def _change(guarantee: Guarantee) -> str:
+    if guarantee.unit == ROW:
+        return _CHANGE[guarantee.adjacency]
+    few = f"of which at most {guarantee.max_rows} are read" if guarantee.max_rows > 1 else ""
+    read = few or "of which one is read"
+    if guarantee.adjacency == "add-remove":
+        return f"Adding all rows of one {guarantee.unit} to the table, or removing them, {read}"
+    return f"Replacing all rows of one {guarantee.unit}, {read}, by those of another"
 
 
 def _guess(guarantee: Guarantee) -> str:

@@ -38,6 +38,7 @@ from missdp.files import check_outputs, check_writable, reserved
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.grid import uncut
+from missdp.schema.unit import refuse_units
 from missdp.synth import load
 from missdp.synth.selected import Selection
 from missdp.table import RowStream
@@ -157,6 +158,7 @@ def impute(
     check_together(model)
     facts = Schema.from_toml(schema)
     check_holds(output, facts)
+    refuse_units(facts.unit, "impute")
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
         imputer = DPImputer(model=load(model), filling=filling, random_state=seed).fit()

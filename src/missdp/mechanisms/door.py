@@ -32,6 +32,7 @@ from missdp.mechanisms.session import Charged, Session, Total, exactly
 from missdp.mechanisms.training import PrivateTraining, RowFunction, Training, fixed_copy
 from missdp.schema import PairDenial, Schema
 from missdp.schema.possible import ImpossibleCells
+from missdp.schema.unit import refuse_units
 from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
@@ -113,6 +114,7 @@ class Door(Session):
         if not isinstance(budget, Budget):
             raise ParameterError("budget must be a Budget")
         strategy.check(source)
+        refuse_units(source.schema.unit, "a door that is opened by hand")
         super().__init__(budget=budget, noise=noise)
         modelled = Modelled(source.schema)
         came, source = source, modelled.source(source)

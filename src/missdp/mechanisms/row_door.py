@@ -60,6 +60,7 @@ from missdp.mechanisms.smooth import (
     reference_bound,
 )
 from missdp.schema import Schema
+from missdp.schema.unit import refuse_units
 from missdp.table import Table
 from missdp.types import Floats, Ints
 
@@ -116,6 +117,7 @@ class RowDoor(Session):
             raise DataError("statistics are asked of a Table: use Table.read(data, schema)")
         if not isinstance(budget, Budget):
             raise ParameterError("budget must be a Budget")
+        refuse_units(table.schema.unit, "a statistic")
         conditions = domain_conditions(table.schema, undeclared)
         super().__init__(budget=budget, noise=noise_source(random_state), conditions=conditions)
         self._table = table = with_one_kind_of_hole(table)

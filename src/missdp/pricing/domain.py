@@ -23,6 +23,7 @@ from missdp.errors import (
 from missdp.mechanisms.session import no_warnings
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.applies import not_everywhere
+from missdp.schema.unit import refuse_units
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 from missdp.types import Floats
@@ -183,6 +184,7 @@ def column_names(schema: Schema) -> tuple[str, ...]:
     ...                      Categorical(name="sex", levels=("f", "m")))))
     ('grade', 'sex=f', 'sex=m')
     """
+    refuse_units(schema.unit, "the price of preprocessing")
     if marked := schema.undeclared:
         raise SchemaError(
             "the schema marks facts read from the private data as not yet declared public, for "

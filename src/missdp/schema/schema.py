@@ -22,10 +22,13 @@ from missdp.schema.differences import Computed, Difference, EitherDate, with_com
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Rule
+from missdp.schema.unit import Unit
 
 _FEW = 8  # levels that are shown
 _FORMAT = 1  # of the layout that people write
-_KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules"}
+_UNIT = {"unit": "column", "max_rows": "max_rows"}  # what people write, and what a `Unit` calls it
+_UNIT |= {"missing_unit": "missing", "unit_missing_codes": "missing_codes"}
+_KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules", *_UNIT}
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Schema(Record):
         Public facts about single rows: :class:`NotApplicable`, :class:`Impossible`,
         :class:`Determined`, :class:`Equation`, :class:`Order`, :class:`Denial`. An attribute that a
         rule makes not applicable to some rows gets that fact by itself.
+    unit : Unit, optional
+        Who is protected, where several rows may belong to one person; by default each row.
 
     Raises
     ------
@@ -61,6 +66,7 @@ class Schema(Record):
 
     attributes: tuple[AnyAttribute, ...]
     rules: tuple[Rule, ...] = ()
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
         given = tuple(self.attributes) if isinstance(self.attributes, Iterable) else (None,)
@@ -75,7 +81,19 @@ class Schema(Record):
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise SchemaError(f"attribute names must be distinct; repeated: {repeated}")
         object.__setattr__(self, "attributes", with_computed(given))
+        self._check_unit()
         self._check_rules()
+
+    def _check_unit(self) -> None:
+        if self.unit is None:
+            return
+        if not isinstance(self.unit, Unit):
+            raise SchemaError("unit must be a Unit, which names a column of identifiers")
+        if self.unit.column in self.names:
+            raise SchemaError(
+                f"{self.unit.column!r} identifies units, and is never modelled: leave it out of "
+                "the attributes"
+            )
 
     def _check_rules(self) -> None:
         if isinstance(self.rules, list):
@@ -103,6 +121,11 @@ class Schema(Record):
     def columns(self) -> Columns:
         """The attributes by name."""
         return {attribute.name: attribute for attribute in self.attributes}
+
+    @cached_property
+    def of_rows(self) -> Schema:
+        """The same facts without the unit."""
+        return self if self.unit is None else replace(self, unit=None)
 
     @cached_property
     def stored(self) -> Schema:
@@ -192,7 +215,7 @@ class Schema(Record):
             and a.name in model.cuts_
             and not (a.bins or a.edges or a.spikes)
         }
-        return Schema(tuple(found.get(a.name, a) for a in self), self.rules)
+        return Schema(tuple(found.get(a.name, a) for a in self), self.rules, self.unit)
 
     def _repr_html_(self) -> str:
         """Return a table of the attributes; nothing that was read from rows and is undeclared."""
@@ -234,14 +257,16 @@ class Schema(Record):
             raise SchemaError(f"this version reads schema format {_FORMAT} only")
         if unknown := sorted(set(data) - _KEYS, key=str):
             raise SchemaError(
-                f"a schema has 'format', [[attribute]] and [[rule]] tables only, not {unknown}"
+                f"a schema has 'format', facts about a 'unit', [[attribute]] and [[rule]] tables "
+                f"only, not {unknown}"
             )
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
         if not isinstance(rules, (list, tuple)) or not all(isinstance(r, Mapping) for r in rules):
             raise SchemaError("rules are [[rule]] tables, one for each")
         attributes = (Attribute.from_dict(_said_plainly(row)) for row in rows)
-        return cls(tuple(attributes), tuple(map(Rule.from_dict, rules)))  # type: ignore[arg-type]
+        unit = _unit_of(data)
+        return cls(tuple(attributes), tuple(map(Rule.from_dict, rules)), unit)  # type: ignore[arg-type]
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
@@ -258,7 +283,24 @@ class Schema(Record):
         """Write the schema to a TOML file, whole or not at all."""
         bound = any(isinstance(a, Difference) and a.cuts_from for a in self)
         written = (a for a in self.attributes if bound or not isinstance(a, EitherDate))
-        write_tables(written, Path(path), rules=self.rules)
+        write_tables(written, Path(path), rules=self.rules, unit=self.unit)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as JSON values; no word of a unit where each row is one."""
+        found = super().to_dict()
+        return found if self.unit is not None else {k: v for k, v in found.items() if k != "unit"}
+
+
+def _unit_of(data: Mapping[str, Any]) -> Unit | None:
+    """Return who is protected: as a document of ours says it, or as people write it."""
+    if isinstance(data.get("unit"), Mapping):
+        return Unit.from_dict(data["unit"])
+    given = {ours: data[name] for name, ours in _UNIT.items() if name in data}
+    if "column" in given:
+        return Unit(**given)
+    if given:
+        raise SchemaError("max_rows, missing_unit and unit_missing_codes are facts about a 'unit'")
+    return None
 
 
 def _said_plainly(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -347,6 +389,7 @@ def write_tables(
     rules: Iterable[Rule] = (),
     comments: Mapping[str, Iterable[str]] | None = None,
     notes: str = "",
+    unit: Unit | None = None,
 ) -> None:
     """Write attributes to a TOML file, whole or not at all.
 
@@ -354,7 +397,9 @@ def write_tables(
     """
     rows = [attribute.to_dict() for attribute in attributes]
     facts = [{k: v for k, v in rule.to_dict().items() if v is not None} for rule in rules]
-    document = {"format": _FORMAT, **({"attribute": rows} if rows else {})}
+    known = {} if unit is None else {name: getattr(unit, ours) for name, ours in _UNIT.items()}
+    who = {name: fact for name, fact in known.items() if fact not in ((), "drop")}
+    document = {"format": _FORMAT, **who, **({"attribute": rows} if rows else {})}
     document |= {"rule": facts} if facts else {}
     text = _MARKS.sub(_on_one_line, tomli_w.dumps(document))
     for name, lines in (comments or {}).items():

@@ -67,6 +67,7 @@ class _GraphicalSynthesizer(Synthesizer):
         "complete-rows",
         "impute-first",
     )
+    protects_units: ClassVar[bool] = True
 
     structural_zeros: StructuralZeros | None = None
     shrink: float = 0.2
@@ -135,7 +136,7 @@ class _GraphicalSynthesizer(Synthesizer):
         and a marginal of the workload. Pairs that a share is reserved for, and marginals measured
         once more, are of the workload too, or inside one of its marginals.
         """
-        weights, plan = candidates(self.workload, schema), self._plan(schema, self._budget.left)
+        weights, plan = candidates(self.workload, schema), self._plan(schema, self._of_rows.left)
         share, singles = self._count_share(schema), [(name,) for name in schema.names]
         parts = imputation_parts(
             self._filled_gates(schema),
@@ -190,7 +191,7 @@ class _GraphicalSynthesizer(Synthesizer):
             for name in schema.names
             if strategy.fills or strategy.tells_total((name,), schema)
         ]
-        first = self._plan(schema, self._budget.left).first_share
+        first = self._plan(schema, self._of_rows.left).first_share
         told = first * math.fsum(1 / size for size in sizes) / len(schema)
         lacking = _COUNT_SHARE - told
         return lacking if lacking > _LEAST_COUNT_SHARE else 0.0

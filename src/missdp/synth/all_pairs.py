@@ -297,6 +297,7 @@ class AllPairs(PairsSynthesizer):
     workload: Workload = 2
     top_up: bool = True
 
+    protects_units: ClassVar[bool] = True
     strategies: ClassVar[tuple[str, ...]] = ("joint", "observed", "complete-rows", "impute-first")
 
     retired: ClassVar[tuple[str, ...]] = ("base",)

@@ -21,13 +21,14 @@ from missdp.errors import (
     DataError,
     NotFittedError,
     ParameterError,
+    UnprovenError,
     did_you_mean,
 )
 from missdp.estimator import Estimator
 from missdp.mechanisms import Door, Total
 from missdp.progress import Progress
 from missdp.record import fits
-from missdp.schema import Numeric, Schema
+from missdp.schema import Numeric, Schema, Unit
 from missdp.schema.grid import is_pending, pending, uncut, widest
 from missdp.schema.open_levels import at_most, open_attributes
 from missdp.sources import Reads, Strategy, strategy_named
@@ -48,6 +49,7 @@ from missdp.synth.selected import Selection, Where, trial_sizes
 from missdp.synth.split import BINS, KINDS, Part, Split
 from missdp.synth.state import (
     check_settings,
+    check_unit,
     chosen_delta,
     is_declared,
     is_number,
@@ -116,6 +118,7 @@ class Synthesizer(Estimator, abc.ABC):
     fixed_gates: ClassVar[bool] = False  # see `missdp.synth.parts`
     reads_masks: ClassVar[bool] = False  # whether "observed" reads every row, and what is missing
     retired: ClassVar[tuple[str, ...]] = ()  # parameters that only older files have
+    protects_units: ClassVar[bool] = False  # whether all it spends is known for several rows
 
     epsilon: float
     delta: float | None = None
@@ -139,6 +142,7 @@ class Synthesizer(Estimator, abc.ABC):
     _kept: Caps | None = field(init=False)
     _split: Split = field(init=False)  # while a fit goes on
     _open_names: tuple[str, ...] = field(init=False)  # the same: attributes whose levels it finds
+    _unit: Unit | None = field(init=False)  # the same: who is protected, if not each row
     _learned: tuple[str, ...] = field(init=False)
 
     @one_blas_thread()
@@ -275,11 +279,15 @@ class Synthesizer(Estimator, abc.ABC):
         """
         own = self._public_parameters() | ({} if epsilon is None else {"epsilon": epsilon})
         again = type(self)(**own)
+        again._unit = schema.unit
         again._open_names = tuple(a.name for a in open_attributes(schema))
         check_open(again, again._open_names)
         again.schema_ = again._to_be_cut(at_most(schema), schema.names)
         budget = again._check_parameters()
         whole = Guarantee(budget.epsilon, budget.delta, events=(budget.filter(),))
+        if schema.unit is not None:
+            check_unit(again, schema.unit)
+            return whole, (whole, None)
         if again._open_names:  # nothing is proven for the ground truth beside what was found
             whole = with_failure(whole, again._delta, again._open_names)
             return whole, (whole, None)
@@ -360,6 +368,7 @@ class Synthesizer(Estimator, abc.ABC):
         """
         check_holes(holes, values)
         if multiple is not None:
+            self._check_rows_are_units("sample(multiple=...)")
             models = self.uncertain_models(multiple, random_state=random_state)
             drawn = partial(Synthesizer.sample_table, missing_values=missing_values, where=where)
             return [drawn(model, n).to_native(holes=holes, values=values) for model in models]
@@ -390,6 +399,7 @@ class Synthesizer(Estimator, abc.ABC):
         ParameterError
             If the question is none, or this family or file has nothing to answer it by.
         """
+        self._check_rows_are_units("estimate")
         return import_module("missdp.estimate").estimate(
             self, question, by=by, confidence=confidence
         )
@@ -414,6 +424,7 @@ class Synthesizer(Estimator, abc.ABC):
         ParameterError
             If the formula is none, or this family or file has nothing to answer it by.
         """
+        self._check_rows_are_units("regress")
         return import_module("missdp.estimate").regress(self, formula, confidence=confidence)
 
     def sensitivity(
@@ -620,7 +631,7 @@ class Synthesizer(Estimator, abc.ABC):
     def _planned_split(self) -> Split:
         """Return the budget of a fit to rows of ``schema_`` and all its parts; public."""
         schema = self.modelled_
-        return Split(self._budget.left, (*self._first_parts(schema), *self.split(schema)))
+        return Split(self._of_rows.left, (*self._first_parts(schema), *self.split(schema)))
 
     def _first_parts(self, schema: Schema) -> list[Part]:
         """Return the parts that all families have: bins to be found, kinds of missing values."""
@@ -686,7 +697,14 @@ class Synthesizer(Estimator, abc.ABC):
         if self.cuts not in ("private", "equal"):
             raise ParameterError("cuts must be 'private' or 'equal'")
         check_settings(self.get_params(deep=False))
-        return self._budget
+        return self._of_rows
+
+    @property
+    def _of_rows(self) -> Budget:
+        """The budget of a fit as facts about one row: all of it, where each row is protected."""
+        unit = self.__dict__.get("_unit")
+        whole = self._budget
+        return whole if unit is None else whole.for_units(unit.column, unit.max_rows)
 
     @property
     def _budget(self) -> Budget:
@@ -702,6 +720,15 @@ class Synthesizer(Estimator, abc.ABC):
         value = getattr(self, name)
         if not (is_number(value) and 0 < value < 1):
             raise ParameterError(f"{name} must be strictly between 0 and 1")
+
+    def _check_rows_are_units(self, what: str) -> None:
+        """Refuse what takes rows for independent of each other where several belong together."""
+        if "guarantee_" in self.__dict__ and self.guarantee_.max_rows > 1:
+            raise UnprovenError(
+                f"{what} takes rows for independent, and several belong to one "
+                f"{self.guarantee_.unit!r}: its intervals would be too narrow. Draw rows with "
+                "sample(), or fit with max_rows = 1"
+            )
 
     def _report(self, stage: str, done: float) -> None:
         if self.progress is not None:

@@ -25,6 +25,7 @@ from missdp.accounting import (
 from missdp.accounting.exact import exact, float_up
 from missdp.accounting.filters import filter_cost
 from missdp.accounting.gates import DataChosenGates, FixedGates, Structure
+from missdp.accounting.units import ROW
 from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps
@@ -59,6 +60,8 @@ def ground_truth_parts(
     caps : Caps, optional
         What the parts of the fit cost at most, by parameters and public facts alone.
     """
+    if guarantee.unit != ROW:
+        return guarantee, None
     whole = guarantee.events[0] if len(guarantee.events) == 1 else None
     if not isinstance(whole, FilterEvent):
         return guarantee, None

@@ -26,6 +26,7 @@ from missdp.accounting import (
     FilterEvent,
     Guarantee,
     LevelsFromRelease,
+    RowsWithoutUnit,
 )
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
 from missdp.accounting.guarantee import warn_if_weak
@@ -34,6 +35,7 @@ from missdp.errors import (
     DataError,
     ParameterError,
     SchemaError,
+    UnprovenError,
     replacing,
 )
 from missdp.files import write_atomically
@@ -41,7 +43,7 @@ from missdp.inference.model import finite
 from missdp.mechanisms import Door, Noise, Total, Witness, domain_conditions, noise_source
 from missdp.mechanisms.open_levels import RowsAsTheyCame
 from missdp.record import WRONG, Record, read_json
-from missdp.schema import Numeric, OpenCategorical, Schema
+from missdp.schema import Numeric, OpenCategorical, Schema, Unit
 from missdp.schema.grid import found, is_pending, on_grid
 from missdp.schema.open_levels import at_most, open_attributes
 from missdp.schema.schema import check_schema
@@ -57,6 +59,7 @@ from missdp.synth.sampling import KindShares, release_kinds
 from missdp.table import FrameKind, Table
 from missdp.table.frames import engine_of, frame_kind
 from missdp.table.streams import rows_of
+from missdp.table.units import rows_of_units
 
 if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
@@ -106,6 +109,35 @@ def _as_rows(
     if coded:
         return data, data.kind if isinstance(data, Table) else "pandas"
     return (data if schema is None or not opened else rows_of(data, schema.names)), frame_kind(data)
+
+
+def check_unit(model: Synthesizer, unit: Unit, *, opened: Sequence[OpenCategorical] = ()) -> None:
+    """Refuse, before anything is read, a fit of which nothing is proven for units."""
+    who = f"each {unit.column!r}, with up to {unit.max_rows} rows"
+    if not model.protects_units:
+        raise UnprovenError(
+            f"{type(model).__name__} is proven to protect single rows, not {who}: use AllPairs, "
+            "AIM or MST, or leave the unit out of the schema"
+        )
+    if opened:
+        raise UnprovenError(
+            f"finding the levels of {opened[0].name!r} is proven to protect single rows, not {who}:"
+            " declare its levels"
+        )
+    if unit.max_rows > 1 and is_declared(model.n_rows):
+        raise ParameterError(
+            f"how many rows take part is private where a {unit.column!r} may have several: leave "
+            "n_rows out"
+        )
+
+
+def _rows_of_units(data: Any, schema: Schema) -> tuple[Any, FrameKind]:
+    """Return rows of which each unit has as many as take part, and the kind of frame it was."""
+    if isinstance(data, Table):
+        if data.schema != schema:
+            raise DataError("the table was read with another schema")
+        return data.of_rows(), data.kind
+    return rows_of_units(data, schema), frame_kind(data)
 
 
 def _open_data(
@@ -207,16 +239,27 @@ def learn(
     declared = is_declared(model.n_rows)
     rows = int(model.n_rows) if declared else None
     warn_if_weak(model.epsilon, model._delta, n=rows)
-    opened = () if schema is None else open_attributes(check_schema(schema))
-    data, kind = _as_rows(data, schema, opened)
+    if schema is not None:
+        check_schema(schema)
+    elif isinstance(data, Table):
+        schema = data.schema
+    unit = None if schema is None else schema.unit
+    opened = () if schema is None else open_attributes(schema)
+    if schema is not None and unit is not None:
+        check_unit(model, unit, opened=opened)
+        data, kind = _rows_of_units(data, schema)
+        schema = schema.of_rows
+    else:
+        data, kind = _as_rows(data, schema, opened)
     source = _open_data(data, schema, model._reads)
-    conditions = fit_conditions(source.schema, undeclared, model.random_state, model.n_rows)
+    conditions = fit_conditions(source.schema, undeclared, model.random_state, model.n_rows, unit)
     model._strategy.check(readable(source, model._reads(source.schema)))
     fresh = type(model)(**model.get_params(deep=False))
     fresh._fitted_with = model._public_parameters()
     fresh._open_names = tuple(attribute.name for attribute in opened)
+    fresh._unit = unit
     check_open(fresh, fresh._open_names)
-    own = fresh._budget if opened else own
+    own = fresh._of_rows if opened or unit is not None else own
     fresh.schema_, fresh.kind_ = fresh._to_be_cut(at_most(source.schema), recodable(source)), kind
     grid = on_grid(fresh.schema_)  # refused now, if it cannot be
     fresh._check_schema(fresh.modelled_)
@@ -247,20 +290,21 @@ def learn(
     spent = with_failure(own.spent, fresh._delta, fresh._open_names)
     fresh.guarantee_ = spent.with_conditions(*conditions)
     fresh.release_ = None
-    del fresh._split, fresh._open_names
+    del fresh._split, fresh._open_names, fresh._unit
     model._adopt(fresh)
     if not declared:  # released by now, so it may be spoken about
         warn_if_weak(0.0, model._delta, n=model.n_rows_)
     warn_if_hardly_complete(door.complete_rows, rows=model.n_rows_)
     if total.value >= 3 * total.std:  # else it was said already
         sizes = [attribute.extended_size for attribute in model.modelled_]
-        warn_if_noise(model.n_rows_, sizes, partial(_noise, model), epsilon=model.epsilon)
+        warn_if_noise(model.n_rows_, sizes, partial(_noise, model, unit), epsilon=model.epsilon)
 
 
-def _noise(model: Synthesizer, epsilon: float, tables: int) -> float:
+def _noise(model: Synthesizer, unit: Unit | None, epsilon: float, tables: int) -> float:
     """Return the noise of each of so many counts that share the budget of a fit; public."""
     like = type(model)(**model._public_parameters() | {"epsilon": epsilon})
-    left = like._budget.left
+    like._unit = unit
+    left = like._of_rows.left
     return Noise.worth(replace(left, amount=left.amount / tables)).std
 
 
@@ -420,7 +464,11 @@ def _read_beyond(stored: StoredModel) -> dict[str, NDArray[np.float64]]:
 
 
 def fit_conditions(
-    schema: Schema, undeclared: str, random_state: int | None, n_rows: int | Literal["noisy"]
+    schema: Schema,
+    undeclared: str,
+    random_state: int | None,
+    n_rows: int | Literal["noisy"],
+    unit: Unit | None = None,
 ) -> list[Condition]:
     """Return what the guarantee of a fit rests on, beside what its releases rest on."""
     conditions = [*domain_conditions(schema, undeclared), *_cut_conditions(schema)]
@@ -428,4 +476,6 @@ def fit_conditions(
         conditions.append(ExplicitSeed())
     if is_declared(n_rows):
         conditions.append(DeclaredRowCount(n=int(n_rows)))
+    if unit is not None and unit.missing == "own":
+        conditions.append(RowsWithoutUnit(unit.column))
     return conditions

@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from missdp.schema import Numeric, Schema
+from missdp.schema.unit import refuse_units
 from missdp.shelf import Pile
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
-from missdp.table.streams import Batch, RowStream, rows_of
+from missdp.table.streams import Batch, RowStream
+from missdp.table.units import rows_of_units
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -54,6 +56,7 @@ def read_columns(
     refusing: bool = False,
 ) -> Iterator[dict[str, Column]]:
     """Yield encoded columns, a batch of rows at a time, every row by itself."""
+    refuse_units(schema.unit, "this way of reading")
     stream.check(schema.stored.names)
     wanted = tuple(schema.names if names is None else names)
     reached = schema.rulebook.reached(wanted)
@@ -72,7 +75,7 @@ def read_columns(
 
 def check_rows_fit(data: Any, schema: Schema) -> None:
     """Refuse data of which a row does not fit the schema, and keep none."""
-    for _ in read_columns(rows_of(data, schema.stored.names), schema):
+    for _ in read_columns(rows_of_units(data, schema), schema.of_rows):
         pass
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import DataError, ParameterError
-from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.schema import AnyAttribute, Numeric, Schema, Unit
 from missdp.schema.attributes import KINDS, Kind
 from missdp.schema.schema import check_schema
 from missdp.table.blocks import joined, read_columns
@@ -19,7 +19,7 @@ from missdp.table.encode import Column, Holes, Values, check_holes, code_dtype, 
 from missdp.table.follow import computed
 from missdp.table.frames import FrameKind, frame_kind, native_from_arrow
 from missdp.table.inside import related
-from missdp.table.streams import rows_of
+from missdp.table.units import rows_of_units
 from missdp.types import Flags, Floats
 
 if TYPE_CHECKING:
@@ -68,6 +68,24 @@ class Table:
         self.schema = schema
         self.kind = kind
         self._columns = {name: columns[name] for name in schema.names}
+        self._unit: Unit | None = None  # of which its rows were chosen
+
+    def of_rows(self) -> Table:
+        """Return the rows, chosen by their units, with a schema that declares none.
+
+        Raises
+        ------
+        DataError
+            If the schema declares a unit by which the rows were not chosen: they were changed.
+        """
+        if self.schema.unit is None:
+            return self
+        if self._unit != self.schema.unit:
+            raise DataError(
+                f"these rows were not chosen by their {self.schema.unit.column!r}, which is known "
+                "while a table is read: pass Table.read(...) as it is, or the frame or path itself"
+            )
+        return Table(self.schema.of_rows, self._columns, kind=self.kind)
 
     @classmethod
     def read(cls, data: Any, schema: Schema) -> Table:
@@ -83,7 +101,8 @@ class Table:
             and streams are read in batches, so that little more is held at once than the codes and
             numbers of the table.
         schema : Schema
-            The declared domain.
+            The declared domain. If it declares a unit, at most ``max_rows`` rows of each are read,
+            chosen at random.
 
         Raises
         ------
@@ -97,8 +116,10 @@ class Table:
             if data.schema != schema:
                 raise DataError("the table was read with another schema")
             return data
-        rows = rows_of(data, schema.stored.names)
-        return cls(schema, joined(read_columns(rows, schema), schema), kind=frame_kind(data))
+        rows, facts = rows_of_units(data, schema), schema.of_rows
+        read = cls(schema, joined(read_columns(rows, facts), facts), kind=frame_kind(data))
+        read._unit = schema.unit
+        return read
 
     @classmethod
     def from_codes(

@@ -1,0 +1,179 @@
+"""Rows of units: of each patient, customer or household at most so many rows take part.
+
+Which ones is drawn once, from fresh secure randomness and from the rows of that unit alone, before
+anything is counted; every later pass over the rows sees the same. Identifiers are compared, and
+nothing else: no code is made of them, and none of them leaves.
+"""
+
+from __future__ import annotations
+
+import decimal
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from missdp.errors import DataError, SchemaError
+from missdp.schema import Schema, Unit
+from missdp.schema.attributes import number_text
+from missdp.table.cells import Cells, Chunk, HeldBatch, Plain, distinct, plain, taken
+from missdp.table.frames import engine_of
+from missdp.table.streams import Batch, FileRows, HeldRows, RowStream, rows_of
+from missdp.types import Flags, Ints
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Passes over these see the same rows in the same order; a query of a database may not.
+_REPEATABLE = (FileRows, HeldRows)
+
+
+class UnitRows(RowStream):
+    """The rows of a stream, of which each unit has at most so many, without its identifier.
+
+    Parameters
+    ----------
+    rows : RowStream
+        Of a file or a frame: they must come in the same order whenever they are read.
+    unit : Unit
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or a row has no identifier and the unit says to refuse that.
+    """
+
+    def __init__(self, rows: RowStream, unit: Unit) -> None:
+        self._rows, self._unit, self.unchecked = rows, unit, rows.unchecked
+        if unit.column not in rows.columns():
+            raise DataError(f"the data has no column {unit.column!r}, which identifies units")
+        self._kept = chosen(self._identifiers(), unit)
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of all columns but that of the identifiers."""
+        return tuple(name for name in self._rows.columns() if name != self._unit.column)
+
+    def check(self, names: tuple[str, ...]) -> None:
+        """Refuse repeated, absent and undeclared columns."""
+        self._rows.check((*names, self._unit.column))
+
+    def about(self) -> int:
+        """Return the number of rows that take part; private."""
+        return int(np.count_nonzero(self._kept))
+
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
+        """Yield the named columns of the rows that take part, a batch at a time."""
+        start = 0
+        for batch in self._rows.batches(names):
+            rows = np.flatnonzero(self._kept[start : start + batch.num_rows])
+            start += batch.num_rows
+            columns = [_taken(batch.column(place), rows) for place in range(len(names))]
+            yield HeldBatch(columns, len(rows))
+
+    def _identifiers(self) -> Ints:
+        """Return which unit each row belongs to, by number; -1 is none. Private."""
+        import pyarrow as pa
+
+        found: list[pa.Array] = []
+        for batch in self._rows.batches((self._unit.column,)):
+            column = batch.column(0)
+            chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+            found += [self._texts(chunk) for chunk in chunks]
+        encoded = pa.chunked_array(found, pa.large_string()).combine_chunks().dictionary_encode()
+        indices = encoded.indices.cast(pa.int64()).fill_null(-1)
+        return np.asarray(indices).astype(np.int64)
+
+    def _texts(self, chunk: Chunk) -> pa.Array:
+        """Return identifiers as text, null where there is none; each cell by itself."""
+        import pyarrow as pa
+
+        cells, places = distinct(chunk, _identifier)
+        missing = {"", *(code.strip() for code in self._unit.missing_codes)}
+        texts = [cell if isinstance(cell, str) and cell not in missing else None for cell in cells]
+        each = pa.array([*texts, None], pa.large_string())
+        return each.take(pa.array(np.where(places < 0, len(texts), places)))
+
+
+def _identifier(cell: Any) -> Plain:
+    """Return an identifier as text without blanks around it, exactly: none is taken for another."""
+    if isinstance(cell, (int, np.integer)) and not isinstance(cell, bool):
+        return str(int(cell))  # exact beyond 2**53, where numbers of other cells are not
+    if isinstance(cell, decimal.Decimal) and cell.is_finite() and float(cell) != cell:
+        return str(cell.normalize())
+    found = plain(cell)
+    if isinstance(found, (bool, float)):
+        return number_text(float(found))
+    return found.strip() if isinstance(found, str) else None
+
+
+def _taken(cells: Cells, rows: Ints) -> Cells:
+    import pyarrow as pa
+
+    if isinstance(cells, pa.ChunkedArray):
+        return cells.take(pa.array(rows))
+    return taken(cells, rows)
+
+
+def chosen(units: Ints, unit: Unit) -> Flags:
+    """Return True for the rows that take part: at most ``max_rows`` of each unit, drawn at random.
+
+    Parameters
+    ----------
+    units : ndarray of int64, shape (n,)
+        The number of each row's unit; -1 is none.
+    unit : Unit
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from missdp.schema import Unit
+    >>> kept = chosen(np.array([0, 1, 0, 0, -1]), Unit("patient", max_rows=2))
+    >>> kept[1], kept[4], kept[[0, 2, 3]].sum()
+    (np.True_, np.False_, np.int64(2))
+    """
+    known = units >= 0
+    if unit.missing == "refuse" and not known.all():
+        raise DataError(
+            f"a row has no identifier in the column {unit.column!r}; set missing_unit to 'drop' or "
+            "'own' in the schema if that may be"
+        )
+    kept = known | (unit.missing == "own")
+    times = np.bincount(units[known])
+    crowded = np.flatnonzero(known)[times[units[known]] > unit.max_rows]
+    if not len(crowded):
+        return kept
+    kept[crowded] = False
+    draws = np.frombuffer(os.urandom(8 * len(crowded)), dtype=np.uint64)
+    order = crowded[np.lexsort((draws, units[crowded]))]
+    sorted_units = units[order]
+    begins = np.flatnonzero(np.append(True, sorted_units[1:] != sorted_units[:-1]))
+    lengths = np.diff(np.append(begins, len(order)))
+    rank = np.arange(len(order)) - np.repeat(begins, lengths)
+    kept[order[rank < unit.max_rows]] = True
+    return kept
+
+
+def rows_of_units(data: Any, schema: Schema) -> RowStream:
+    """Return the rows of any table, of each unit as many as take part if the schema declares one.
+
+    Raises
+    ------
+    SchemaError
+        If they cannot be read twice in the same order, which units need.
+    """
+    names, unit = schema.stored.names, schema.unit
+    if unit is None:
+        return rows_of(data, names)
+    if engine_of(data) is not None or hasattr(type(data), "counts"):
+        raise SchemaError(
+            f"rows that an engine counts cannot be chosen by their {unit.column!r}: pass a frame, "
+            "or the path of a file"
+        )
+    rows = rows_of(data, (*names, unit.column))
+    if not isinstance(rows, _REPEATABLE):
+        raise SchemaError(
+            "rows of a database may come in another order when they are read again, so they cannot "
+            f"be chosen by their {unit.column!r}: write them to a Parquet file, or pass a frame"
+        )
+    return UnitRows(rows, unit)
