@@ -105,7 +105,7 @@ def _as_rows(
         )
     if coded:
         return data, data.kind if isinstance(data, Table) else "pandas"
-    return (data if schema is None or not opened else rows_of(data, schema.names)), frame_kind(data)
+    return (data if schema is None or not opened else rows_of(data, schema)), frame_kind(data)
 
 
 def _open_data(
