@@ -41,7 +41,7 @@ SILENT = {
     *("referees/index.md", "referees/claims.md", "referees/measured.md"),
     *("referees/papers.md", "referees/references.md"),
     "bench/papers/prices.md",
-    "papers-knn.md",
+    "referees/papers-knn.md",
     "commands.md",
     "api.md",
     "architecture.md",
@@ -238,7 +238,7 @@ def script(monkeypatch):
 def test_the_tables_of_pages_are_the_kept_results(script):
     kept = script("_tables").results
     for name in PRICES:
-        page = read("papers-knn.md" if name[0] == "c" else "../bench/papers/prices.md")
+        page = read("referees/papers-knn.md" if name[0] == "c" else "../bench/papers/prices.md")
         shown = [table in page for table in script(name).tables(kept(name))]
         assert all(shown) and f"bench/papers/{name}.py" in page, name  # noqa: PT018
     scripts = {path.name for path in PAPERS.glob("[a-c]_*.py")}

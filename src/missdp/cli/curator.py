@@ -318,12 +318,14 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Compare a synthetic table with the private one. The result is private, for the curator."""
-    # Learners take long to import, and no other command here needs them.
     from missdp.evaluate import classifier_f1, fidelity, marginal_distance, missing_fidelity
+    from missdp.evaluate.classifiers import check_learners
     from missdp.evaluate.fidelity import picture_format, plot_columns
 
     facts = Schema.from_toml(schema)
     check_together(synthetic)
+    if f1:
+        check_learners()
     if plot is not None:
         picture_format(plot)
         check_apart([plot], data, synthetic, schema)
