@@ -27,7 +27,7 @@ import missdp
 from missdp.cli.main import main as missdp_command
 from missdp.datasets import yrbss
 
-FIRST = {"privbayes": (34, 84), "aim": (43, 102), "query": (46, 111), "price": (26, 49)}
+FIRST = {"all-pairs": (None, None), "privbayes": (34, 84), "aim": (43, 102), "query": (46, 111), "price": (26, 49)}
 PIPELINE = """
 delta = 1e-6
 [table]
@@ -97,6 +97,7 @@ def commands(folder):
     match = ["--match", "age,gender,grade", "--where", "age >= 15"]
     out = ["-o", folder / "out.csv", "--overwrite"]
     return {
+        "all-pairs": ["synthesize", *table, *out, "--method", "all-pairs"],
         "privbayes": ["synthesize", *table, *out, "--method", "privbayes"],
         "aim": ["synthesize", *table, *out, "--method", "aim", "--delta", 1e-6],
         "query": ["query", *table, "--impute", about, *match, "--mean", about],
