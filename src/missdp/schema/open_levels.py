@@ -140,6 +140,16 @@ def open_attributes(schema: Schema) -> tuple[OpenCategorical, ...]:
     return wanted
 
 
+def check_found(attributes: Iterable[Attribute]) -> None:
+    """Refuse open levels where all levels must be known."""
+    for attribute in attributes:
+        if is_open(attribute):
+            raise SchemaError(
+                f"the levels of {attribute.name!r} are open, and are found by a fit: take the "
+                "schema of the fitted model (schema_), or declare the levels"
+            )
+
+
 def at_most(schema: Schema) -> Schema:
     """Return the schema with as many levels as a fit may find: what is public before it."""
     return with_levels(schema, {a.name: _most_levels(a) for a in schema if is_open(a)})
