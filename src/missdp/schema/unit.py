@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from missdp.errors import SchemaError
 from missdp.record import COUNT_FROM_1, Record
 
 MissingUnit = Literal["drop", "refuse", "own"]
 """What becomes of rows without an identifier: left out, a reason to refuse, each on its own."""
+
+UNIT_FACTS: Final = {
+    "unit": "column", "max_rows": "max_rows",
+    "missing_unit": "missing", "unit_missing_codes": "missing_codes",
+}  # fmt: skip
+"""What people write in a schema, and what a `Unit` calls it."""
 
 _MOST_ROWS: Final = 1_000_000
 
@@ -62,6 +69,21 @@ class Unit(Record):
         object.__setattr__(self, "missing_codes", tuple(self.missing_codes))
         if not all(isinstance(code, str) for code in self.missing_codes):
             raise SchemaError("unit_missing_codes must be texts")
+
+    def said(self) -> dict[str, Any]:
+        """Return the facts as people write them, without those that are as by default."""
+        facts = {name: getattr(self, ours) for name, ours in UNIT_FACTS.items()}
+        return {name: fact for name, fact in facts.items() if fact not in ((), "drop")}
+
+
+def unit_said(data: Mapping[str, Any]) -> Unit | None:
+    """Return the unit that a document of ours, or what people write, declares; None if none."""
+    if isinstance(data.get("unit"), Mapping):
+        return Unit.from_dict(data["unit"])
+    given = {ours: data[name] for name, ours in UNIT_FACTS.items() if data.get(name) is not None}
+    if given and "column" not in given:
+        raise SchemaError(f"{', '.join([*UNIT_FACTS][1:])} are facts about a 'unit'")
+    return Unit(**given) if given else None
 
 
 def refuse_units(unit: Unit | None, what: str) -> None:

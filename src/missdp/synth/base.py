@@ -284,6 +284,7 @@ class Synthesizer(Estimator, abc.ABC):
         check_open(again, again._open_names)
         again.schema_ = again._to_be_cut(at_most(schema), schema.names)
         budget = again._check_parameters()
+        again._check_schema(again.modelled_)
         whole = Guarantee(budget.epsilon, budget.delta, events=(budget.filter(),))
         if schema.unit is not None:
             check_unit(again, schema.unit)

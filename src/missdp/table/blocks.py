@@ -17,7 +17,7 @@ from missdp.schema.unit import refuse_units
 from missdp.shelf import Pile
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
-from missdp.table.streams import Batch, RowStream
+from missdp.table.streams import Batch, RowStream, rows_of
 from missdp.table.units import rows_of_units
 
 _In = TypeVar("_In")
@@ -57,6 +57,7 @@ def read_columns(
 ) -> Iterator[dict[str, Column]]:
     """Yield encoded columns, a batch of rows at a time, every row by itself."""
     refuse_units(schema.unit, "this way of reading")
+    stream = rows_of(stream, schema)
     stream.check(schema.stored.names)
     wanted = tuple(schema.names if names is None else names)
     reached = schema.rulebook.reached(wanted)

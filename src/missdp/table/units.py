@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import decimal
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from missdp.schema import Schema, Unit
 from missdp.schema.attributes import number_text
 from missdp.table.cells import Cells, Chunk, HeldBatch, Plain, distinct, plain, taken
 from missdp.table.frames import engine_of
-from missdp.table.streams import Batch, FileRows, HeldRows, RowStream, rows_of
+from missdp.table.streams import Batch, FileRows, HeldRows, RowStream, rows_of, stream_of
 from missdp.types import Flags, Ints
 
 if TYPE_CHECKING:
@@ -54,9 +54,14 @@ class UnitRows(RowStream):
         """Return the names of all columns but that of the identifiers."""
         return tuple(name for name in self._rows.columns() if name != self._unit.column)
 
-    def check(self, names: tuple[str, ...]) -> None:
+    def check(self, names: tuple[str, ...], *, unread: Collection[str] = ()) -> None:
         """Refuse repeated, absent and undeclared columns."""
-        self._rows.check((*names, self._unit.column))
+        self._rows.check((*names, self._unit.column), unread=unread)
+
+    def laid_out(self, schema: Schema) -> RowStream:
+        """Return the rows as they are: they are laid out by now."""
+        del schema
+        return self
 
     def about(self) -> int:
         """Return the number of rows that take part; private."""
@@ -162,18 +167,19 @@ def rows_of_units(data: Any, schema: Schema) -> RowStream:
     SchemaError
         If they cannot be read twice in the same order, which units need.
     """
-    names, unit = schema.stored.names, schema.unit
+    unit = schema.unit
     if unit is None:
-        return rows_of(data, names)
+        return rows_of(data, schema)
     if engine_of(data) is not None or hasattr(type(data), "counts"):
         raise SchemaError(
             f"rows that an engine counts cannot be chosen by their {unit.column!r}: pass a frame, "
             "or the path of a file"
         )
-    rows = rows_of(data, (*names, unit.column))
+    names = (*schema.stored.names, unit.column)
+    rows = stream_of(data) or HeldRows(data, names, unread=schema.layout.unread)
     if not isinstance(rows, _REPEATABLE):
         raise SchemaError(
             "rows of a database may come in another order when they are read again, so they cannot "
             f"be chosen by their {unit.column!r}: write them to a Parquet file, or pass a frame"
         )
-    return UnitRows(rows, unit)
+    return UnitRows(rows.laid_out(schema), unit)
