@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from missdp import Numeric, Schema, Table
+from missdp import AIM, Numeric, Schema, Table
+from missdp.accounting import Budget
 from missdp.errors import DataError, ParameterError, SchemaError
+from missdp.mechanisms import Door, RowDoor, SecureNoise
+from missdp.pricing import RowDomain
 from missdp.schema import Unit
-from missdp.sources import open_source
+from missdp.sources import MemorySource, open_source, strategy_named
 from missdp.table.memory import memory_limit
 from missdp.table.units import chosen, rows_of_units
 
@@ -86,7 +89,8 @@ def test_every_pass_sees_the_same_rows(tmp_path, suffix):
         source = open_source(rows, Schema((AGE,)))
         held = Table.read(rows, Schema((AGE,)))
     assert (
-        source.counts([("age",)])[("age",)] == np.bincount(held.codes("age"), minlength=10)
+        source.counts([("age",)], rows="observed")[("age",)]
+        == np.bincount(held.codes("age"), minlength=10)
     ).all()
 
 
@@ -94,8 +98,21 @@ def test_what_cannot_be_read_twice_in_one_order_is_refused(tmp_path):
     frame = pd.DataFrame({"p": [1, 2], "age": [3, 4]})
     with pytest.raises(SchemaError, match="write them to a Parquet file"):
         Table.read(duckdb.from_df(frame), with_unit())
-    with pytest.raises(SchemaError, match="takes each row by itself"):
-        open_source(frame, with_unit())
+
+
+def test_what_protects_single_rows_refuses_units():
+    table = Table.read(pd.DataFrame({"p": [1, 2], "age": [3, 4]}), with_unit())
+    says = "takes each row by itself"
+    with pytest.raises(SchemaError, match=says):
+        Door(MemorySource(table), strategy_named("joint"), budget=Budget(1.0), noise=SecureNoise())
+    with pytest.raises(SchemaError, match=says):
+        RowDoor(table, budget=Budget(1.0))
+    with pytest.raises(SchemaError, match=says):
+        RowDomain.of(table.schema, rows=2)
+    with pytest.raises(DataError, match="were not chosen by their 'p'"):
+        AIM(epsilon=1.0).fit(table.take(np.array([0, 0])))
+    with pytest.raises(DataError, match="were not chosen by their 'p'"):
+        AIM(epsilon=1.0).fit(Table.from_codes(table.schema, {"age": [0, 1]}))
 
 
 BAD = [
@@ -124,7 +141,9 @@ def test_a_unit_is_no_attribute_and_stands_in_the_file(tmp_path):
     assert Schema.from_toml(tmp_path / "s.toml") == schema == Schema.from_json(schema.to_json())
     assert 'unit = "p"\nmax_rows = 4\nmissing_unit = "own"\n' in (tmp_path / "s.toml").read_text()
     assert "unit" not in Schema((AGE,)).to_dict()
-    (tmp_path / "bad.toml").write_text('max_rows = 3\n[[attribute]]\nname = "a"\nlevels = ["x"]\n')
+    (tmp_path / "bad.toml").write_text(
+        'max_rows = 3\n[[attribute]]\nname = "a"\nkind = "categorical"\nlevels = ["x"]\n'
+    )
     with pytest.raises(SchemaError, match="facts about a 'unit'"):
         Schema.from_toml(tmp_path / "bad.toml")
 

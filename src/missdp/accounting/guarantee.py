@@ -126,7 +126,7 @@ class Guarantee(Record):
 
     def _check_claim(self) -> None:
         parts = flatten(self.events)
-        if self.protects == "ground-truth" and self.unit != ROW:
+        if self.unit != ROW and self.protects == "ground-truth":
             raise UnprovenError(
                 "for the table before values went missing nothing is proven of units with several "
                 "rows: leave the unit out of the schema for that"
@@ -278,6 +278,7 @@ class Guarantee(Record):
             raise UnprovenError(
                 "cannot compose a guarantee for the incomplete table with one for the ground truth"
             )
+        unit, _ = unit_of(event for part in parts for event in part.events)
         conditions = tuple(c for part in parts for c in part.conditions)
         if any(part.protects == "ground-truth" and not part.events for part in parts):
             raise UnprovenError("a ground-truth guarantee without events cannot be composed")
@@ -295,7 +296,7 @@ class Guarantee(Record):
                 raise
             epsilon = math.inf
         basic = float_up(exact_total(exact(part.epsilon) for part in spending))
-        if self.protects == "incomplete" and basic < epsilon and self.unit == ROW:
+        if self.protects == "incomplete" and basic < epsilon and unit == ROW:
             # Basic composition of the statements themselves, which then are all that is known.
             epsilon, events = basic, tuple(e for part in spending for e in part._made_up())
         return Guarantee(epsilon, delta, self.adjacency, self.protects, conditions, events)

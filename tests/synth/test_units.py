@@ -1,0 +1,170 @@
+"""Fits that protect units: what one of them moves, exactly, is what the guarantee says of it."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table, load
+from missdp.accounting import Budget, MissingCompletelyAtRandom
+from missdp.errors import ParameterError, UnprovenError
+from missdp.schema import OpenCategorical, Unit
+from missdp.table import units
+from missdp.testing.witnesses import Recorder, Repeater
+
+pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
+
+SEX = Categorical(name="sex", levels=("f", "m"), nullable=True)
+ILL = Categorical(name="ill", levels=("no", "yes"), nullable=True)
+FAMILIES = (AllPairs, AIM, MST)
+
+
+def with_unit(most, **facts):
+    return Schema((SEX, ILL), unit=Unit("person", max_rows=most, **facts))
+
+
+def visits(rows=60, *, each=1, more=0, holes=False):
+    """Return rows of people with so many each, one more person with more, rows of all mixed."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "person": np.arange(rows) // each,
+            "sex": rng.choice(["f", "m"], rows),
+            "ill": rng.choice(["no", "yes"], rows),
+        }
+    )
+    one = {"person": [9999] * more, "sex": ["m"] * more, "ill": [None if holes else "yes"] * more}
+    return pd.concat([frame, pd.DataFrame(one)]).sample(frac=1, random_state=1)
+
+
+def moved(family, most, without, beside):
+    """Return how far one unit moves all answers together, in units of their noise, and the claim."""
+    schema = with_unit(most)
+    kept = Recorder(1)
+    model = family(epsilon=1.0, random_state=kept).fit(without, schema=schema)
+    again = Repeater(kept)
+    family(epsilon=1.0, random_state=again).fit(beside, schema=schema)
+    squares = 0.0
+    for one, other in zip(kept.kept, again.kept, strict=True):
+        apart = np.asarray(one.exact, dtype=float) - np.asarray(other.exact, dtype=float)
+        squares += float((apart**2).sum()) / one.event.sigma**2
+    (claim,) = model.guarantee_.events[0].flatten()
+    return math.sqrt(squares), claim.sensitivity
+
+
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("most", [1, 3, 10])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_unit_moves_all_answers_by_what_is_claimed_and_hardly_less(family, most, holes):
+    without = visits(each=min(most, 3))
+    beside = visits(each=min(most, 3), more=most + 4, holes=holes)
+    found, claim = moved(family, most, without, beside)
+    assert found <= claim
+    if not holes:  # as many alike rows as a unit may have attain it
+        assert found >= 0.9 * claim
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_forgotten_choice_of_rows_or_a_charge_by_the_row_is_found(family, monkeypatch):
+    beside = visits(more=5)
+    with monkeypatch.context() as broken:
+        broken.setattr(units, "chosen", lambda units, _: np.ones(len(units), dtype=bool))
+        found, claim = moved(family, 2, visits(), beside)
+        assert found > 1.5 * claim
+    with monkeypatch.context() as broken:
+        broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
+        broken.setattr("missdp.accounting.units._of_group", lambda event, _: event)
+        found, claim = moved(family, 4, visits(), beside)
+        assert found > 1.5 * claim
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_row_for_each_is_the_fit_without_a_unit(family):
+    frame = visits()
+    alone = family(epsilon=1.0, random_state=5).fit(
+        frame.drop(columns="person"), schema=Schema((SEX, ILL))
+    )
+    model = family(epsilon=1.0, random_state=5).fit(frame, schema=with_unit(1))
+    assert (model.guarantee_.unit, model.guarantee_.epsilon) == ("person", 1.0)
+    assert model.guarantee_.events[0].log == alone.guarantee_.events[0].log
+    assert model.sample(50, random_state=1).equals(alone.sample(50, random_state=1))
+
+
+def test_identifiers_leave_no_trace():
+    frame = visits(each=3)
+    renamed = frame.assign(person=[f"Ömer {p}" for p in frame["person"]])
+    models = [
+        AllPairs(epsilon=1.0, random_state=5).fit(data, schema=with_unit(3))
+        for data in (frame, renamed)
+    ]
+    assert models[0].guarantee_ == models[1].guarantee_
+    assert models[0].sample(40, random_state=1).equals(models[1].sample(40, random_state=1))
+    assert list(models[0].sample(3).columns) == ["sex", "ill"]
+
+
+def test_a_model_keeps_who_it_protects(tmp_path):
+    model = AIM(epsilon=1.0, delta=0.0).fit(visits(each=3, more=20), schema=with_unit(3))
+    model.save(tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    assert again.guarantee_ == model.guarantee_
+    assert (again.guarantee_.unit, again.guarantee_.max_rows) == ("person", 3)
+    assert again.guarantee_.events[0].capacity.epsilon == pytest.approx(1 / 3)
+    with pytest.raises(UnprovenError, match="nothing is proven of units"):
+        again.ground_truth_guarantee(MissingCompletelyAtRandom({"ill": 0.5, "sex": 0.5}))
+    planned, _ = AIM(epsilon=1.0, delta=0.0).planned_parts(with_unit(3))
+    assert planned.events[0].capacity == model.guarantee_.events[0].capacity
+
+
+def test_one_budget_protects_one_unit():
+    budget = Budget(2.0, 1e-5)
+    AllPairs(epsilon=1.0, budget=budget).fit(visits(each=2), schema=with_unit(2))
+    with pytest.raises(UnprovenError, match="different units"):
+        AllPairs(epsilon=0.1, budget=budget).fit(
+            visits().drop(columns="person"), schema=Schema((SEX, ILL))
+        )
+    assert len(budget.events) == 1
+    assert budget.spent.unit == "person"
+
+
+def test_rows_without_an_identifier_may_each_stand_alone():
+    frame = visits(each=2)
+    frame.loc[frame["person"] < 5, "person"] = None
+    model = MST(epsilon=1.0).fit(frame, schema=with_unit(2, missing="own"))
+    assert "No two rows without a person belong together" in str(model.guarantee_)
+
+
+OPEN = Schema((OpenCategorical(name="ill"), SEX), unit=Unit("person", max_rows=2))
+
+
+@pytest.mark.parametrize(
+    ("model", "schema", "says"),
+    [
+        (PrivBayes(epsilon=1.0), with_unit(2), "PrivBayes is proven to protect single rows"),
+        (AllPairs(epsilon=1.0), OPEN, "finding the levels of 'ill'"),
+        (AllPairs(epsilon=1.0, n_rows=60), with_unit(2), "leave n_rows out"),
+    ],
+)
+def test_what_is_not_proven_is_refused_before_anything_is_charged(model, schema, says):
+    budget = Budget(9.0, 1e-3)
+    model.set_params(budget=budget)
+    with pytest.raises((UnprovenError, ParameterError), match=says):
+        model.fit(visits(), schema=schema)
+    assert budget.events == ()
+
+
+def test_intervals_that_take_rows_for_independent_are_refused():
+    model = AllPairs(epsilon=1.0).fit(visits(each=2), schema=with_unit(2))
+    for ask in (
+        lambda: model.estimate("share(sex == f)"),
+        lambda: model.regress("sex ~ ill"),
+        lambda: model.sample(9, multiple=2),
+    ):
+        with pytest.raises(UnprovenError, match="takes rows for independent"):
+            ask()
+
+
+def test_a_table_that_was_read_is_fitted_as_it_was_chosen():
+    table = Table.read(visits(more=30), with_unit(2))
+    assert len(table) == 62
+    assert AIM(epsilon=1.0).fit(table).guarantee_.max_rows == 2
