@@ -139,6 +139,7 @@ def check(
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
+        "unread": list(facts.layout.unread),
         "undeclared": {name: list(marks) for name, marks in facts.undeclared.items()},
         "data_fits": None if data is None else True,
     }
@@ -154,6 +155,8 @@ def check(
     lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
     if empty := [a.name for a in facts if not a.size]:
         lines += [f"No row has a value, and no synthetic row will: {', '.join(empty)}."]
+    if facts.layout.unread:
+        lines += [f"Never read: {', '.join(facts.layout.unread)}."]
     lines += [*_kinds_in_words(facts)]
     pairs = {pair.text: pair.holds for pair in facts.rulebook.pairs}
     if rules := [rule.text for rule in facts.rules if rule.text not in pairs]:

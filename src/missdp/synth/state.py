@@ -107,7 +107,7 @@ def _as_rows(
     if coded:
         return data, data.kind if isinstance(data, Table) else "pandas"
     again = bool(opened) and engine_of(data) is None
-    return (rows_of(data, known.names) if again else data), frame_kind(data)
+    return (rows_of(data, known) if again else data), frame_kind(data)
 
 
 def _open_data(
