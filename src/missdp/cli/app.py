@@ -86,7 +86,7 @@ EXAMPLES = {
         "missdp budget show --budget sqlite:///budget.db",
         "missdp budget verify --budget sqlite:///budget.db",
     ),
-    "dossier": ("missdp dossier synthetic.model.json -o dossier --title 'Patients, 2026'",),
+    "dossier": ("missdp dossier synthetic.model.json -o dossier --title 'Patients'",),
     "convert": ("missdp convert old.model.json -o new.model.json",),
     "demo": ("missdp demo",),
 }

@@ -56,8 +56,8 @@ class About:
 
     Examples
     --------
-    >>> About(title="Patients, 2026").title
-    'Patients, 2026'
+    >>> About(title="Patients").title
+    'Patients'
     """
 
     title: str = "A synthetic table"
@@ -110,11 +110,11 @@ def write_dossier(
     >>> import tempfile, pathlib
     >>> from missdp import PrivBayes
     >>> from missdp.datasets import yrbss
-    >>> from missdp.office import write_dossier
+    >>> from missdp.office.dossier import write_dossier
     >>> model = PrivBayes(epsilon=1.0).fit(yrbss().table())
     >>> said = write_dossier(model, pathlib.Path(tempfile.mkdtemp()) / "dossier")
     >>> len(said["files"])
-    6
+    5
     """
     target = Path(folder)
     check_folder(target, overwrite=overwrite)

@@ -102,7 +102,7 @@ def share(value: float, std: float | None = None) -> str:
     Examples
     --------
     >>> share(0.12345, 0.02), share(0.12345, 0.0004), share(0.12345)
-    ('12 %', '12.34 %', '12.3 %')
+    ('12 %', '12.35 %', '12.3 %')
     """
     digits = 1 if std is None else decimals(100 * std)
     return f"{100 * value:.{min(digits, 3)}f} %"
