@@ -190,8 +190,8 @@ def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
 
     if where.default is where.empty:
         what = (
-            "File with the private rows (CSV, Parquet, Feather, Excel, SPSS, Stata, SAS); - for CSV "
-            "from standard input; or a database, see --table."
+            "File with the private rows (CSV, Parquet, Feather, Excel, SPSS, Stata, SAS); - for "
+            "CSV from standard input; or a database, see --table."
         )
         where = where.replace(annotation=Annotated[str, argument(help=what)])
     else:
