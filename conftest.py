@@ -6,14 +6,12 @@ installs all extras and fails if anything is skipped.
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 
 import pytest
-
-with contextlib.suppress(ImportError):
-    from coverage import Coverage
 
 # By a part of the path, the module without which what lies there cannot run.
 _NEEDS = {
@@ -45,14 +43,15 @@ def traced_at_first() -> Iterator[None]:
 
     What is reported is thus a lower bound of what is reached.
     """
-    coverage = Coverage.current() if "Coverage" in globals() else None
+    module = sys.modules.get("coverage")  # which is there if it runs
+    coverage = None if module is None else module.Coverage.current()
     if coverage is None:
         yield
         return
     stopped = []
 
     def stop(*_: object) -> None:
-        if Coverage.current() is coverage:
+        if module.Coverage.current() is coverage:
             coverage.stop()
             stopped.append(True)
 
