@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import copy
+import html
+from contextlib import suppress
 from inspect import Parameter, signature
 from typing import Any, Self
 
 from missdp.errors import ParameterError, did_you_mean
 
-__all__ = ["Estimator"]
+__all__ = ["Estimator", "Transformer", "clone"]
+
+
+def clone(value: Any) -> Any:
+    """Return an unfitted estimator with the same parameters, as scikit-learn's ``clone`` does.
+
+    What is no estimator is copied; what says itself how it is cloned (a budget is shared) is asked.
+    """
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(clone, value))
+    if isinstance(value, type):
+        return value
+    if hasattr(value, "__sklearn_clone__"):
+        return value.__sklearn_clone__()
+    if not hasattr(value, "get_params"):
+        return copy.deepcopy(value)
+    parameters = value.get_params(deep=False).items()
+    return type(value)(**{name: clone(parameter) for name, parameter in parameters})
 
 
 class Estimator:
@@ -58,11 +78,21 @@ class Estimator:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
-        from sklearn.utils import estimator_html_repr
+        with suppress(ImportError):  # scikit-learn is an extra
+            from sklearn.utils import estimator_html_repr
 
-        return str(estimator_html_repr(self))
+            return str(estimator_html_repr(self))
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.base import BaseEstimator
 
         return BaseEstimator.__sklearn_tags__(self)
+
+
+class Transformer:
+    """What steps need of scikit-learn's class of a similar name where that is not installed."""
+
+    def fit_transform(self: Any, X: Any, y: object = None) -> Any:
+        """Learn from a table, and transform it."""
+        return self.fit(X, y).transform(X)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import builtins
 import itertools
+import sys
 from typing import Any
 
 import numpy as np
@@ -179,14 +179,7 @@ def test_a_split_needs_a_table_a_share_and_a_seed(facts) -> None:
 
 
 def test_a_missing_library_is_named_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    real_import = builtins.__import__
-
-    def no_xgboost(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.split(".")[0] == "xgboost":
-            raise ImportError(name)
-        return real_import(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", no_xgboost)
+    monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(MissingDependencyError, match=r"missdp\[learners\]"):
         classifier_f1(TRUTH, TRUTH, random_state=0)
     classifier_f1(TRUTH, TRUTH, random_state=0, learners=("BernoulliNB",))

@@ -60,6 +60,7 @@ from missdp.accounting.filters import gaussian_sigma as gaussian_sigma
 from missdp.accounting.filters import laplace_scale as laplace_scale
 from missdp.accounting.filters import releases as releases
 from missdp.accounting.guarantee import Guarantee as Guarantee
+from missdp.accounting.risk import Risk as Risk
 from missdp.aliases import exported, moved_from
 
 __all__ = exported(globals())

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -76,6 +77,14 @@ def _float(number: Fraction) -> float:
         return float(number)
     except OverflowError:
         return math.inf
+
+
+def printed(value: float, *, digits: int = 4, up: bool = True) -> str:
+    """Return ``value`` with so many significant digits, rounded so that it is never rosier."""
+    # 12 digits first, so that 0.1 + 0.2 reads 0.3; the error of 1e-12 is relative.
+    near = Decimal(f"{value:.12g}")
+    rounding = ROUND_CEILING if up else ROUND_FLOOR
+    return f"{float(Context(prec=digits, rounding=rounding).plus(near)):.{digits}g}"
 
 
 def share_of(amount: float, part: float) -> float:

@@ -8,7 +8,6 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from typing import Any, Self, get_args
 
@@ -24,8 +23,9 @@ from missdp.accounting.events import (
     check_adjacency,
     flatten,
 )
-from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of
+from missdp.accounting.exact import add_remove_share, exact, float_up, printed, replace_one_of
 from missdp.accounting.exact import total as exact_total
+from missdp.accounting.risk import Risk
 from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning
 from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta
 
@@ -340,6 +340,43 @@ class Guarantee(Record):
         lines = [line for sentence in sentences for line in textwrap.wrap(sentence, _WIDTH)]
         return "\n".join([*lines, *_conditions(self)])
 
+    def explain(self, *, prior: float = 0.5, chance: float = 1e-3) -> Risk:
+        """Return how far the release can move the odds that somebody gives a person's row.
+
+        Parameters
+        ----------
+        prior : float, default 0.5
+            Probability, before the release, that the row is in the table: a number that the office
+            names.
+        chance : float, default 0.001
+            Probability of an exception, where delta is above 0. It must be larger than delta if
+            nothing but epsilon and delta is known; at delta 0 there are no exceptions.
+
+        Returns
+        -------
+        Risk
+            Which prints as plain sentences.
+
+        Raises
+        ------
+        UnprovenError
+            If nothing is proven at so small a chance.
+
+        Examples
+        --------
+        >>> from missdp.accounting import Guarantee
+        >>> print(Guarantee(1.0).explain(prior=0.1))
+        Suppose that someone who knows all other rows gives a probability of 10 % to this: this
+        person's row is in the table.
+        The release raises these odds by a factor of at most 2.719, so to at most 23.2 %.
+        It lowers them by a factor of at most 2.719, so to at least 3.927 %.
+        A count of people that is released with noise of about ± 1.4 (its standard deviation) has
+        the same guarantee.
+        What a release shows of people in general can be applied to this person all the same, with
+        the row or without it.
+        """
+        return Risk.of(self, prior=prior, chance=chance)
+
     def _repr_html_(self) -> str:
         """Return the guarantee in words, for notebooks."""
         return f"<pre>{escape(str(self))}</pre>"
@@ -364,13 +401,6 @@ def _tidy(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     return tuple(sorted(set(kept), key=lambda c: (c.kind, json.dumps(c.to_dict(), sort_keys=True))))
 
 
-def _rounded_up(value: float, *, digits: int = 4) -> str:
-    """Return ``value`` with ``digits`` significant digits, rounded up: never a rosier number."""
-    # 12 digits first, so that 0.1 + 0.2 reads 0.3; the error of 1e-12 is relative.
-    near = Decimal(f"{value:.12g}")
-    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).plus(near)):.{digits}g}"
-
-
 _WIDTH = 92
 _PRINTABLE = 700.0  # beyond, e^epsilon is no floating-point number
 _CHANGE = {
@@ -386,20 +416,20 @@ _PROTECTED = {
 
 
 def _statement(guarantee: Guarantee) -> str:
-    epsilon = _rounded_up(guarantee.epsilon)
+    epsilon = printed(guarantee.epsilon)
     if guarantee.delta == 0:
         name = f"{epsilon}-differentially private (pure)"
     else:
-        name = f"({epsilon}, {_rounded_up(guarantee.delta)})-differentially private"
+        name = f"({epsilon}, {printed(guarantee.delta)})-differentially private"
     return f"The release is {name} under {guarantee.adjacency} adjacency."
 
 
 def _odds(guarantee: Guarantee) -> str:
     if guarantee.epsilon <= _PRINTABLE:
-        factor = _rounded_up(math.exp(guarantee.epsilon))
+        factor = printed(math.exp(guarantee.epsilon))
     else:
-        factor = f"e^{_rounded_up(guarantee.epsilon)}"
-    beyond = f", and by {_rounded_up(guarantee.delta)} beyond that" if guarantee.delta else ""
+        factor = f"e^{printed(guarantee.epsilon)}"
+    beyond = f", and by {printed(guarantee.delta)} beyond that" if guarantee.delta else ""
     # Before values went missing there were no missing cells.
     holes = ", its missing cells included," if guarantee.protects == "incomplete" else ""
     change = f"{_CHANGE[guarantee.adjacency]}{holes}"
@@ -417,7 +447,7 @@ def _guess(guarantee: Guarantee) -> str:
     return (
         "Someone who sees only this release, and to whom both tables seemed equally likely "
         "before, guesses which of them was used correctly with probability at most "
-        f"{_rounded_up(100 * chance)} %."
+        f"{printed(100 * chance)} %."
     )
 
 
@@ -442,14 +472,14 @@ def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) ->
     """
     if epsilon > 10:
         warnings.warn(
-            f"epsilon = {_rounded_up(epsilon)} is above 10: someone who knows all other rows may "
+            f"epsilon = {printed(epsilon)} is above 10: someone who knows all other rows may "
             "learn almost surely what a person answered; values of about 1 are usual",
             WeakGuaranteeWarning,
             stacklevel=3,
         )
     if n is not None and delta > 0 and delta * n >= 1:
         warnings.warn(
-            f"delta = {_rounded_up(delta)} is at least 1/n (n = {n}): publishing each row in full "
+            f"delta = {printed(delta)} is at least 1/n (n = {n}): publishing each row in full "
             "with this probability would keep the same promise; state a delta far below 1/n",
             WeakGuaranteeWarning,
             stacklevel=3,

@@ -26,6 +26,7 @@ COMMANDS = {
     "evaluate": "Compare a synthetic table with the private one, for the curator.",
     "simulate": "Punch holes into a complete table, for experiments.",
     "query": "Answer one question about a table with holes, privately.",
+    "guarantee": "Say what a saved model's guarantee means for one person, in plain words.",
     "price": "Print what a saved model or a preprocessing pipeline really guarantees.",
     "budget": "Keep privacy budgets in a ledger that survives crashes, colleagues and years.",
     "convert": "Write a model or guarantee of an earlier version in today's format.",
@@ -73,6 +74,7 @@ EXAMPLES = {
         f"{_QUERY} --mean age",
         f"{_QUERY} --proportion 'age >= 65' --where 'smoker = \"yes\"'",
     ),
+    "guarantee": ("missdp guarantee synthetic.model.json --prior 0.1",),
     "price": (
         "missdp price synthetic.model.json",
         "missdp price synthetic.model.json --ground-truth --row-independent",
@@ -91,7 +93,7 @@ EXAMPLES = {
 # Commands that are not in a file of their own name.
 _FILES = {
     **dict.fromkeys(("schema", "simulate", "evaluate"), "curator"),
-    **dict.fromkeys(("sample", "estimate", "impute", "price", "convert"), "models"),
+    **dict.fromkeys(("sample", "estimate", "impute", "guarantee", "price", "convert"), "models"),
     "demo": "synthesize",
 }
 # Parameters of the Python API whose options have another name.

@@ -230,6 +230,24 @@ def price(
     emit(document, f"{guarantee.in_words()}\n\n{_TRUSTED}", as_json=as_json)
 
 
+def guarantee(
+    target: Annotated[Path, argument(help="A saved model (.json).")],
+    prior: Annotated[
+        float, option(help="Probability that somebody gives a row before the release.")
+    ] = 0.5,
+    chance: Annotated[
+        float, option(help="Probability of an exception, where delta is above 0.")
+    ] = 0.001,
+    as_json: JsonOption = False,
+) -> None:
+    """Print what a saved model guarantees, and what that means for one person, in plain words."""
+    check_together(target)
+    found = load(target).guarantee_
+    risk = found.explain(prior=prior, chance=chance)
+    document = {"guarantee": found.to_dict(), "risk": risk.to_dict(), "says": _TRUSTED}
+    emit(document, f"{found.in_words()}\n\n{risk}\n\n{_TRUSTED}", as_json=as_json)
+
+
 def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_json: bool) -> None:
     from missdp.pricing import load_pipeline, plot_price
     from missdp.pricing import price as price_pipeline

@@ -9,21 +9,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import (
-    AdaBoostClassifier,
-    BaggingClassifier,
-    GradientBoostingClassifier,
-    RandomForestClassifier,
-)
-from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import BernoulliNB
-from sklearn.neural_network import MLPClassifier
-from sklearn.tree import DecisionTreeClassifier
 
 from missdp.errors import (
     DataError,
@@ -108,31 +99,35 @@ def _subset(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return chosen
 
 
-def _xgboost(seed: int) -> Any:
-    absent = MissingDependencyError(
-        "the XGBoost learner needs an extra: pip install 'missdp[learners]', or name the other "
-        "learners"
-    )
-    with replacing(ImportError, by=absent):
-        from xgboost import XGBClassifier
-    return XGBClassifier(random_state=seed, n_jobs=1)
+def _learner(module: str, name: str, *, seeded: bool = True, **fixed: Any) -> Any:
+    """Return what makes a classifier of a library, which is imported when it is needed."""
+
+    def make(seed: int) -> Any:
+        absent = MissingDependencyError(
+            f"{name} needs an extra: pip install 'missdp[learners]' (all numbers but F1 do without)"
+        )
+        with replacing(ImportError, by=absent):
+            kind = getattr(import_module(module), name)
+        return kind(random_state=seed, **fixed) if seeded else kind(**fixed)
+
+    return make
 
 
 LEARNERS: dict[str, Callable[[int], Any]] = {
-    "LogisticRegression": lambda seed: LogisticRegression(random_state=seed),
-    "AdaBoost": lambda seed: AdaBoostClassifier(random_state=seed),
-    "GradientBoosting": lambda seed: GradientBoostingClassifier(random_state=seed),
-    "XGBoost": _xgboost,
-    "RandomForest": lambda seed: RandomForestClassifier(random_state=seed, n_jobs=1),
-    "BernoulliNB": lambda _: BernoulliNB(),
-    "DecisionTree": lambda seed: DecisionTreeClassifier(random_state=seed),
-    "Bagging": lambda seed: BaggingClassifier(random_state=seed, n_jobs=1),
-    "MLP": lambda seed: MLPClassifier(random_state=seed),
+    "LogisticRegression": _learner("sklearn.linear_model", "LogisticRegression"),
+    "AdaBoost": _learner("sklearn.ensemble", "AdaBoostClassifier"),
+    "GradientBoosting": _learner("sklearn.ensemble", "GradientBoostingClassifier"),
+    "XGBoost": _learner("xgboost", "XGBClassifier", n_jobs=1),
+    "RandomForest": _learner("sklearn.ensemble", "RandomForestClassifier", n_jobs=1),
+    "BernoulliNB": _learner("sklearn.naive_bayes", "BernoulliNB", seeded=False),
+    "DecisionTree": _learner("sklearn.tree", "DecisionTreeClassifier"),
+    "Bagging": _learner("sklearn.ensemble", "BaggingClassifier", n_jobs=1),
+    "MLP": _learner("sklearn.neural_network", "MLPClassifier"),
 }
 """Name to maker: a maker takes a seed and returns a fresh classifier."""
 
 
-def _check_learners(names: Iterable[str] | None) -> tuple[str, ...]:
+def check_learners(names: Iterable[str] | None = None) -> tuple[str, ...]:
     """Return the learners to use, or refuse unknown ones and absent libraries at once."""
     chosen = _each_once("learner", LEARNERS if names is None else names)
     if unknown := [name for name in chosen if name not in LEARNERS]:
@@ -267,7 +262,7 @@ def classifier_f1(
     attributes : iterable of str, optional
         Targets (default: all attributes).
     learners : iterable of str, optional
-        Names out of `LEARNERS` (default: all nine; XGBoost needs the extra ``learners``).
+        Names out of `LEARNERS` (default: all nine; they need the extra ``learners``).
     max_rows : int, default 5000
         Most rows to train on, and most rows to test on.
     progress : callable, optional
@@ -302,7 +297,7 @@ def classifier_f1(
     >>> classifier_f1(table, table, random_state=0, learners=("BernoulliNB",)).mean
     1.0
     """
-    chosen = _check_learners(learners)
+    chosen = check_learners(learners)
     max_rows = whole("max_rows", max_rows)
     random_state = whole("random_state", random_state, least=0)
     real, made = align(truth, synthetic, schema)

@@ -9,7 +9,6 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from missdp.errors import (
     DataError,
@@ -26,6 +25,11 @@ from missdp.schema.applies import not_everywhere
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 from missdp.types import Floats
+
+try:  # with scikit-learn, an extra, estimators and steps have all habits of its own
+    from sklearn.base import BaseEstimator
+except ImportError:
+    from missdp.estimator import Estimator as BaseEstimator
 
 Rows: TypeAlias = ArrayLike | Table
 

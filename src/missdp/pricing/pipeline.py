@@ -20,6 +20,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.exact import boundary
 from missdp.errors import ParameterError, UnprovenError, number
+from missdp.estimator import clone
 from missdp.mechanisms.noise import noise_source
 from missdp.pricing.domain import Parameters, RowDomain, Rows, require
 from missdp.pricing.privacy_maps import Bound
@@ -162,8 +163,6 @@ class PricedPipeline(Parameters):
         plan: TestPlan | None = None,
     ) -> tuple[PrivateEstimator, Guarantee]:
         """Return the estimator, fitted unless a planned test does not pass, and the guarantee."""
-        from sklearn.base import clone
-
         wrong = "a pipeline's budget is charged, never its estimator's: give it to the pipeline"
         require(getattr(self.estimator, "budget", None) in (None, self.budget), wrong)
         (X, y), noise = rows, noise_source(self.random_state)
@@ -173,8 +172,6 @@ class PricedPipeline(Parameters):
 
     def with_noise(self, multiplier: float) -> PricedPipeline:
         """Return a clone whose estimator has this ``noise_multiplier``."""
-        from sklearn.base import clone
-
         fresh: PricedPipeline = clone(self)
         fresh.estimator.noise_multiplier = multiplier
         return fresh

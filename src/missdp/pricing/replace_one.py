@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee, PublicDomain
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
+from missdp.estimator import clone
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.mechanisms.session import Charged, Session, exactly, no_warnings
 from missdp.pricing.domain import (
@@ -72,8 +73,6 @@ class Stage:
 
     def run(self, table: Floats) -> Floats:
         """Fit the step on a table, apply it, and forget what was learned; private."""
-        from sklearn.base import clone
-
         fresh: StableTransformer = clone(self.step)
         return np.asarray(fresh.fit_transform(table))
 

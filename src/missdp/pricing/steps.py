@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import TransformerMixin
 
 from missdp.accounting import Condition
 from missdp.errors import DataError, UnprovenError
@@ -26,6 +25,11 @@ from missdp.pricing.domain import (
     require,
 )
 from missdp.types import Floats
+
+try:
+    from sklearn.base import TransformerMixin
+except ImportError:
+    from missdp.estimator import Transformer as TransformerMixin
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.accountants import GDP
 from missdp.accounting.costs import gdp_cost, pure_epsilon
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import MissingDependencyError, ParameterError, UnprovenError, replacing
 from missdp.record import Record
 from missdp.synth import Synthesizer
 from missdp.table import Table
@@ -371,9 +371,13 @@ def _agreement(sample: Any, row: Any) -> list[float]:
 
 def _learned(seen: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scores of the second half of the runs on either table, by a classifier of the first."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+    absent = MissingDependencyError(
+        "an audit without a `statistic` needs an extra: pip install 'missdp[learners]'"
+    )
+    with replacing(ImportError, by=absent):
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
 
     half, later = np.split(seen, [len(seen) // 2])
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))

@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sklearn.base import clone
-
 from missdp.accounting import (
     Budget,
     ExplicitSeed,
@@ -33,6 +31,7 @@ from missdp.errors import (
     ParameterError,
     SchemaError,
 )
+from missdp.estimator import clone
 from missdp.record import sealed, unsealed
 from missdp.schema import Categorical, Schema
 from missdp.sources import MemorySource

@@ -1,0 +1,116 @@
+"""What a guarantee means for one person, against what the best tests of two tables achieve."""
+
+import math
+
+import pytest
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+from scipy.stats import norm
+
+from missdp.accounting import (
+    ApproximateEvent,
+    GaussianEvent,
+    Guarantee,
+    LaplaceEvent,
+    Risk,
+    RowIndependentMissingness,
+    SampledGaussianEvent,
+)
+from missdp.errors import ParameterError, UnprovenError
+
+CHANCES = (0.3, 1e-3, 1e-6, 1e-9)
+
+
+def gaussian(mu, delta=1e-6):
+    event = GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False)
+    return Guarantee.from_events(event, delta=delta)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.3, 2.0])
+@pytest.mark.parametrize("chance", CHANCES)
+def test_gaussian_noise_is_bounded_by_its_best_test_and_hardly_more(mu, chance):
+    """Of all outcomes of probability c with the row, a threshold is the most unlikely without."""
+    best = math.log(chance) - log_ndtr(norm.ppf(chance) - mu)
+    loss = gaussian(mu).explain(chance=chance).loss
+    assert best <= loss <= 1.01 * best + 1e-3
+
+
+def test_the_tail_of_the_loss_alone_is_exceeded_by_a_coarse_view():
+    """All that is above a threshold, told as one outcome: the tail P(L > t) says it is rarer."""
+    mu, chance = 0.3, 1e-4
+    best = math.log(chance) - log_ndtr(norm.ppf(chance) - mu)
+    tail = norm.cdf(mu / 2 - best / mu)
+    assert tail < chance / 2
+    assert gaussian(mu).explain(chance=tail).loss > best
+
+
+@pytest.mark.parametrize("chance", [1e-2, 1e-5])
+def test_both_directions_of_a_mechanism_that_is_not_symmetric(chance):
+    """Reading a row with probability q: the row shows far more than its absence does."""
+    q, sigma = 0.1, 0.7
+    event = SampledGaussianEvent(rate=q, noise_multiplier=sigma, steps=1)
+    loss = Guarantee.from_events(event, delta=1e-7).explain(chance=chance).loss
+
+    def absent(x, sign):
+        return norm.cdf(sign * x, 0, sigma)
+
+    def present(x, sign):
+        return (1 - q) * absent(x, sign) + q * norm.cdf(sign * (x - 1), 0, sigma)
+
+    above = brentq(lambda x: present(x, -1) - chance, -20, 20)
+    below = brentq(lambda x: absent(x, 1) - chance, -20, 20)
+    raised = math.log(chance / absent(above, -1))
+    lowered = math.log(chance / present(below, 1))
+    assert lowered < raised  # the worse direction counts for both
+    assert raised <= loss <= 1.02 * raised
+
+
+def test_pure_privacy_has_no_exception_and_randomised_response_attains_it():
+    event = LaplaceEvent(sensitivity=1, scale=0.5)
+    risk = Guarantee.from_events(event).explain(prior=0.2)
+    told = math.exp(2) / (1 + math.exp(2))  # the truth, with this probability
+    assert risk.highest == pytest.approx(0.2 * told / (0.2 * told + 0.8 * (1 - told)))
+    assert risk.lowest == pytest.approx(0.2 * (1 - told) / (0.2 * (1 - told) + 0.8 * told))
+    assert (risk.loss, risk.chance) == (2.0, 0.0)
+    assert "except" not in str(risk)
+
+
+def test_with_a_delta_the_stated_epsilon_has_exceptions_that_are_not_delta():
+    """Where everything is told with probability d, merging it with the likelier answer is worse."""
+    event = ApproximateEvent(epsilon=1.0, delta=1e-4)
+    guarantee = Guarantee.from_events(event, delta=1e-4)
+    risk = guarantee.explain(chance=1e-3)
+    truth = (1 - 1e-4) * math.e / (1 + math.e)  # of which the part that makes up c is merged
+    told = 1e-3 - 1e-4
+    assert told < truth
+    assert risk.loss == pytest.approx(math.log(1e-3 / (told / math.e)), rel=1e-3)
+    with pytest.raises(UnprovenError, match="larger chance"):
+        guarantee.explain(chance=5e-5)
+
+
+def test_nothing_is_rounded_to_the_rosier_side():
+    words = str(Guarantee(1.0).explain(prior=0.5))
+    assert "at most 2.719, so to at most 73.11 %" in words  # 2.71828, 73.1059
+    assert "at least 26.89 %" in words  # 26.8941
+    assert "about ± 1.4 " in words  # 1.4142
+    assert "about ± 4.1 " in str(gaussian(0.2386).explain())  # 4.19
+
+
+def test_words_are_of_the_adjacency_and_of_the_table_that_is_protected():
+    replaced = Guarantee(0.5).to_replace_one().explain()
+    assert (replaced.loss, "of two that it may be" in str(replaced)) == (1.0, True)
+    truth = Guarantee(
+        0.5, protects="ground-truth", conditions=[RowIndependentMissingness()], events=()
+    )
+    assert "but not which values went missing" in str(truth.explain())
+
+
+def test_a_risk_is_read_back_and_its_parameters_are_checked():
+    risk = gaussian(0.2).explain(prior=0.01)
+    assert Risk.from_dict(risk.to_dict()) == risk
+    assert risk.to_dict()["highest"] == risk.highest > risk.prior > risk.lowest
+    assert Guarantee(2000.0).explain(prior=1e-300).lowest == 0.0
+    for bad in (0.0, 1.0, math.nan, -1.0, "many"):
+        for name in ("prior", "chance"):
+            with pytest.raises(ParameterError, match=name):
+                gaussian(0.2).explain(**{name: bad})
