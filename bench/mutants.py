@@ -39,6 +39,25 @@ class Mutant(NamedTuple):
 
 # fmt: off
 MUTANTS = [Mutant(*line) for line in (
+    # units of protection
+    ("accounting", "several rows cost as much as one", "    parts = rows if cost.currency == \"pure\" else rows**2\n", "    parts = 1\n",
+     "tests/accounting/test_units.py"),
+    ("accounting", "a unit is charged like a row", "return (_of_group(of_row, self.rows),)", "return (of_row,)",
+     "tests/accounting/test_units.py"),
+    ("accounting", "mu of a group grows with the root of its rows", "float_up(exact(event.sensitivity) * rows)", "float_up(exact(event.sensitivity) * rows**0.5)",
+     "tests/accounting/test_units.py"),
+    ("accounting", "budgets mix units", "            unit_of((*self.events[:1], *new))\n", "",
+     "tests/accounting/test_units.py"),
+    ("table", "all rows of a unit take part", "kept[crowded] = False", "kept[crowded] = True",
+     "tests/table/test_units.py"),
+    ("table", "one row too many of a unit takes part", "order[rank < unit.max_rows]", "order[rank <= unit.max_rows]",
+     "tests/table/test_units.py"),
+    ("table", "the first rows of a unit take part", "np.lexsort((draws, units[crowded]))", "np.argsort(units[crowded], kind=\"stable\")",
+     "tests/table/test_units.py"),
+    ("table", "large identifiers are taken for another", "return str(int(cell))  # exact", "return str(float(cell))  # exact",
+     "tests/table/test_units.py"),
+    ("table", "rows that were changed pass as chosen", "if self._unit != self.schema.unit:", "if self._unit is False:",
+     "tests/table/test_units.py"),
     # mechanisms: noise, charges, sensitivities
     ("mechanisms", "levels that one row has pass with the noise alone", "if noisy[i] >= least))", "if noisy[i] >= 1))",
      "tests/mechanisms/test_open_levels.py"),

@@ -465,11 +465,10 @@ def _odds(guarantee: Guarantee) -> str:
 def _change(guarantee: Guarantee) -> str:
     if guarantee.unit == ROW:
         return _CHANGE[guarantee.adjacency]
-    few = f"of which at most {guarantee.max_rows} are read" if guarantee.max_rows > 1 else ""
-    read = few or "of which one is read"
+    read = f", of which at most {guarantee.max_rows} are read" if guarantee.max_rows > 1 else ""
     if guarantee.adjacency == "add-remove":
-        return f"Adding all rows of one {guarantee.unit} to the table, or removing them, {read}"
-    return f"Replacing all rows of one {guarantee.unit}, {read}, by those of another"
+        return f"Adding all rows of one {guarantee.unit} to the table, or removing them{read}"
+    return f"Replacing all rows of one {guarantee.unit}{read} by those of another"
 
 
 def _guess(guarantee: Guarantee) -> str:

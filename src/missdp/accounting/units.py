@@ -40,7 +40,8 @@ class UnitEvent(FilterEvent):
     unit : str
         Name of the column that says which rows belong together.
     rows : int
-        How many rows of a unit are read at most, at least 1.
+        How many rows of a unit are read at most, at least 1; 1 also where the capacity is a fact
+        about a whole unit.
     capacity, log
         As of a `FilterEvent`: facts about one row. Accountants see what follows for a unit.
 

@@ -128,6 +128,7 @@ class Charge:
         return replace(self, parameters={**self.parameters, **parameters})
 
     def _what(self, schema: Schema) -> Purpose:
+        from missdp.accounting.units import ROW
         from missdp.office import Purpose
         from missdp.office.chain import canonical, digest
 
@@ -138,6 +139,7 @@ class Charge:
             {**self.parameters, "schema": hashed},
             schema=hashed,
             new_schema=self.new_schema,
+            unit=ROW if schema.unit is None else schema.unit.column,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
@@ -19,7 +20,7 @@ from missdp.accounting import (
 from missdp.cli.pipes import PIPE, as_file
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs
-from missdp.schema import Schema
+from missdp.schema import Schema, Unit
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
 # Without showing what they are by default, which mostly is nothing.
@@ -75,6 +76,19 @@ UndeclaredOption = Annotated[
     Literal["refuse", "accept"],
     typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
 ]
+UnitOption = Annotated[
+    str | None,
+    option(
+        "--unit",
+        metavar="COLUMN",
+        help="Protect all rows together that have the same value in this column, which is never "
+        "modelled; as unit = COLUMN in the schema.",
+    ),
+]
+UnitRowsOption = Annotated[
+    int | None,
+    option("--max-rows", help="How many rows of a unit take part at most; by default 1."),
+]
 MemoryOption = Annotated[
     str | None,
     option(
@@ -107,6 +121,19 @@ MostOption = Annotated[
 IndependentOption = Annotated[
     bool, typer.Option("--row-independent", help="Rows lose values independently of each other.")
 ]
+
+
+def declaring(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
+    """Return the schema with the unit that the options declare, or the one that it has."""
+    if unit is None and max_rows is None:
+        return schema
+    if unit is None and schema.unit is None:
+        raise ParameterError("--max-rows is for --unit, or a schema that declares a unit")
+    known = schema.unit if unit is None or schema.unit is None else None
+    if known is None and schema.unit is not None and schema.unit.column != unit:
+        raise ParameterError(f"the schema declares another unit: {schema.unit.column!r}")
+    stated = schema.unit or Unit(str(unit))
+    return replace(schema, unit=stated if max_rows is None else replace(stated, max_rows=max_rows))
 
 
 _EPSILONS = (1e-6, 1e5)

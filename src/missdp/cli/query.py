@@ -28,6 +28,7 @@ from missdp.cli.options import (
 from missdp.errors import MissDPError, ParameterError, replacing
 from missdp.schema import Schema
 from missdp.schema.open_levels import check_found
+from missdp.schema.unit import refuse_units
 from missdp.schema.where import parse_names
 from missdp.shelf import on_disk
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_queries
@@ -138,6 +139,7 @@ def query(
     ]
     facts, budget, charged = Schema.from_toml(schema), Budget(epsilon), None
     check_found(facts)
+    refuse_units(facts.unit, "a statistic")
     if charge is not None:
         charge, events = charge.stating(questions=stated), (PureEvent(epsilon=epsilon),)
         if charge.files(events, facts, as_json=as_json):

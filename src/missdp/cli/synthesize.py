@@ -33,9 +33,12 @@ from missdp.cli.options import (
     SchemaOption,
     SeedOption,
     UndeclaredOption,
+    UnitOption,
+    UnitRowsOption,
     ValuesOption,
     check_apart,
     check_epsilon,
+    declaring,
     option,
     reads_rows,
     stated_assumption,
@@ -124,6 +127,8 @@ def synthesize(
     holes: HolesOption = None,
     values: ValuesOption = "codes",
     undeclared: UndeclaredOption = "refuse",
+    unit: UnitOption = None,
+    max_rows: UnitRowsOption = None,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -152,7 +157,7 @@ def synthesize(
     asked = None if charge is None else charge.request
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
-    facts = Schema.from_toml(schema)
+    facts = declaring(Schema.from_toml(schema), unit, max_rows)
     check_holds(output, facts, values)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
@@ -190,7 +195,7 @@ def synthesize(
             events = synthesizer.planned_parts(facts)[0].events
             if charge.files(events, facts, as_json=as_json):
                 return
-            rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows)
+            rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows, facts.unit)
             charged = charge.start(events, facts, rests_on, release=release.id)
             release.note_charge(charged.said)
         with PutOff(_AT_ONCE):

@@ -17,6 +17,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.conditions import all_conditions
 from missdp.accounting.exact import exact, float_down, float_up
+from missdp.accounting.units import ROW, UnitEvent, unit_of
 from missdp.office.chain import path_of
 
 if TYPE_CHECKING:
@@ -119,7 +120,10 @@ class LedgerBudget(Budget):
         """Return the cap, as an event; what was released under it stands in the ledger."""
         facts = self._facts
         capacity = facts.cost.event(adjacency=facts.adjacency)
-        return FilterEvent(capacity=capacity, label=label or facts.name, adjacency=facts.adjacency)
+        whole = FilterEvent(capacity=capacity, label=label or facts.name, adjacency=facts.adjacency)
+        if facts.unit == ROW:
+            return whole
+        return UnitEvent(unit=facts.unit, rows=1, **vars(whole))
 
     def _record(
         self,
@@ -127,9 +131,9 @@ class LedgerBudget(Budget):
         entries: tuple[Event | Budget, ...],
         conditions: Iterable[Condition],
     ) -> None:
-        del entries
-        kept = all_conditions(conditions)
-        what = replace(self._what, conditions=kept)
+        made = (entry.filter() if isinstance(entry, Budget) else entry for entry in entries)
+        kept, (unit, _) = all_conditions(conditions), unit_of(made)
+        what = replace(self._what, conditions=kept, unit=unit)
         self._ledger.start(self._facts.name, parts, what)
 
     def __repr__(self) -> str:

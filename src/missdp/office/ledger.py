@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from missdp.accounting import Adjacency, Condition, Cost, Currency, Event
 from missdp.accounting.events import check_adjacency
+from missdp.accounting.units import ROW
 from missdp.errors import (
     BudgetExceededError,
     DataError,
@@ -211,6 +212,8 @@ class Ledger:
         )
         if made.failure and chosen != "zcdp":
             raise ParameterError("failure is for budgets in the currency 'zcdp'")
+        if made.failure and made.unit != ROW:
+            raise ParameterError("failure is for budgets that protect rows: nothing else may fail")
         with self._store.transaction(create=True) as run:
             self._refuse_taken(run, made)
             above = self._row(run, root) if root != name else None
