@@ -18,6 +18,7 @@ from missdp.errors import MissDPError, ParameterError, UnprovenError, did_you_me
 
 COMMANDS = {
     "schema": "Draft and check schemas.",
+    "plan": "Say what each epsilon buys, before the table is looked at, at no cost.",
     "synthesize": "Turn a private table with holes into a synthetic one.",
     "sample": "Draw rows from a saved model, at no cost.",
     "estimate": "Estimate from a saved model with intervals, without rows, at no cost.",
@@ -43,6 +44,10 @@ EXAMPLES = {
         "missdp schema import codebook.json -o codebook.toml",
         "missdp schema draft patients.csv -o patients.toml",
         "missdp schema check patients.toml patients.csv",
+    ),
+    "plan": (
+        "missdp plan patients.toml --rows 500 --missing age=0.2 --mean age",
+        "missdp plan patients.toml --rows 500 --epsilons 1,3 --strategy observed --plot plan.svg",
     ),
     "synthesize": (
         _SYNTHESIZE,
