@@ -8,11 +8,13 @@ import re
 import time
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
-from missdp import AllPairs, Budget, Categorical, Numeric, Schema, Table
+from missdp import MST, AllPairs, Budget, Categorical, Numeric, OpenCategorical, Schema, Table
 from missdp.engines import SparkSource, spark_sessions
+from missdp.engines.spark import occurring
 from missdp.engines.spark_sessions import _LOGGERS, quiet
 from missdp.engines.spark_tasks import CountTask
 from missdp.errors import DataError, ParameterError
@@ -73,6 +75,29 @@ def test_the_kit_passes(spark):
         report = check_source(factory, trials=2, in_parts=in_parts, retried=retried)
     assert not report.unchecked
     assert "needs rows in memory" not in str(report)
+
+
+def test_open_levels_are_found_where_the_rows_are(spark):
+    cells = [
+        *(["x"] * 40),
+        *(["\u00e9"] * 50),
+        *(["e\u0301"] * 50),
+        *([" y "] * 60),
+        None,
+        "rare",
+        "?",
+    ]
+    frame = pd.DataFrame({"d": cells, "a": ["no", "yes"] * 100 + ["no"] * 3})
+    schema = Schema((OpenCategorical(name="d", nullable=True, missing_codes=("?",)), SCHEMA["a"]))
+    there = frame_of(spark, frame, 3)
+    (found,) = occurring(there, (schema["d"],))
+    assert found == {"x": 40, "\u00e9": 100, "y": 60, "rare": 1}
+    here, where = (
+        MST(epsilon=20.0, delta=1e-6, random_state=0).fit(data, schema=schema)
+        for data in (frame, there)
+    )
+    assert where.schema_ == here.schema_
+    assert where.schema_["d"].levels == ("x", "y", "\u00e9", "other")
 
 
 def test_a_retried_task_hands_in_its_counts_once(spark):

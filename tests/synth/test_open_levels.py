@@ -1,8 +1,11 @@
 """Fits that find levels: what they cost, what they keep, and what they refuse."""
 
+import contextlib
 import json
 import math
+import sqlite3
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -28,12 +31,16 @@ from missdp.accounting import (
     LevelsFromRelease,
     MissingCompletelyAtRandom,
     epsilon_of,
+    flatten,
 )
-from missdp.errors import ParameterError, SchemaError
+from missdp.engines import SQLRows
+from missdp.errors import BudgetExceededError, ParameterError, SchemaError
+from missdp.evaluate import marginal_distance
 from missdp.ground_truth import planned_ground_truth
 from missdp.mechanisms import SeededNoise
 from missdp.mechanisms import open_levels as found_by
 from missdp.mechanisms.open_levels import RowsAsTheyCame
+from missdp.office import Ledger
 from missdp.schema import NotApplicable
 from missdp.schema.open_levels import at_most
 from missdp.sources import open_source
@@ -170,8 +177,13 @@ def test_paths_streams_and_frames_give_the_same_levels(fitted, tmp_path):
     rows().to_csv(tmp_path / "a.csv", index=False)
     table = pa.Table.from_pandas(rows(), preserve_index=False)
     once = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=500))
-    for data in (str(tmp_path / "a.csv"), table, once):
-        assert fit(data=data).schema_ == fitted.schema_
+    relation = duckdb.read_csv(str(tmp_path / "a.csv"), all_varchar=True)
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as made:
+        rows().to_sql("t", made, index=False)
+    database = SQLRows(f"sqlite:///{tmp_path}/a.db", table="t")
+    for data in (str(tmp_path / "a.csv"), table, once, relation, database):
+        assert fit(data=data).schema_["illness"] == fitted.schema_["illness"]
+    database.close()
     shuffled = rows().sample(frac=1.0, random_state=3)
     assert fit(data=shuffled).schema_["illness"] == fitted.schema_["illness"]
 
@@ -190,20 +202,61 @@ def test_nothing_is_amplified_for_the_ground_truth(fitted):
     assert (planned.epsilon, planned.delta) == (2.0, 1e-6)
 
 
+def test_a_shared_budget_pays_for_failures_beside_the_cap(tmp_path):
+    shared, ledger = Budget(3.0, 1e-5), Ledger(f"sqlite:///{tmp_path}/b.db", who="ada")
+    ledger.create("table", epsilon=3.0, delta=1e-6, failure=1.5e-7)
+    for budget in (shared, ledger.budget("table")):
+        model = fit(data=rows(500), epsilon=1.0, budget=budget)
+        cap, rare = budget.events
+        assert (rare.epsilon, rare.delta) == (0.0, pytest.approx(1e-7))
+        assert flatten(cap) == flatten(model.guarantee_.events[0])
+        assert (model.guarantee_.epsilon, model.guarantee_.delta) == (1.0, 1e-6)
+    assert shared.spent.epsilon == epsilon_of(shared.events, 1e-5)
+    assert epsilon_of(shared.events, 0.99e-7) == math.inf
+    with pytest.raises(BudgetExceededError, match="may fail"):  # .5e-7 is left
+        fit(data=rows(500), epsilon=0.1, budget=ledger.budget("table"))
+    assert len(ledger.charges("table")) == 1
+
+
+@pytest.mark.parametrize(
+    ("budget", "error", "told"),
+    [
+        (Budget(5.0, 1e-5, schedule="adaptive"), ParameterError, "does not count"),
+        (Budget(5.0), BudgetExceededError, "may fail"),
+        (Budget(5.0, 9e-8), BudgetExceededError, "may fail"),
+        (Budget(0.5, 1e-5), BudgetExceededError, "smaller epsilon"),
+    ],
+)
+def test_budgets_that_cannot_pay_are_refused_and_keep_nothing(budget, error, told):
+    with pytest.raises(error, match=told) as refused:
+        fit(budget=budget)
+    assert "\n" not in str(refused.value)
+    assert budget.events == ()
+
+
 def test_what_cannot_be_found_is_refused_before_anything_is_charged():
-    budget = Budget(5.0, 1e-5)
     with pytest.raises(ParameterError, match="needs a delta above 0"):
         fit(MST, delta=0.0)
-    with pytest.raises(ParameterError, match="shared budget"):
-        fit(budget=budget)
-    assert budget.events == ()
-    for data in (Table.read(rows(50), SCHEMA), open_source(rows(50), SCHEMA)):
-        for given in ({}, {"schema": SCHEMA}):
-            with pytest.raises(SchemaError, match="as they come"):
-                AllPairs(epsilon=1.0).fit(data, **given)
+    closed = at_most(SCHEMA)
+    for data in (Table.read(rows(50), closed), open_source(rows(50), closed)):
+        with pytest.raises(SchemaError, match="as they come"):
+            AllPairs(epsilon=1.0).fit(data, schema=SCHEMA)
     ruled = Schema(SCHEMA.attributes, (NotApplicable("illness", unless="sex = 'f'"),))
     with pytest.raises(SchemaError, match="a rule names 'illness'"):
         AllPairs(epsilon=1.0).fit(rows(50), schema=ruled)
+
+
+def test_whatever_reads_levels_refuses_open_ones_by_name(tmp_path):
+    path = tmp_path / "rows.csv"
+    rows(9).to_csv(path, index=False)
+    for read in (
+        lambda: Table.read(rows(9), SCHEMA),
+        lambda: open_source(duckdb.read_csv(str(path)), SCHEMA).counts([()], rows="observed"),
+        lambda: marginal_distance(path, path, schema=SCHEMA),
+    ):
+        with pytest.raises(SchemaError, match="the levels of 'illness' are open") as refused:
+            read()
+        assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -276,11 +329,3 @@ def test_what_is_found_uses_up_no_part_that_was_planned_without_it(family, level
     assert model.schema_["c0"].size == levels + 1
     known = MissingCompletelyAtRandom(dict.fromkeys(schema.names, 0.5))
     assert model.ground_truth_guarantee(known).epsilon == 3.0
-
-
-def test_rows_that_an_engine_counts_need_a_schema_and_declared_levels(monkeypatch):
-    monkeypatch.setattr("missdp.synth.state.engine_of", lambda _: object())
-    with pytest.raises(SchemaError, match="a schema is needed"):
-        AllPairs(epsilon=1.0).fit(rows(5))
-    with pytest.raises(SchemaError, match="as they come"):
-        AllPairs(epsilon=1.0).fit(rows(5), schema=SCHEMA)

@@ -213,7 +213,12 @@ class Budget:
         self._record(flatten(events), events, conditions)
 
     def reserve(
-        self, part: Budget, *, label: str = "", conditions: Iterable[Condition] = ()
+        self,
+        part: Budget,
+        *,
+        label: str = "",
+        conditions: Iterable[Condition] = (),
+        beside: Iterable[Event] = (),
     ) -> Budget:
         """Set a part of this budget aside, and return it.
 
@@ -229,6 +234,8 @@ class Budget:
             Public name of the part, for reports.
         conditions : iterable of Condition
             What the releases of the part rest on, beside what is charged along with them.
+        beside : iterable of Event
+            Charged with the part, or refused with it: what its own currency does not count.
 
         Raises
         ------
@@ -246,8 +253,8 @@ class Budget:
         self.check_process()
         if part is self or part.cost is None or part._reserved or part._entries:
             raise ParameterError("only a fresh budget with schedule='adaptive' can be reserved")
-        part._label = label
-        self._record(flatten(part.filter()), (part,), conditions)
+        part._label, more = label, tuple(beside)
+        self._record(flatten((part.filter(), *more)), (part, *more), conditions)
         part._reserved = True
         return part
 

@@ -35,7 +35,7 @@ class DPAutoGAN(NeuralSynthesizer):
     For comparison: families that measure marginals are closer to the truth at any epsilon that is
     usual. An autoencoder learns to write rows as a few numbers, and a generator learns to draw such
     numbers, against a critic of decoded rows. Encoder and decoder are trained by one private
-    training, of which the published one leaves the encoder out (see ``docs/adversarial.md``); the
+    training, of which the published one leaves the encoder out (see ``docs/families.md``); the
     critic by a second, in the same budget. Accounted in Rényi DP; add-remove adjacency. Needs
     PyTorch (``pip install 'missdp[neural]'``) to be fitted, not to be sampled.
 

@@ -57,7 +57,7 @@ class DPMisGAN(NeuralSynthesizer):
     A critic sees a row's observed values and its mask, as in MisGAN (Li et al. 2019), and
     generators of values and of masks are fitted until it cannot tell their rows from private ones.
     The published training of DP-MisGAN adds noise where it does not protect (see
-    ``docs/adversarial.md``); here critics learn from the private rows through one charged answer,
+    ``docs/families.md``); here critics learn from the private rows through one charged answer,
     and generators never see them. Add-remove adjacency. Needs PyTorch
     (``pip install 'missdp[neural]'``) to be fitted, not to be sampled.
 

@@ -31,11 +31,12 @@ from missdp.cli.options import (
     reads_rows,
 )  # fmt: skip
 from missdp.cli.side_files import check_free, check_together
-from missdp.errors import DataError, OutputError, ParameterError, replacing
+from missdp.errors import DataError, MissDPError, OutputError, ParameterError, replacing
 from missdp.files import reserved
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.attributes import KINDS
+from missdp.schema.open_levels import at_most, is_open
 from missdp.table import FileRows, RowStream, Table, draft_columns
 from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
 from missdp.table.draft import LostCells, lost_cells
@@ -125,7 +126,7 @@ def check(
     data: RowStream | None = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a schema, and whether data fits it.
+    """Check a schema, whether data fits it, and what of the schema would stop a release.
 
     Nothing is said about rows that break rules: how many there are is private. So is what is said
     of columns whose cells cannot be read: it is for the curator.
@@ -133,14 +134,19 @@ def check(
     facts = Schema.from_toml(schema)
     lost = LostCells()
     if data is not None:
-        check_rows_fit(data, facts)
+        check_rows_fit(data, at_most(facts))
         lost = lost_cells(data, facts)
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
+        "unread": list(facts.layout.unread),
         "undeclared": {name: list(marks) for name, marks in facts.undeclared.items()},
         "data_fits": None if data is None else True,
     }
+    if stops := [*_stops(facts)]:
+        document["stops"] = stops
+    if opened := [a.name for a in facts if is_open(a)]:
+        document["open"] = opened
     document |= {name: list(columns) for name, columns in asdict(lost).items() if columns}
     if kinds := {a.name: list(a.kinds) for a in facts if {*a.kinds} - {"missing"}}:
         document["kinds"] = kinds
@@ -149,6 +155,8 @@ def check(
     lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
     if empty := [a.name for a in facts if not a.size]:
         lines += [f"No row has a value, and no synthetic row will: {', '.join(empty)}."]
+    if facts.layout.unread:
+        lines += [f"Never read: {', '.join(facts.layout.unread)}."]
     lines += [*_kinds_in_words(facts)]
     pairs = {pair.text: pair.holds for pair in facts.rulebook.pairs}
     if rules := [rule.text for rule in facts.rules if rule.text not in pairs]:
@@ -159,12 +167,25 @@ def check(
     if data is not None:
         lines.append("The data fits.")
     lines += [*_lost_in_words(lost)]
-    if facts.undeclared:
+    if opened:
         lines.append(
-            "Not declared public yet: "
-            + "; ".join(f"{name} ({', '.join(m)})" for name, m in facts.undeclared.items())
+            f"Levels are found by a fit, which needs a delta above 0: {', '.join(opened)}."
         )
+    lines += [f"Would stop a release: {why}." for why in stops]
     emit(document, "\n".join(lines), as_json=as_json)
+
+
+def _stops(facts: Schema) -> Iterator[str]:
+    """Yield why the usual synthesizer would refuse a schema: by public facts alone."""
+    if facts.undeclared:
+        marked = "; ".join(f"{name} ({', '.join(m)})" for name, m in facts.undeclared.items())
+        yield f"not declared public yet: {marked}"
+    from missdp.synth.registry import default_synthesizer, synthesizer_named
+
+    try:
+        synthesizer_named(default_synthesizer(facts, delta=None))(epsilon=1.0).planned_parts(facts)
+    except MissDPError as error:
+        yield str(error)
 
 
 def _kinds_in_words(facts: Schema) -> Iterator[str]:

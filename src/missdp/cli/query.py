@@ -27,6 +27,7 @@ from missdp.cli.options import (
 )  # fmt: skip
 from missdp.errors import MissDPError, ParameterError, replacing
 from missdp.schema import Schema
+from missdp.schema.open_levels import check_found
 from missdp.schema.where import parse_names
 from missdp.shelf import on_disk
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_queries
@@ -136,6 +137,7 @@ def query(
         for question in stated
     ]
     facts, budget, charged = Schema.from_toml(schema), Budget(epsilon), None
+    check_found(facts)
     if charge is not None:
         charge, events = charge.stating(questions=stated), (PureEvent(epsilon=epsilon),)
         if charge.files(events, facts, as_json=as_json):

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from missdp.engines.spark_sessions import quiet
-from missdp.engines.spark_tasks import CountTask, add_up, merged
+from missdp.engines.spark_tasks import CountTask, ValuesTask, add_up, merged
 from missdp.errors import DataError, MissDPError, ParameterError, SchemaError, replacing
-from missdp.schema import Schema
+from missdp.schema import OpenCategorical, Schema
+from missdp.schema.layout import PLAIN
 from missdp.sources.counts import Clique, Counter, RowWeight
 from missdp.sources.streamed import StreamedSource
 from missdp.table.frames import check_columns, engine_of
@@ -78,6 +79,11 @@ class SparkSource(StreamedSource):
             raise ParameterError("frame must be a Spark data frame")
         if schema.stored is not schema:
             raise SchemaError("Spark counts no differences of dates; pass Parquet files")
+        if schema.layout != PLAIN:
+            raise SchemaError(
+                "Spark reads all columns, as they are: drop those that are ignored or keys, and "
+                "pass numbers as numbers; or pass Parquet files"
+            )
         check_columns(list(frame.columns), schema.names)
         self._frame = frame
         super().__init__(schema)
@@ -105,6 +111,23 @@ class SparkSource(StreamedSource):
         handed_in = _in_arrow(_cells(self._frame, task.names), task, _HANDED_IN)
         gathered = handed_in.repartition(1 + cells // _MERGED_AT_ONCE, "block")
         return _in_arrow(gathered, merged, _HANDED_IN)
+
+
+def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list[dict[str, int]]:
+    """Return how many rows have each value of open columns, in this order; private.
+
+    Values and their counts leave the tasks, no rows. The driver holds one text for each value.
+    """
+    task = ValuesTask(attributes)
+    failed = DataError("the values of open columns cannot be counted by Spark")
+    found: list[dict[str, int]] = [{} for _ in attributes]
+    with replacing(Exception, by=failed), quiet():
+        cells = _cells(frame, tuple(a.name for a in attributes))
+        values = _in_arrow(cells, task, "place int, value string, times bigint")
+        for batch in values.groupBy("place", "value").sum("times").toArrow().to_batches():
+            for place, value, times in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                found[place][value] = times
+    return found
 
 
 def _in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:

@@ -21,14 +21,22 @@ where ``Q`` is the law of everything under ``D``, and ``Q' = (1 - p) R + p W'`` 
 With several columns a row may be the only one with its value in some of them: ``p`` is then at
 most the sum of their ``d``. So costs add up as those of Gaussian releases, and failures beside
 them: the whole is (e, c + sum of d)-DP, in both directions.
+
+*Shared budgets.* In the second case neither law is further from the other than one that is revealed
+with probability ``d`` and else says nothing, so each pair of neighbours is dominated by the pair of
+a Gaussian release of sensitivity 1 beside that of an `ApproximateEvent` of epsilon 0. Dominating
+pairs compose adaptively, whatever is released before, meanwhile and after (Zhu, Dong and Wang 2022,
+Theorem 10), and in the ledger the release is ``d``-approximate ``1 / (2 sigma^2)``-zCDP, which its
+filter adds up. So a shared budget is charged the cap of the fit and, with it, the failures.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,10 +45,11 @@ from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms.noise import NoiseSource, check_scale, other_kind, too_far
 from missdp.mechanisms.session import Session
 from missdp.schema import OpenCategorical
-from missdp.table import RowStream
 from missdp.table.encode import Encoder
+from missdp.table.frames import engine_of
+from missdp.table.streams import Batch
 
-__all__ = ["FrequentValues", "OccurringValues", "RowsAsTheyCame", "least_count"]
+__all__ = ["FrequentValues", "OccurringValues", "RowsAsTheyCame", "least_count", "occurring"]
 
 _FURTHEST = 40.0  # standard deviations of the noise; what lies beyond is bounded
 _ROUNDED = 1 + 1e-9  # far more than sums of exponentials are off
@@ -84,23 +93,37 @@ def least_count(sigma: float, failure: float) -> int:
 class OpenRows:
     """Rows as they came, and how many have which value of each open column. Private."""
 
-    stream: RowStream
+    rows: Any
     attributes: tuple[OpenCategorical, ...]
-    counts: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def of(self, name: str) -> dict[str, int]:
-        """Return how many rows have each value that occurs; all columns in one pass."""
-        if not self.counts:
-            found: dict[str, dict[str, int]] = {a.name: {} for a in self.attributes}
-            readers = [Encoder(a) for a in self.attributes]
-            for batch in self.stream.batches(tuple(found)):
-                for place, (counts, reader) in enumerate(zip(found.values(), readers, strict=True)):
-                    for value, times in reader.occurring(batch.column(place)):
-                        counts[value] = counts.get(value, 0) + times
-            for attribute in self.attributes:
-                found[attribute.name].pop(attribute.other, None)
-            self.counts.update(found)
-        return self.counts[name]
+        """Return how many rows have each value that occurs."""
+        return self._counts[name]
+
+    @cached_property
+    def _counts(self) -> dict[str, dict[str, int]]:
+        """The counts of all columns, which are read in one pass."""
+        names = tuple(a.name for a in self.attributes)
+        if (engine := engine_of(self.rows)) is not None:
+            counts = engine.occurring(self.rows, self.attributes)
+        else:
+            counts = occurring(self.rows.batches(names), self.attributes)
+        return dict(zip(names, counts, strict=True))
+
+
+def occurring(
+    batches: Iterable[Batch], attributes: Sequence[OpenCategorical]
+) -> list[dict[str, int]]:
+    """Return how many rows have each value of each column, in this order; private."""
+    found: list[dict[str, int]] = [{} for _ in attributes]
+    readers = [Encoder(a) for a in attributes]
+    for batch in batches:
+        for place, (counts, reader) in enumerate(zip(found, readers, strict=True)):
+            for value, times in reader.occurring(batch.column(place)):
+                counts[value] = counts.get(value, 0) + times
+    for attribute, counts in zip(attributes, found, strict=True):
+        counts.pop(attribute.other, None)
+    return found
 
 
 @dataclass(frozen=True)
@@ -201,13 +224,14 @@ OccurringValues.answered_by = FrequentValues
 
 
 class RowsAsTheyCame(Session):
-    """A session that finds levels of open columns, before anything else is counted."""
+    """A session that finds levels of open columns, before anything else is counted.
+
+    ``rows`` is a `RowStream`, or a frame that an engine counts where it is.
+    """
 
     _queries: ClassVar[tuple[type, ...]] = (OccurringValues,)
     _rows: OpenRows
 
-    def __init__(
-        self, stream: RowStream, attributes: tuple[OpenCategorical, ...], **facts: object
-    ) -> None:
+    def __init__(self, rows: Any, attributes: tuple[OpenCategorical, ...], **facts: object) -> None:
         super().__init__(**facts)  # type: ignore[arg-type]
-        self._rows = OpenRows(stream, attributes)
+        self._rows = OpenRows(rows, attributes)

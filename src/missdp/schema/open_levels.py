@@ -140,6 +140,16 @@ def open_attributes(schema: Schema) -> tuple[OpenCategorical, ...]:
     return wanted
 
 
+def check_found(attributes: Iterable[Attribute]) -> None:
+    """Refuse open levels where all levels must be known."""
+    for attribute in attributes:
+        if is_open(attribute):
+            raise SchemaError(
+                f"the levels of {attribute.name!r} are open, and are found by a fit: take the "
+                "schema of the fitted model (schema_), or declare the levels"
+            )
+
+
 def at_most(schema: Schema) -> Schema:
     """Return the schema with as many levels as a fit may find: what is public before it."""
     return with_levels(schema, {a.name: _most_levels(a) for a in schema if is_open(a)})
@@ -154,4 +164,6 @@ def _most_levels(attribute: OpenCategorical) -> list[str]:
 def with_levels(schema: Schema, found: Mapping[str, Iterable[str]]) -> Schema:
     """Return a schema with the levels that were found."""
     closed = {a.name: a.closed(found[a.name]) for a in schema if is_open(a) and a.name in found}
-    return Schema(tuple(closed.get(a.name, a) for a in schema), schema.rules) if closed else schema
+    if not closed:
+        return schema
+    return replace(schema, attributes=tuple(closed.get(a.name, a) for a in schema))

@@ -279,6 +279,7 @@ class Synthesizer(Estimator, abc.ABC):
         check_open(again, again._open_names)
         again.schema_ = again._to_be_cut(at_most(schema), schema.names)
         budget = again._check_parameters()
+        again._check_schema(again.modelled_)
         whole = Guarantee(budget.epsilon, budget.delta, events=(budget.filter(),))
         if again._open_names:  # nothing is proven for the ground truth beside what was found
             whole = with_failure(whole, again._delta, again._open_names)

@@ -11,9 +11,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from missdp.accounting import ApproximateEvent, Guarantee
+from missdp.accounting import ApproximateEvent, Budget, Guarantee
 from missdp.accounting.exact import exact, float_down
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.mechanisms.door import Noise
 from missdp.mechanisms.open_levels import FrequentValues, OccurringValues, RowsAsTheyCame
 from missdp.schema import OpenCategorical, Schema
@@ -43,12 +43,16 @@ def delta_beside(delta: float, names: Sequence[str]) -> float:
     return float_down(exact(delta) - exact(failure_of(delta, names)))
 
 
+def failures(delta: float, names: Sequence[str]) -> tuple[ApproximateEvent, ...]:
+    """Return the event that rare levels are charged by, beside all else; none without open ones."""
+    chance = failure_of(delta, names)
+    return (ApproximateEvent(epsilon=0.0, delta=chance, label="rare levels"),) if names else ()
+
+
 def with_failure(spent: Guarantee, delta: float, names: Sequence[str]) -> Guarantee:
     """Return what a fit guarantees at its whole delta, failures included."""
-    if not names:
-        return spent
-    rare = ApproximateEvent(epsilon=0.0, delta=failure_of(delta, names), label="rare levels")
-    return replace(spent, delta=delta, events=(*spent.events, rare))
+    events = (*spent.events, *failures(delta, names))
+    return replace(spent, delta=delta, events=events) if names else spent
 
 
 def check_open(model: Synthesizer, names: Sequence[str]) -> None:
@@ -59,12 +63,20 @@ def check_open(model: Synthesizer, names: Sequence[str]) -> None:
             "one, or declare the levels"
         )
     if names and model.budget is not None:
-        raise ParameterError(
-            f"the levels of {names[0]!r} are open, which a shared budget has no proof for: fit "
-            "without it, or declare the levels"
-        )
+        _check_shared(model.budget, model._delta, names)
     if names and model._budget.delta > model._delta_to_spend:
         raise ParameterError(f"{type(model).__name__} cannot find open levels: declare them")
+
+
+def _check_shared(budget: Budget, delta: float, names: Sequence[str]) -> None:
+    """Refuse a shared budget that does not count failures."""
+    refused = ParameterError(
+        f"the levels of {names[0]!r} are open, and a rare one may leave with a small probability, "
+        "which this budget does not count: use one with schedule='fixed', or a ledger's in the "
+        "currency 'zcdp' with failure=..., or declare the levels"
+    )
+    with replacing(UnprovenError, by=refused):
+        budget.can_afford(*failures(delta, names))
 
 
 def release_levels(

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import (
+    ApproximateEvent,
     Budget,
     Condition,
     CutsFromRelease,
@@ -52,7 +53,7 @@ from missdp.synth.caps import Caps
 from missdp.synth.coordinates import finely
 from missdp.synth.cuts import release_cuts
 from missdp.synth.noisy_counts import warn_if_hardly_complete, warn_if_noise, whole_rows
-from missdp.synth.open_levels import check_open, release_levels, with_failure
+from missdp.synth.open_levels import check_open, failures, release_levels, with_failure
 from missdp.synth.sampling import KindShares, release_kinds
 from missdp.table import FrameKind, Table
 from missdp.table.frames import engine_of, frame_kind
@@ -92,20 +93,21 @@ def _as_rows(
 ) -> tuple[Any, FrameKind]:
     """Return data that can be read again where levels are open, and the kind of frame it was."""
     coded = isinstance(data, Table) or is_source(data)
-    if schema is None and not coded:
+    known = data.schema if coded and schema is None else schema
+    if known is None:
         raise SchemaError(
             "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
         )
     opened = opened or (open_attributes(data.schema) if coded else ())
-    if opened and (coded or engine_of(data) is not None):
+    if opened and coded:
         raise SchemaError(
             f"the levels of {opened[0].name!r} are open, and are found in rows as they come: pass "
-            "a frame of pandas, polars or Arrow, a DuckDB relation or the path of a file, with "
-            "schema=..."
+            "a frame, a DuckDB relation or the path of a file, with schema=..."
         )
     if coded:
         return data, data.kind if isinstance(data, Table) else "pandas"
-    return (data if schema is None or not opened else rows_of(data, schema.names)), frame_kind(data)
+    again = bool(opened) and engine_of(data) is None
+    return (rows_of(data, known) if again else data), frame_kind(data)
 
 
 def _open_data(
@@ -199,32 +201,35 @@ def learn(
     noise = noise_source(model.random_state)
     if undeclared not in ("refuse", "accept"):
         raise ParameterError("undeclared must be 'refuse' or 'accept'")
-    if model.budget is not None and not model.budget.can_afford(own.filter()):
-        raise BudgetExceededError(
-            f"the fit does not fit into {model.budget!r}; nothing was read or recorded. "
-            + _remedy(model.budget, model._delta)
-        )
-    declared = is_declared(model.n_rows)
-    rows = int(model.n_rows) if declared else None
-    warn_if_weak(model.epsilon, model._delta, n=rows)
     opened = () if schema is None else open_attributes(check_schema(schema))
-    data, kind = _as_rows(data, schema, opened)
-    source = _open_data(data, schema, model._reads)
-    conditions = fit_conditions(source.schema, undeclared, model.random_state, model.n_rows)
-    model._strategy.check(readable(source, model._reads(source.schema)))
     fresh = type(model)(**model.get_params(deep=False))
     fresh._fitted_with = model._public_parameters()
     fresh._open_names = tuple(attribute.name for attribute in opened)
     check_open(fresh, fresh._open_names)
     own = fresh._budget if opened else own
-    fresh.schema_, fresh.kind_ = fresh._to_be_cut(at_most(source.schema), recodable(source)), kind
+    rare = failures(fresh._delta, fresh._open_names)
+    if model.budget is not None and not model.budget.can_afford(own.filter(), *rare):
+        raise BudgetExceededError(
+            f"the fit does not fit into {model.budget!r}; nothing was read or recorded. "
+            + _remedy(model.budget, model._delta, rare)
+        )
+    declared = is_declared(model.n_rows)
+    rows = int(model.n_rows) if declared else None
+    warn_if_weak(model.epsilon, model._delta, n=rows)
+    data, kind = _as_rows(data, schema, opened)
+    # As many levels are planned with as a fit may find; which they are, is found below.
+    source = _open_data(data, at_most(schema) if opened and schema else schema, model._reads)
+    facts = schema if opened and schema else source.schema
+    conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows)
+    model._strategy.check(readable(source, model._reads(source.schema)))
+    fresh.schema_, fresh.kind_ = fresh._to_be_cut(source.schema, recodable(source)), kind
     grid = on_grid(fresh.schema_)  # refused now, if it cannot be
     fresh._check_schema(fresh.modelled_)
     fresh._split = fresh._planned_split()
     fresh._split.check()
     if model.budget is not None:
         label = f"{type(model).__name__}({model.missing})"
-        model.budget.reserve(own, label=label, conditions=conditions)
+        model.budget.reserve(own, label=label, conditions=conditions, beside=rare)
     # Learned on a fresh model and taken over whole: neither what was learned before, nor half of
     # this fit, should it fail, must be taken for this model.
     model._forget()
@@ -232,7 +237,7 @@ def learn(
     if opened:
         fresh._report("finding levels", 0.0)
         session = RowsAsTheyCame(data, opened, budget=own, noise=noise)
-        closed = release_levels(session, source.schema, opened, fresh._split, delta=fresh._delta)
+        closed = release_levels(session, facts, opened, fresh._split, delta=fresh._delta)
         source = _open_data(data, closed, model._reads)
         fresh._settle(fresh._to_be_cut(closed, recodable(source)))
         grid = on_grid(fresh.schema_)
@@ -264,8 +269,13 @@ def _noise(model: Synthesizer, epsilon: float, tables: int) -> float:
     return Noise.worth(replace(left, amount=left.amount / tables)).std
 
 
-def _remedy(budget: Budget, delta: float) -> str:
+def _remedy(budget: Budget, delta: float, rare: Sequence[ApproximateEvent]) -> str:
     """Return what may be done about a budget that a fit does not fit into."""
+    if rare and not budget.can_afford(*rare):
+        return (
+            f"A rare level may leave with probability {rare[0].delta:g}, so that the fit may fail: "
+            "use a budget with a larger delta, of a ledger with a larger failure, or declare levels"
+        )
     if budget.delta == 0 < delta:
         return (
             f"This fit needs a delta of {delta:g}, and the budget has none: give it a larger one, "

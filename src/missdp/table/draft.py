@@ -20,7 +20,16 @@ import numpy as np
 import tomli_w
 
 from missdp.errors import DataError, SchemaError
-from missdp.schema import AnyAttribute, Attribute, Categorical, Date, Numeric, Ordinal, Schema
+from missdp.schema import (
+    AnyAttribute,
+    Attribute,
+    Categorical,
+    Date,
+    Numeric,
+    OpenCategorical,
+    Ordinal,
+    Schema,
+)
 from missdp.schema.attributes import (
     KINDS,
     MAX_WHOLE,
@@ -418,11 +427,12 @@ class LostCells:
 def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
     """Return the columns of which a schema loses cells without a word; none of no rows."""
     filled, schema = schema.rulebook.may_fill, schema.stored
-    bare = [replace(a, nullable=True, outside="missing") for a in schema if a.size]
+    closed = [a for a in schema if a.size and not isinstance(a, OpenCategorical)]
+    bare = [replace(a, nullable=True, outside="missing") for a in closed]
     empty = {a.name: Encoder(a) for a in bare if a.name not in filled}
     blank = {a.name: Encoder(replace(a, outside="error")) for a in bare if a.name in empty}
     styles, unreadable, rows = set[str](), set[str](), 0
-    for batch in stream.batches(schema.names):
+    for batch in rows_of(stream, schema).batches(schema.names):
         rows += batch.num_rows
         for place, attribute in enumerate(schema):
             name, column = attribute.name, batch.column(place)

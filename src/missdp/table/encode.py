@@ -27,7 +27,7 @@ from missdp.schema.attributes import (
     number_text,
 )
 from missdp.schema.dates import Date, code_text
-from missdp.schema.open_levels import composed
+from missdp.schema.open_levels import check_found, composed
 from missdp.table.cells import (
     Cells,
     Chunk,
@@ -109,6 +109,7 @@ class Encoder:
 
     def encode(self, data: Cells) -> Column:
         """Return the codes of a column, and its values if the attribute is numeric."""
+        check_found((self._attribute,))
         chunks = _chunks(data)
         if not isinstance(self._attribute, Numeric):
             return self._levelled(_join([self._find(chunk) for chunk in chunks]))
