@@ -60,6 +60,7 @@ EXAMPLES = {
     "sample": (
         "missdp sample synthetic.model.json -o more.csv --rows 500",
         "missdp sample aim.model.json -o tables.csv --multiple 5",
+        "missdp sample synthetic.model.json -o - --rows 5",
     ),
     "estimate": (
         "missdp estimate synthetic.model.json 'mean(age) by smoker'",

@@ -30,6 +30,7 @@ from missdp.cli.options import (
     option,
     reads_rows,
 )  # fmt: skip
+from missdp.cli.pipes import prints
 from missdp.cli.side_files import check_free, check_together
 from missdp.errors import DataError, MissDPError, OutputError, ParameterError, replacing
 from missdp.files import reserved
@@ -51,6 +52,7 @@ schema = typer.Typer(no_args_is_help=True, help="Draft and check schemas.", rich
 
 
 @schema.command(short_help="Write a draft schema, for a person to complete.")
+@prints(".toml")
 @reads_rows
 def draft(
     data: RowStream,
@@ -226,6 +228,7 @@ _BLOCK_ROWS = 2**18
 _MECHANISMS = ("mcar", "mar", "mnar", "self-masking")
 
 
+@prints(".csv")
 @reads_rows
 def simulate(
     data: RowStream,
