@@ -25,6 +25,7 @@ COMMANDS = {
     "sensitivity": "Show how an estimate moves if values are not missing at random.",
     "impute": "Fill holes of private rows from a saved model, at no cost; they stay private.",
     "evaluate": "Compare a synthetic table with the private one, for the curator.",
+    "report": "Show synthetic rows beside the private ones on a page, for the curator.",
     "simulate": "Punch holes into a complete table, for experiments.",
     "query": "Answer one question about a table with holes, privately.",
     "guarantee": "Say what a saved model's guarantee means for one person, in plain words.",
@@ -73,6 +74,11 @@ EXAMPLES = {
     ),
     "impute": (_IMPUTE, f"{_IMPUTE} --draws 5"),
     "evaluate": ("missdp evaluate patients.csv synthetic.csv --schema patients.toml",),
+    "report": (
+        "missdp report synthetic.model.json --private patients.csv -o curator/report.html",
+        "missdp report synthetic.model.json --private patients.csv --control others.csv "
+        "-o curator/attacks.html",
+    ),
     "simulate": (
         "missdp simulate complete.csv --schema patients.toml --rate 0.2 --seed 1 -o holed.csv",
     ),

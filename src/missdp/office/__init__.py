@@ -7,6 +7,7 @@ facts, before a table is looked at. The report for the curator looks at private 
 
 from missdp.aliases import exported
 from missdp.office.budget import LedgerBudget as LedgerBudget
+from missdp.office.curator import curator_report as curator_report
 from missdp.office.ledger import Ledger as Ledger
 from missdp.office.ledger import Purpose as Purpose
 from missdp.office.ledger import Started as Started

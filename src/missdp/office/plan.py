@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from missdp.errors import ParameterError
-from missdp.evaluate.printed import in_columns
 from missdp.files import picture_format, write_atomically
 from missdp.progress import Progress
 from missdp.record import Record
@@ -100,6 +99,8 @@ class Plan(Record):
     planned: tuple[Planned, ...] = ()
 
     def __str__(self) -> str:
+        from missdp.evaluate.printed import in_columns  # its room takes a second to import
+
         def line(name: str, form: str, numbers: Iterable[float | None]) -> tuple[str, ...]:
             return name, *("-" if n is None or math.isnan(n) else format(n, form) for n in numbers)
 
