@@ -1,8 +1,9 @@
-"""What an office needs around releases: a ledger of privacy budgets, plans and reports.
+"""What an office needs around releases: a ledger of budgets, plans, papers and reports.
 
 Budgets stand in SQLite or PostgreSQL, are charged before private rows are read, and are never
 refunded; every line of the ledger holds the hash of the one before it. Plans are made from public
-facts, before a table is looked at. The report for the curator looks at private rows.
+facts, before a table is looked at; `missdp.office.dossier` writes the papers of a release. The
+report for the curator looks at private rows.
 """
 
 from missdp.aliases import exported
