@@ -20,6 +20,7 @@ from missdp.accounting.costs import (
     RDP_ORDERS,
     approximate_delta,
     compose,
+    composed_epsilon,
     gdp_cost,
     proven,
     pure_cost,
@@ -173,7 +174,7 @@ discrete noise of a sigma well above 2, whatever the sensitivity."""
 PLD = Accountant(
     "privacy loss distributions",
     tabulated,
-    lambda events, delta: float(compose(events).get_epsilon_for_delta(delta)),
+    composed_epsilon,
     lambda events, epsilon: float(compose(events).get_delta_for_epsilon(epsilon)),
     own_deltas=True,
 )

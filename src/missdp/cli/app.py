@@ -29,6 +29,7 @@ COMMANDS = {
     "guarantee": "Say what a saved model's guarantee means for one person, in plain words.",
     "price": "Print what a saved model or a preprocessing pipeline really guarantees.",
     "budget": "Keep privacy budgets in a ledger that survives crashes, colleagues and years.",
+    "dossier": "Write what publishing a release takes, from its saved model, at no cost.",
     "convert": "Write a model or guarantee of an earlier version in today's format.",
     "demo": "Synthesize a real survey with holes, and show what dropping rows does.",
 }
@@ -55,6 +56,7 @@ EXAMPLES = {
     "sample": (
         "missdp sample synthetic.model.json -o more.csv --rows 500",
         "missdp sample aim.model.json -o tables.csv --multiple 5",
+        "missdp sample synthetic.model.json -o - --rows 5",
     ),
     "estimate": (
         "missdp estimate synthetic.model.json 'mean(age) by smoker'",
@@ -85,6 +87,7 @@ EXAMPLES = {
         "missdp budget show --budget sqlite:///budget.db",
         "missdp budget verify --budget sqlite:///budget.db",
     ),
+    "dossier": ("missdp dossier synthetic.model.json -o dossier --title 'Patients'",),
     "convert": ("missdp convert old.model.json -o new.model.json",),
     "demo": ("missdp demo",),
 }

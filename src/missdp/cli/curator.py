@@ -30,6 +30,7 @@ from missdp.cli.options import (
     option,
     reads_rows,
 )  # fmt: skip
+from missdp.cli.pipes import prints
 from missdp.cli.side_files import check_free, check_together
 from missdp.errors import DataError, MissDPError, OutputError, ParameterError, replacing
 from missdp.files import reserved
@@ -51,6 +52,7 @@ schema = typer.Typer(no_args_is_help=True, help="Draft and check schemas.", rich
 
 
 @schema.command(short_help="Write a draft schema, for a person to complete.")
+@prints(".toml")
 @reads_rows
 def draft(
     data: RowStream,
@@ -139,6 +141,7 @@ def check(
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
+        "unread": list(facts.layout.unread),
         "undeclared": {name: list(marks) for name, marks in facts.undeclared.items()},
         "data_fits": None if data is None else True,
     }
@@ -154,6 +157,8 @@ def check(
     lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
     if empty := [a.name for a in facts if not a.size]:
         lines += [f"No row has a value, and no synthetic row will: {', '.join(empty)}."]
+    if facts.layout.unread:
+        lines += [f"Never read: {', '.join(facts.layout.unread)}."]
     lines += [*_kinds_in_words(facts)]
     pairs = {pair.text: pair.holds for pair in facts.rulebook.pairs}
     if rules := [rule.text for rule in facts.rules if rule.text not in pairs]:
@@ -223,6 +228,7 @@ _BLOCK_ROWS = 2**18
 _MECHANISMS = ("mcar", "mar", "mnar", "self-masking")
 
 
+@prints(".csv")
 @reads_rows
 def simulate(
     data: RowStream,

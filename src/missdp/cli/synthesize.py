@@ -224,7 +224,7 @@ def synthesize(
     bins = f"Bins found privately, and how many: {cut}.\n" if cut else ""
     paid = "" if charged is None else f"{charged.in_words}\n"
     text = (
-        f"Wrote {output}: {drawn}, {counted(len(facts.stored), 'column')}; method: {said}.\n"
+        f"Wrote {output}: {drawn}, {counted(len(facts.written), 'column')}; method: {said}.\n"
         f"{release.wrote_in_words}\n{paid}{bins}\n{promised}"
     )
     emit(document, text, as_json=as_json)

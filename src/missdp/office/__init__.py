@@ -1,7 +1,9 @@
-"""What an office needs around releases: a ledger of privacy budgets that outlives processes.
+"""What an office needs around releases: a ledger of budgets that outlives processes, and papers.
 
 Budgets stand in SQLite or PostgreSQL, are charged before private rows are read, and are never
 refunded; every line of the ledger holds the hash of the one before it.
+
+`missdp.office.dossier` writes the papers of a release.
 """
 
 from missdp.aliases import exported

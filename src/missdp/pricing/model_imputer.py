@@ -211,7 +211,7 @@ class DPImputer(StableTransformer):
         DataError
             If the data does not fit the model's schema, or is no such data.
         """
-        fill, schema, stream = self._completed(), self.schema_, stream_of(data)
+        fill, schema, stream = self._completed(), self.schema_, stream_of(data, self.schema_)
         if stream is None:
             raise DataError("only files, DuckDB relations and streams are filled in blocks")
 
@@ -251,7 +251,7 @@ class DPImputer(StableTransformer):
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Return the names of the columns, which stay as they are."""
-        names = self.schema_.stored.names if input_features is None else input_features
+        names = self.schema_.written.names if input_features is None else input_features
         return np.asarray(names, dtype=object)
 
     # Stability
@@ -310,7 +310,7 @@ def _filled_numbers(X: Rows, schema: Schema, complete: Callable[[Table], Table])
     some = np.flatnonzero(holes.any(axis=1))
     if not some.size:
         return numbers
-    open_ = Schema(tuple(replace(a, nullable=True) for a in schema), schema.rules)
+    open_ = replace(schema, attributes=tuple(replace(a, nullable=True) for a in schema))
     # All rows, so that each has the random numbers of its place.
     encoded = np.nan_to_num(rows_of(complete(table_of(numbers, open_)))[some], nan=0.0)
     numbers[some] = clip_rows(np.where(holes[some], encoded, numbers[some]), math.sqrt(len(schema)))
@@ -319,7 +319,8 @@ def _filled_numbers(X: Rows, schema: Schema, complete: Callable[[Table], Table])
 
 def _settled(schema: Schema, filled: Container[str]) -> Schema:
     """Return a schema that says of these attributes alone that they may have been filled."""
-    return Schema(tuple(replace(a, settled=a.name in filled) for a in schema), schema.rules)
+    marked = (replace(a, settled=a.name in filled) for a in schema)
+    return replace(schema, attributes=tuple(marked))
 
 
 def _recut(table: Table, schema: Schema) -> Table:

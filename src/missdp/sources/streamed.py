@@ -168,7 +168,7 @@ class DuckDBSource(StreamedSource):
     ) -> None:
         if n_jobs is not None and n_jobs < 1:
             raise ParameterError(f"n_jobs must be at least 1, not {n_jobs}")
-        stream = stream_of(data)
+        stream = stream_of(data, schema)
         if stream is None:
             raise ParameterError(
                 "data must be a DuckDB relation, the path of a file, or rows that stream"

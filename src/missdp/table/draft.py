@@ -432,7 +432,7 @@ def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
     empty = {a.name: Encoder(a) for a in bare if a.name not in filled}
     blank = {a.name: Encoder(replace(a, outside="error")) for a in bare if a.name in empty}
     styles, unreadable, rows = set[str](), set[str](), 0
-    for batch in stream.batches(schema.names):
+    for batch in rows_of(stream, schema).batches(schema.names):
         rows += batch.num_rows
         for place, attribute in enumerate(schema):
             name, column = attribute.name, batch.column(place)
