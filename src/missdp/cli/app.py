@@ -235,15 +235,15 @@ def emit(document: dict[str, Any], text: str, *, as_json: bool) -> None:
     """Print a result once: as JSON for machines, with any warnings, or as text for people."""
     if as_json:
         whole = {**document, "warnings": list(RUN.warnings)}
-        say(json.dumps(_finite(whole), ensure_ascii=False, indent=1, allow_nan=False))
+        say(json.dumps(finite(whole), ensure_ascii=False, indent=1, allow_nan=False))
     else:
         say(text)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Return the value with null for what JSON has no number for."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
