@@ -16,6 +16,7 @@ file, so that a run goes on where it stopped, and several may write to files of 
 
 import argparse
 import json
+import math
 import time
 from dataclasses import dataclass
 from itertools import combinations
@@ -139,13 +140,15 @@ def logistic(outcome, frame):
 
 
 def without_rows(model, wanted):
-    """Values and half widths that a model itself gives."""
+    """Values and half widths that a model itself gives, and the three parts of each error."""
     answers = {}
     for question in {asked.question for asked in wanted if asked.kind != "logistic"}:
         found = (model.regress if "~" in question else model.estimate)(question)
-        ends = dict(zip(found.labels, found.intervals, strict=True))
+        ends = zip(found.labels, found.intervals, strict=True)
+        parts = zip(found.noise, found.sampling, found.missing, strict=True)
         answers[question] = {
-            k: ((low + high) / 2, (high - low) / 2) for k, (low, high) in ends.items()
+            label: ((low + high) / 2, (high - low) / 2, part)
+            for (label, (low, high)), part in zip(ends, parts, strict=True)
         }
     return {a.name: answers[a.question][a.label] for a in wanted if a.kind != "logistic"}
 
@@ -157,12 +160,12 @@ def from_tables(model, wanted, domain, options):
     for asked in wanted:
         q, u = zip(*(direct(table, asked, domain) for table in tables), strict=True)
         low, high = combine_estimates(q, u).interval()
-        found[asked.name] = ((low + high) / 2, (high - low) / 2)
+        found[asked.name] = ((low + high) / 2, (high - low) / 2, ())
     return found
 
 
 def unavoidable(model, population, asked, domain, options):
-    """The half width that noise, sampling and missing values make unavoidable."""
+    """The half widths that noise, and sampling and missing values, make unavoidable."""
     variance = direct(population, asked, domain)[1] * len(population) / options.rows
     rate = float(options.holes.split(":")[1]) if options.holes else 0.0
     seen = max(0.3, (1 - rate) ** len(asked.of))
@@ -173,7 +176,7 @@ def unavoidable(model, population, asked, domain, options):
         std = (pairs.products.single_std if one else pairs.products.std) / options.rows
         scale = np.sqrt(variance * options.rows)  # of one row's influence: a coordinate of size 1
         std = std * scale
-    return WIDE * float(np.sqrt(variance / seen + std**2))
+    return WIDE * float(std), WIDE * float(np.sqrt(variance / seen))
 
 
 def repetition(population, domain, options, seed):
@@ -188,15 +191,13 @@ def repetition(population, domain, options, seed):
         found = from_tables(model, wanted, domain, options)
     else:
         found = without_rows(model, wanted)
-    return {
-        asked.name: [
-            direct(population, asked, domain)[0],
-            *found[asked.name],
-            unavoidable(model, population, asked, domain, options),
-        ]
-        for asked in wanted
-        if asked.name in found
-    }
+    lines = {}
+    for asked in (one for one in wanted if one.name in found):
+        value, half, parts = found[asked.name]
+        least = unavoidable(model, population, asked, domain, options)
+        line = [direct(population, asked, domain)[0], value, half, math.hypot(*least)]
+        lines[asked.name] = [*line, least, parts]
+    return lines
 
 
 def report(files, worst):

@@ -43,15 +43,14 @@ SILENT = {
     "bench/papers/prices.md",
     "referees/papers-knn.md",
     "commands.md",
-    "api.md",
     "architecture.md",
     "glossary.md",
 }
-# Pages about what an extra brings, by its module.
-NEEDS = {"adversarial.md": "torch", "spark.md": "pyspark"}
+# The last section of a page, about what an extra and Java bring.
+SPARK = "## Spark"
 # Pages that take more than three seconds.
 SLOW = (
-    *(*NEEDS, "testing.md", "imputation.md", "ground-truth.md", "worked-example.md"),
+    *("testing.md", "imputation.md", "ground-truth.md", "worked-example.md"),
     "table-to-estimate.md",
     "ledger.md",
     *("tests/claims/synthesis.md", "referees/proofs.md"),
@@ -94,7 +93,16 @@ WORKED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
+def snippets(page, name, folder, monkeypatch):
+    """Yield the examples of a page, to be run in a folder that holds the files that it shows."""
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    text = page.read_text(encoding="utf-8")
+    for file, source in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL):
+        (folder / file).write_text(source, encoding="utf-8")  # to be imported further down
+    yield from WORKED.get(name, SYBIL).parse(page)
+
+
 @pytest.mark.parametrize(
     ("page", "name"),
     [
@@ -102,19 +110,20 @@ WORKED = {
         for page, name in zip(PAGES, NAMES, strict=True)
     ],
 )
-def test_snippets(page, name, tmp_path, monkeypatch, request):
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
-    if name == "spark.md":
-        request.getfixturevalue("spark")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    text = page.read_text(encoding="utf-8")
-    for file, source in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL):
-        (tmp_path / file).write_text(source, encoding="utf-8")  # to be imported further down
-    examples = list(WORKED.get(name, SYBIL).parse(page))
-    assert bool(examples) == (name not in SILENT)
-    for example in examples:
+def test_snippets(page, name, tmp_path, monkeypatch):
+    before = page.read_text(encoding="utf-8").partition(SPARK)[0].count("\n")
+    found = [e for e in snippets(page, name, tmp_path, monkeypatch) if e.line <= before]
+    assert bool(found) == (name not in SILENT)
+    for example in found:
+        example.evaluate()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
+def test_snippets_about_spark(tmp_path, monkeypatch, request):
+    pytest.importorskip("pyspark")
+    request.getfixturevalue("spark")
+    for example in snippets(DOCS / "large-tables.md", "large-tables.md", tmp_path, monkeypatch):
         example.evaluate()
 
 

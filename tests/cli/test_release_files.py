@@ -58,7 +58,6 @@ def ids():
 
 
 @posix
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("template", "how"),
     [pytest.param("plain", "SIGTERM", marks=pytest.mark.slow), ("old", "SIGKILL")],
@@ -78,7 +77,6 @@ def test_a_run_that_is_stopped_at_any_rename_leaves_no_mixture_and_says_what_is_
 
 
 @posix
-@pytest.mark.no_cover
 def test_three_runs_at_once_release_once(bench, base):
     assert bench.three_at_once(base, None) is None
     assert bench.three_at_once(base, base / "old") is None

@@ -14,9 +14,6 @@ from missdp.synth.uncertain_marginals import VariedMarginals
 from refusing import refuses
 from synth.tables import schema_of
 
-# Statistics by brute force; other tests cover the code, and tracing it would double the time.
-pytestmark = pytest.mark.no_cover
-
 SCHEMA = schema_of(dict.fromkeys("ab", 2))
 
 

@@ -35,7 +35,7 @@ class DPAutoGAN(NeuralSynthesizer):
     For comparison: families that measure marginals are closer to the truth at any epsilon that is
     usual. An autoencoder learns to write rows as a few numbers, and a generator learns to draw such
     numbers, against a critic of decoded rows. Encoder and decoder are trained by one private
-    training, of which the published one leaves the encoder out (see ``docs/adversarial.md``); the
+    training, of which the published one leaves the encoder out (see ``docs/families.md``); the
     critic by a second, in the same budget. Accounted in Rényi DP; add-remove adjacency. Needs
     PyTorch (``pip install 'missdp[neural]'``) to be fitted, not to be sampled.
 
@@ -46,7 +46,8 @@ class DPAutoGAN(NeuralSynthesizer):
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row; the first layers of encoder and critic take the expectation
         over what is missing, by released margins, and nothing is asked of the decoder there.
-        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
+        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills missing cells privately
+        before.
     coder_share : float in (0, 1), default 0.4
         Share of what margins leave of the budget for the autoencoder.
     steps : int, optional
@@ -70,7 +71,7 @@ class DPAutoGAN(NeuralSynthesizer):
     ----------
     Tantipongpipat, Waites, Boob, Siva, Cummings (2021), "Differentially private synthetic
     mixed-type data generation for unsupervised learning", Intelligent Decision Technologies 15(4);
-    Śmieja et al. (2018) for holes in expectation.
+    Śmieja et al. (2018) for missing cells in expectation.
 
     Examples
     --------

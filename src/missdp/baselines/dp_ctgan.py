@@ -30,7 +30,7 @@ class DPCTGAN(NeuralSynthesizer):
     usual. The generator is given one level of one attribute and draws a row that has it; the critic
     sees rows with that condition. A step of training samples rows first, all at one rate, and shows
     each with every level that it has; the published order, a level first and then a row that has
-    it, reads rows with rare levels more often than it charges for (see ``docs/adversarial.md``).
+    it, reads rows with rare levels more often than it charges for (see ``docs/families.md``).
     Accounted in Rényi DP; add-remove adjacency. Needs PyTorch (``pip install 'missdp[neural]'``) to
     be fitted, not to be sampled.
 
@@ -41,7 +41,8 @@ class DPCTGAN(NeuralSynthesizer):
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row; the first layer of the critic takes the expectation over
         what is missing, by released margins, and only observed levels are conditions.
-        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
+        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills missing cells privately
+        before.
     steps : int, optional
         Steps of training of the critic; by default 800.
     batch : int, optional

@@ -188,9 +188,9 @@ def synthesize(
         charged = None
         if charge is not None:
             events = synthesizer.planned_parts(facts)[0].events
-            if charge.files(events, facts, as_json=as_json):
-                return
             rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows)
+            if charge.files(events, facts, rests_on, as_json=as_json):
+                return
             charged = charge.start(events, facts, rests_on, release=release.id)
             release.note_charge(charged.said)
         with PutOff(_AT_ONCE):
@@ -224,7 +224,7 @@ def synthesize(
     bins = f"Bins found privately, and how many: {cut}.\n" if cut else ""
     paid = "" if charged is None else f"{charged.in_words}\n"
     text = (
-        f"Wrote {output}: {drawn}, {counted(len(facts.stored), 'column')}; method: {said}.\n"
+        f"Wrote {output}: {drawn}, {counted(len(facts.written), 'column')}; method: {said}.\n"
         f"{release.wrote_in_words}\n{paid}{bins}\n{promised}"
     )
     emit(document, text, as_json=as_json)

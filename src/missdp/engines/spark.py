@@ -18,6 +18,7 @@ from missdp.engines.spark_sessions import quiet
 from missdp.engines.spark_tasks import CountTask, ValuesTask, add_up, merged
 from missdp.errors import DataError, MissDPError, ParameterError, SchemaError, replacing
 from missdp.schema import OpenCategorical, Schema
+from missdp.schema.layout import PLAIN
 from missdp.sources.counts import Clique, Counter, RowWeight
 from missdp.sources.streamed import StreamedSource
 from missdp.table.frames import check_columns, engine_of
@@ -78,6 +79,11 @@ class SparkSource(StreamedSource):
             raise ParameterError("frame must be a Spark data frame")
         if schema.stored is not schema:
             raise SchemaError("Spark counts no differences of dates; pass Parquet files")
+        if schema.layout != PLAIN:
+            raise SchemaError(
+                "Spark reads all columns, as they are: drop those that are ignored or keys, and "
+                "pass numbers as numbers; or pass Parquet files"
+            )
         check_columns(list(frame.columns), schema.names)
         self._frame = frame
         super().__init__(schema)

@@ -82,7 +82,8 @@ def sample_spark(
             for number in batch.column(0).to_pylist():
                 fresh = _child(rng, number) if len(sizes) > 1 else copy.deepcopy(rng)
                 drawn = sent._block(missing_values, sizes[number], fresh)
-                yield from drawn.to_arrow(holes=holes).to_batches(_BATCH_ROWS)
+                first = 1 + sum(sizes[:number])
+                yield from drawn.to_arrow(holes=holes, first_key=first).to_batches(_BATCH_ROWS)
 
     plain = model.sample_table(0, missing_values=missing_values).to_arrow(holes=holes).schema
     blocks = session.range(0, len(sizes), 1, numPartitions=len(sizes))

@@ -1,7 +1,8 @@
 """Two tables under one schema, so that their codes mean the same and can be compared.
 
 In an aligned table every attribute may be missing, for a true table and a synthetic one need not
-agree on where there are holes. The rules of the schema are applied on reading, as everywhere.
+agree on where there are missing cells. The rules of the schema are applied on reading, as
+everywhere.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ def aligned(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
     Files, DuckDB relations and streams are read again each time, a block of rows at a time; what is
     held already comes as one block.
     """
-    stream, opened = None if isinstance(data, Table) else stream_of(data), _open_schema(schema)
+    stream, opened = (
+        None if isinstance(data, Table) else stream_of(data, schema),
+        _open_schema(schema),
+    )
     if stream is None:
         table = _read(data, schema)
         return lambda: iter([table])
@@ -78,12 +82,8 @@ def _ruled(table: Table, schema: Schema) -> Table:
 
 def _open_schema(schema: Schema) -> Schema:
     # Where nothing but "not applicable" is declared a null means that, and must go on doing so.
-    return Schema(
-        tuple(
-            a if a.not_applicable is not None else replace(a, nullable=True)
-            for a in schema.attributes
-        )
-    )
+    may_miss = (a if a.not_applicable is not None else replace(a, nullable=True) for a in schema)
+    return replace(schema, attributes=tuple(may_miss), rules=())
 
 
 def fitted(table: Table, schema: Schema) -> Table:

@@ -239,7 +239,7 @@ def pair_violations(data: Any, *, schema: Schema | None = None) -> PairViolation
 
 def _blocks(data: Any, plain: Schema) -> Iterator[Table]:
     """Yield rows under a schema without rules, so that none is applied; streams in blocks."""
-    stream = None if isinstance(data, Table) else stream_of(data)
+    stream = None if isinstance(data, Table) else stream_of(data, plain)
     if stream is None:
         yield fitted(data, plain) if isinstance(data, Table) else Table.read(data, plain)
         return

@@ -11,6 +11,7 @@ from missdp.schema.denial import Denial as Denial
 from missdp.schema.denial import PairDenial as PairDenial
 from missdp.schema.denial import read_denials as read_denials
 from missdp.schema.differences import Difference as Difference
+from missdp.schema.layout import Layout as Layout
 from missdp.schema.numeric import AnyAttribute as AnyAttribute
 from missdp.schema.numeric import Numeric as Numeric
 from missdp.schema.rules import Determined as Determined

@@ -106,7 +106,7 @@ def _with(schema: Schema, cuts: Mapping[str, Numeric]) -> Schema:
     """Return a schema with some numeric attributes replaced by cut ones; if none, itself."""
     if not cuts:
         return schema
-    return Schema(tuple(cuts.get(a.name, a) for a in schema), schema.rules)
+    return replace(schema, attributes=tuple(cuts.get(a.name, a) for a in schema))
 
 
 def on_grid(schema: Schema) -> Schema:

@@ -164,4 +164,6 @@ def _most_levels(attribute: OpenCategorical) -> list[str]:
 def with_levels(schema: Schema, found: Mapping[str, Iterable[str]]) -> Schema:
     """Return a schema with the levels that were found."""
     closed = {a.name: a.closed(found[a.name]) for a in schema if is_open(a) and a.name in found}
-    return Schema(tuple(closed.get(a.name, a) for a in schema), schema.rules) if closed else schema
+    if not closed:
+        return schema
+    return replace(schema, attributes=tuple(closed.get(a.name, a) for a in schema))

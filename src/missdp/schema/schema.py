@@ -17,15 +17,17 @@ import tomli_w
 from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
-from missdp.schema.attributes import KINDS, Attribute
+from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute
 from missdp.schema.differences import Computed, Difference, EitherDate, with_computed
+from missdp.schema.layout import PLAIN, Layout
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Rule
 
+_FILE = ("columns", "separator", "decimal", "thousands")
 _FEW = 8  # levels that are shown
 _FORMAT = 1  # of the layout that people write
-_KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules"}
+_KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules", "layout", "ignore", "file"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Schema(Record):
         Public facts about single rows: :class:`NotApplicable`, :class:`Impossible`,
         :class:`Determined`, :class:`Equation`, :class:`Order`, :class:`Denial`. An attribute that a
         rule makes not applicable to some rows gets that fact by itself.
+    layout : Layout, optional
+        Columns that are never read, keys among them; and how text files are written.
 
     Raises
     ------
@@ -61,6 +65,7 @@ class Schema(Record):
 
     attributes: tuple[AnyAttribute, ...]
     rules: tuple[Rule, ...] = ()
+    layout: Layout = PLAIN
 
     def __post_init__(self) -> None:
         given = tuple(self.attributes) if isinstance(self.attributes, Iterable) else (None,)
@@ -74,6 +79,8 @@ class Schema(Record):
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise SchemaError(f"attribute names must be distinct; repeated: {repeated}")
+        if not isinstance(self.layout, Layout) or {*names} & {*self.layout.unread}:
+            raise SchemaError("layout must be a Layout, whose columns left out are no attributes")
         object.__setattr__(self, "attributes", with_computed(given))
         self._check_rules()
 
@@ -111,7 +118,16 @@ class Schema(Record):
         if len(kept) == len(self):
             return self
         names, columns = {a.name for a in kept}, self.columns
-        return Schema(kept, tuple(rule for rule in self.rules if rule.about(columns) <= names))
+        rules = tuple(rule for rule in self.rules if rule.about(columns) <= names)
+        return replace(self, attributes=kept, rules=rules)
+
+    @cached_property
+    def written(self) -> Schema:
+        """The schema of the columns that are written: those that a table has, after fresh keys."""
+        keys = (
+            Numeric(name=n, lower=1, upper=MAX_WHOLE - 1, integer=True) for n in self.layout.keys
+        )
+        return Schema((*keys, *self.stored))
 
     def read_for(self, names: Iterable[str]) -> frozenset[str]:
         """Return the columns that are read to know these attributes."""
@@ -192,7 +208,7 @@ class Schema(Record):
             and a.name in model.cuts_
             and not (a.bins or a.edges or a.spikes)
         }
-        return Schema(tuple(found.get(a.name, a) for a in self), self.rules)
+        return replace(self, attributes=tuple(found.get(a.name, a) for a in self))
 
     def _repr_html_(self) -> str:
         """Return a table of the attributes; nothing that was read from rows and is undeclared."""
@@ -229,19 +245,31 @@ class Schema(Record):
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Read attributes of a document of ours, or the [[attribute]] tables of a TOML file."""
         rows = data.get("attributes") if "attributes" in data else data.get("attribute")
+        layout = data.get("layout", {})
         rules = data.get("rules") if "rules" in data else data.get("rule", [])
         if "attributes" not in data and data.get("format", _FORMAT) != _FORMAT:
             raise SchemaError(f"this version reads schema format {_FORMAT} only")
         if unknown := sorted(set(data) - _KEYS, key=str):
             raise SchemaError(
-                f"a schema has 'format', [[attribute]] and [[rule]] tables only, not {unknown}"
+                "a schema has 'format', 'ignore', [file], [[attribute]] and [[rule]] tables only, "
+                f"not {unknown}"
             )
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
         if not isinstance(rules, (list, tuple)) or not all(isinstance(r, Mapping) for r in rules):
             raise SchemaError("rules are [[rule]] tables, one for each")
+        if "attributes" not in data:
+            rows, layout = _apart(rows, data)
         attributes = (Attribute.from_dict(_said_plainly(row)) for row in rows)
-        return cls(tuple(attributes), tuple(map(Rule.from_dict, rules)))  # type: ignore[arg-type]
+        read = tuple(map(Rule.from_dict, rules))
+        return cls(tuple(attributes), read, Layout.from_dict(layout))  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as JSON values; without its layout if that is as by default."""
+        found = super().to_dict()
+        if self.layout == PLAIN:
+            del found["layout"]
+        return found
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
@@ -258,7 +286,21 @@ class Schema(Record):
         """Write the schema to a TOML file, whole or not at all."""
         bound = any(isinstance(a, Difference) and a.cuts_from for a in self)
         written = (a for a in self.attributes if bound or not isinstance(a, EitherDate))
-        write_tables(written, Path(path), rules=self.rules)
+        write_tables(written, Path(path), rules=self.rules, layout=self.layout)
+
+
+def _apart(
+    rows: list[Mapping[str, Any]], data: Mapping[str, Any]
+) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
+    """Return the tables of attributes that are read, and the layout that a TOML file states."""
+    keys = [row for row in rows if row.get("kind") == "key"]
+    if any(row.keys() - {"name", "kind"} for row in keys):
+        raise SchemaError('an attribute with kind = "key" has a name only: it is never read')
+    file = data.get("file", {})
+    if not isinstance(file, Mapping) or {*file} - {*_FILE}:
+        raise SchemaError(f"[file] has {', '.join(_FILE)} only")
+    stated = {"ignore": data.get("ignore", []), "keys": [row.get("name") for row in keys]}
+    return [row for row in rows if row.get("kind") != "key"], stated | {**file}
 
 
 def _said_plainly(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -345,6 +387,7 @@ def write_tables(
     path: Path,
     *,
     rules: Iterable[Rule] = (),
+    layout: Layout = PLAIN,
     comments: Mapping[str, Iterable[str]] | None = None,
     notes: str = "",
 ) -> None:
@@ -352,9 +395,15 @@ def write_tables(
 
     ``comments`` has lines that go above attributes, by name; ``notes`` are comments that go last.
     """
-    rows = [attribute.to_dict() for attribute in attributes]
+    rows = [{"name": name, "kind": "key"} for name in layout.keys]
+    rows += [attribute.to_dict() for attribute in attributes]
+    stated = layout.to_dict()
+    file = {name: stated[name] for name in _FILE if name in stated}
     facts = [{k: v for k, v in rule.to_dict().items() if v is not None} for rule in rules]
-    document = {"format": _FORMAT, **({"attribute": rows} if rows else {})}
+    document: dict[str, Any] = {"format": _FORMAT}
+    document |= {"ignore": list(layout.ignore)} if layout.ignore else {}
+    document |= {"file": file} if file else {}
+    document |= {"attribute": rows} if rows else {}
     document |= {"rule": facts} if facts else {}
     text = _MARKS.sub(_on_one_line, tomli_w.dumps(document))
     for name, lines in (comments or {}).items():

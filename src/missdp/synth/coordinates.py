@@ -177,15 +177,13 @@ def finely(schema: Schema) -> Schema:
     """
     if not any(is_pending(a) and a.pieces is not None for a in schema):
         return schema
-    found = Schema(
-        tuple(
-            _finer(a, grid)
-            if is_pending(a) and isinstance(grid, Numeric) and a.pieces is not None
-            else a
-            for a, grid in zip(schema, on_grid(schema), strict=True)
-        ),
-        schema.rules,
+    finer = (
+        _finer(a, grid)
+        if is_pending(a) and isinstance(grid, Numeric) and a.pieces is not None
+        else a
+        for a, grid in zip(schema, on_grid(schema), strict=True)
     )
+    found = replace(schema, attributes=tuple(finer))
     sizes = [a.extended_size for a in found]
     return found if sum(a * b for a, b in combinations(sizes, 2)) <= _MOST_CELLS else schema
 
@@ -298,7 +296,7 @@ def with_shares(schema: Schema, numbers: Mapping[str, Coordinate | None]) -> Sch
             continue
         if isinstance(a, Numeric) and isinstance(codes, Numeric):
             found[name] = _reshared(a, codes, number)
-    return Schema(tuple(found.get(a.name, a) for a in schema), schema.rules)
+    return replace(schema, attributes=tuple(found.get(a.name, a) for a in schema))
 
 
 def _reshared(a: Numeric, fine: Numeric, number: Coordinate) -> Numeric:

@@ -67,7 +67,7 @@ def release_cuts(
         least, greatest = cells.reach
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
         hidden[a.name] = np.column_stack([least[first], greatest[last], outside[:, 2:]])
-    return Schema(tuple(found.get(a.name, a) for a in schema), schema.rules), hidden
+    return replace(schema, attributes=tuple(found.get(a.name, a) for a in schema)), hidden
 
 
 def _histogram(

@@ -54,6 +54,7 @@ def read_columns(
     refusing: bool = False,
 ) -> Iterator[dict[str, Column]]:
     """Yield encoded columns, a batch of rows at a time, every row by itself."""
+    stream = rows_of(stream, schema)
     stream.check(schema.stored.names)
     wanted = tuple(schema.names if names is None else names)
     reached = schema.rulebook.reached(wanted)
@@ -72,7 +73,7 @@ def read_columns(
 
 def check_rows_fit(data: Any, schema: Schema) -> None:
     """Refuse data of which a row does not fit the schema, and keep none."""
-    for _ in read_columns(rows_of(data, schema.stored.names), schema):
+    for _ in read_columns(rows_of(data, schema), schema):
         pass
 
 

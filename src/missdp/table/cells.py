@@ -291,6 +291,35 @@ def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[Floats, Ma
     return _distinct_numbers(data, codes)
 
 
+def spelled(data: Cells, number: Callable[[str], float | None]) -> Cells:
+    """Return cells with the number that each text is, as ``number`` reads it.
+
+    Text that it does not read stays text, and is unreadable where another spelling is a number.
+    """
+    import pyarrow as pa
+
+    if isinstance(data, pa.ChunkedArray):
+        data = pa.concat_arrays(data.chunks) if data.num_chunks else pa.array([], data.type)
+    if isinstance(data, pa.Array) and (pa.types.is_integer(data.type) or _is_real(data.type)):
+        return data
+    cells, rows = distinct(data)
+    read = [_spelled(cell, number) if isinstance(cell, str) else cell for cell in cells]
+    return Coded(np.fromiter(read, dtype=object, count=len(read)), rows)
+
+
+def _spelled(text: str, number: Callable[[str], float | None]) -> Plain:
+    found = number(text.strip())
+    if found is not None:
+        return found
+    return text if read_number(text.strip()) is None else UNREADABLE
+
+
+def _is_real(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
 def _distinct_numbers(data: Chunk, codes: Mapping[str, int]) -> tuple[Floats, Marks]:
     """Read each distinct cell once."""
     cells, indices = distinct(data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
 from importlib import import_module
@@ -70,8 +70,12 @@ def _streams_arrow(data: Any) -> bool:
     return offered and nw.from_native(data, pass_through=True) is data
 
 
-def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict[str, Cells]:
+def columns_from_native(
+    data: Any, names: tuple[str, ...] | None = None, *, unread: Collection[str] = ()
+) -> dict[str, Cells]:
     """Return the columns of a frame as cells; with ``names``, exactly those in that order.
+
+    No cell of an ``unread`` column is looked at.
 
     Names of columns stand in the frame; of a list of records they are the declared ones, or the
     keys of the first record.
@@ -80,16 +84,19 @@ def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict
     import pyarrow as pa
 
     if isinstance(data, (list, tuple)):
-        data = _columns_of_records(data, names)
+        data = _columns_of_records(data, names, unread)
     if not isinstance(data, (pd.DataFrame, pa.Table, dict)):
         data = _collected(data)
     column: Callable[[int], Cells]
     if isinstance(data, dict):
-        found, column = list(map(str, data)), _lists(list(data.values())).__getitem__
+        found = list(map(str, data))
+        lists = {n: cells for n, cells in zip(found, data.values(), strict=True) if n not in unread}
+        _check_lists(lists.values())
+        column = lambda place: _objects(list(lists[found[place]]))  # noqa: E731
     else:
         given = data.column_names if isinstance(data, pa.Table) else data.columns
         found, column = list(map(str, given)), partial(_column, data)
-    check_columns(found, tuple(found) if names is None else names)
+    check_columns(found, tuple(found) if names is None else names, unread=unread)
     return {name: column(found.index(name)) for name in names or found}
 
 
@@ -102,7 +109,7 @@ def _strange(data: Any) -> DataError:
 
 
 def _columns_of_records(
-    records: Sequence[Any], names: tuple[str, ...] | None
+    records: Sequence[Any], names: tuple[str, ...] | None, unread: Collection[str]
 ) -> dict[str, list[Any]]:
     """Return the cells of records by column; one without a key has no value there."""
     if not all(isinstance(record, dict) for record in records):
@@ -110,7 +117,7 @@ def _columns_of_records(
     # Records and keys of a stranger's type may fail, and quote a cell.
     with replacing(Exception, by=_unread_records):
         keys = tuple(next(iter(records), {})) if names is None else names
-        if any(record.keys() - {*keys} for record in records):
+        if any(record.keys() - {*keys, *unread} for record in records):
             whose = "the first one lacks" if names is None else "the schema does not declare"
             raise DataError(f"a record has a key that {whose}")  # it may say something of a person
         return {key: [record.get(key) for record in records] for key in keys}
@@ -178,27 +185,27 @@ def _objects(cells: list[Any]) -> Cells:
     return np.fromiter(cells, dtype=object, count=len(cells))
 
 
-def _lists(columns: list[Any]) -> list[Cells]:
-    """Return lists of cells, one for each column."""
+def _check_lists(columns: Collection[Any]) -> None:
     if not all(isinstance(cells, (list, tuple, np.ndarray)) for cells in columns):
         raise DataError("columns by name must be lists of cells")
     if len({*map(len, columns)}) > 1:
         raise DataError("all columns of a table must have the same length")
-    return [_objects(list(cells)) for cells in columns]
 
 
-def check_columns(found: list[str], names: tuple[str, ...]) -> None:
-    """Refuse repeated, absent and undeclared columns by name."""
+def check_columns(
+    found: list[str], names: tuple[str, ...], *, unread: Collection[str] = ()
+) -> None:
+    """Refuse repeated, absent and undeclared columns by name; those left out may be there."""
     # Absent ones first: if a file has no header, the names found are cells of its first row.
     if absent := [name for name in names if name not in found]:
         raise DataError(f"the data lacks columns that the schema declares: {absent}")
     if repeated := sorted({name for name in found if found.count(name) > 1}):
         raise DataError(f"column names must be distinct; repeated: {repeated}")
-    if extra := [name for name in found if name not in names]:
+    if extra := [name for name in found if name not in names and name not in unread]:
         remedy = (
             "pandas saves the row labels of a frame like that: save it again with index=False"
             if any(name.startswith("__index_level_") for name in extra)
-            else "declare them, or drop them before passing the data in"
+            else "declare them, say that they are not read (ignore), or drop them"
         )
         raise DataError(f"the data has columns that the schema does not declare: {extra}; {remedy}")
 

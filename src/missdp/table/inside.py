@@ -1,9 +1,10 @@
 """Values of numbers inside their bins: relations between bins go on inside them.
 
 A model draws bins. Were values then drawn by themselves, a correlation would lose what lies inside
-bins. So the values of a bin are handed out in an order: where a number rises with the others by
-ranks, as a straight line through all rows tells, it does so inside its bins too. Each bin keeps
-its values, so that nothing but relations between numbers changes.
+bins. So the values of a bin are handed out in an order: where a number rises with the others, as a
+straight line through all rows tells, it does so inside its bins too. The line is one in the logit
+of ranks, which go on rising far out: there few rows make most of a covariance. Each bin keeps its
+values, so that nothing but relations between numbers changes.
 """
 
 from __future__ import annotations
@@ -39,31 +40,34 @@ def related(
     found = dict(columns)
     if len(numbers) < 2 or len(columns[numbers[0].name].codes) < _FEWEST:
         return found
-    ranks = np.stack([_ranks(columns[a.name], a.size) for a in numbers], axis=1)
-    gram = ranks.T @ ranks / len(ranks)
+    scores = np.stack([_scores(columns[a.name], a.size) for a in numbers], axis=1)
+    gram = scores.T @ scores / len(scores)
     for i, a in enumerate(numbers):
         if a.name in free:
             others = np.arange(len(numbers)) != i
             line = gram[np.ix_(others, others)] + _RIDGE * np.eye(len(numbers) - 1)
             slopes = np.linalg.solve(line, gram[others, i])
             told = float(slopes @ gram[others, i] / max(gram[i, i], _LEAST))
-            values = _in_order(columns[a.name], ranks[:, i], ranks[:, others] @ slopes, told, rng)
+            values = _in_order(columns[a.name], scores[:, i], scores[:, others] @ slopes, told, rng)
             found[a.name] = Column(columns[a.name].codes, values)
     return found
 
 
-def _ranks(column: Column, size: int) -> Floats:
-    """Return mid-ranks of the values, of mean 0 and variance 1; 0 where there is none."""
+def _scores(column: Column, size: int) -> Floats:
+    """Return logits of mid-ranks of the values, of mean 0 and variance 1; 0 where there is none."""
+    from scipy.special import logit
     from scipy.stats import rankdata
 
     found, seen = np.zeros(len(column.codes)), column.codes < size
-    ranks = rankdata(column.values[seen])  # type: ignore[index]
-    found[seen] = (ranks - ranks.mean()) / max(_LEAST, ranks.std()) if ranks.size else ranks
+    if seen.any():
+        values = column.values[seen]  # type: ignore[index]
+        scores = logit((rankdata(values) - 0.5) / len(values))
+        found[seen] = (scores - scores.mean()) / max(_LEAST, scores.std())
     return found
 
 
 def _in_order(
-    column: Column, ranks: Floats, line: Floats, told: float, rng: np.random.Generator
+    column: Column, scores: Floats, line: Floats, told: float, rng: np.random.Generator
 ) -> Floats:
     """Return the values of each bin in another order: as ``line`` says, as far as it tells.
 
@@ -72,7 +76,7 @@ def _in_order(
     """
     codes = column.codes.astype(np.int64)
     middle, spread = _by_code(codes, line)
-    within = max(0.0, told) * _by_code(codes, ranks)[1] / np.maximum(spread, _LEAST)
+    within = max(0.0, told) * _by_code(codes, scores)[1] / np.maximum(spread, _LEAST)
     part = np.minimum(within, _MOST)[codes]
     score = part * (line - middle[codes]) / np.maximum(spread, _LEAST)[codes]
     score += np.sqrt(1 - np.square(part)) * rng.standard_normal(len(codes))

@@ -182,7 +182,7 @@ def write_stat(path: Path, suffix: str, table: pa.Table, schema: Schema) -> None
     """Write rows, labels and codes of missing cells; the types follow from the schema alone."""
     import pandas as pd
 
-    schema = schema.stored
+    schema = schema.written
     numbers = {a.name: _written_as(a, suffix) for a in schema}
     frame = pd.DataFrame({a.name: _column(table[a.name], numbers[a.name], suffix) for a in schema})
     options: dict[str, dict[str, Any]] = {

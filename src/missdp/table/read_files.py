@@ -14,12 +14,15 @@ import secrets
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from missdp.errors import DataError, MissDPError, replacing
+from missdp.schema import Layout
+from missdp.schema.layout import PLAIN
 from missdp.table.cells import HeldBatch, without_long_cells
 from missdp.table.frames import check_columns
 from missdp.table.memory import batch_room
@@ -45,21 +48,25 @@ _QUOTE = ord('"')
 _SHORT = 64  # bytes of a cell that nobody calls long
 
 
-def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """Return the column names of a file; with ``names``, refuse any other."""
-    with _readable(path):
-        found = _format_of(path).names(path)
+def file_columns(
+    path: Path, names: tuple[str, ...] | None = None, *, layout: Layout = PLAIN
+) -> tuple[str, ...]:
+    """Return the column names of a file; with ``names``, refuse any other that is read."""
+    with _readable(path, layout):
+        found = _format_of(path, layout).names(path)
     if "" in found and not path.name.lower().endswith(_PARQUET):
         raise DataError(_unnamed(path, found))
     if names is not None:
-        check_columns(list(found), names)
+        check_columns(list(found), names, unread=layout.unread)
     if len(set(found)) < len(found):
         # Unnamed: without a schema, the first line could be a row of a file that has no header.
         raise DataError(f"the header of {str(path)!r} repeats a column name; rename the columns")
     return found
 
 
-def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch | HeldBatch]:
+def file_batches(
+    path: Path, names: tuple[str, ...], *, layout: Layout = PLAIN
+) -> Iterator[pa.RecordBatch | HeldBatch]:
     """Yield the named columns of a file, a batch of rows at a time.
 
     Nothing is guessed from private cells. The header line of a CSV file decides what separates its
@@ -68,10 +75,10 @@ def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch 
     """
     import pyarrow as pa
 
-    with _readable(path):
-        batches = _format_of(path).batches(path, names)
+    with _readable(path, layout):
+        batches = _format_of(path, layout).batches(path, names)
     while True:
-        with _readable(path):
+        with _readable(path, layout):
             batch = next(batches, None)
             if batch is None:
                 return
@@ -116,7 +123,7 @@ def csv_separator(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _readable(path: Path, layout: Layout = PLAIN) -> Iterator[None]:
     """Replace errors about the content of a file, which may quote cells."""
     import pyarrow as pa
 
@@ -129,7 +136,7 @@ def _readable(path: Path) -> Iterator[None]:
     def malformed(error: BaseException) -> MissDPError:
         if isinstance(error, MissDPError):
             return error
-        kind = _format_of(path).noun
+        kind = _format_of(path, layout).noun
         return DataError(f"cannot read {str(path)!r}: it is not a well-formed {kind}")
 
     # Other libraries have errors of many kinds.
@@ -166,6 +173,7 @@ class _Header:
     separator: str
     names: tuple[str, ...]
     rows_follow: bool
+    declared: bool = False  # there is no such record: its names are known
 
 
 @dataclass(frozen=True)
@@ -177,11 +185,15 @@ class _Format:
     batches: Callable[[Path, tuple[str, ...]], Iterator[Any]]
 
 
-def _format_of(path: Path) -> _Format:
+def _format_of(path: Path, layout: Layout = PLAIN) -> _Format:
     """Return how a file with one of the suffixes is read."""
     name = path.name.lower()
     if name.endswith(_CSV):
-        return _Format("CSV file in UTF-8 with a header line", _csv_names, _csv_rows)
+        noun = f"CSV file in UTF-8 with{'out' * bool(layout.columns)} a header line"
+        header = partial(_read_header, layout=layout)
+        return _Format(
+            noun, lambda p: header(p).names, lambda p, names: _csv_batches(p, header(p), names)
+        )
     if name.endswith(_PARQUET):
         return _Format("Parquet file", _parquet_names, _parquet_batches)
     if name.endswith(_FEATHER):
@@ -189,14 +201,6 @@ def _format_of(path: Path) -> _Format:
     if name.endswith(_EXCEL):
         return _Format("Excel workbook without a password", sheet_names, sheet_batches)
     return _Format("file of SPSS, Stata or SAS", stat_names, stat_batches)
-
-
-def _csv_names(path: Path) -> tuple[str, ...]:
-    return _read_header(path).names
-
-
-def _csv_rows(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    return _csv_batches(path, _read_header(path), names)
 
 
 def _parquet_names(path: Path) -> tuple[str, ...]:
@@ -229,7 +233,7 @@ def opened(path: Path) -> Any:
     return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
 
 
-def _read_header(path: Path) -> _Header:
+def _read_header(path: Path, layout: Layout = PLAIN) -> _Header:
     """Return separator and column names: those of the separator that finds most names.
 
     One by which a quoted name would be followed by more than a separator counts only if all do so;
@@ -237,6 +241,9 @@ def _read_header(path: Path) -> _Header:
     """
     with opened(path) as file:
         start: bytes = file.read(_HEADER_BYTES)
+    if layout.columns:
+        separator = "\t" if path.suffix.lower() == ".tsv" else layout.separator
+        return _Header(separator, layout.columns, bool(start), declared=True)
     text = start.decode("utf-8-sig", "surrogateescape")
     if len(start) < _HEADER_BYTES:  # the end of the file, which a quote that is open swallows
         text += "." if text.endswith(("\n", "\r")) else "\n."
@@ -253,6 +260,14 @@ def _read_header(path: Path) -> _Header:
         raise csv.Error("no header line")
     "".join(header.names).encode("utf-8")  # only here: a cell that is not UTF-8 is for its reader
     return header
+
+
+def numbered_columns(path: Path) -> Layout:
+    """Return the layout of a CSV file without a header line, whose columns are numbered."""
+    with _readable(path):
+        first = _read_header(path)
+    columns = tuple(f"column{k + 1}" for k in range(len(first.names)))
+    return Layout(columns=columns, separator=first.separator.replace("\t", ","))  # .tsv has tabs
 
 
 def _csv_batches(path: Path, header: _Header, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -408,7 +423,9 @@ def _open_csv(file: _Ended, header: _Header, names: tuple[str, ...], block: int)
 
     return pa.csv.open_csv(
         pa.PythonFile(file, mode="r"),
-        read_options=pa.csv.ReadOptions(block_size=block),
+        read_options=pa.csv.ReadOptions(
+            block_size=block, column_names=list(header.names) if header.declared else None
+        ),
         parse_options=pa.csv.ParseOptions(
             delimiter=header.separator,
             newlines_in_values=True,

@@ -13,12 +13,16 @@ import fnmatch
 import glob
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.table.cells import LONGEST_BYTES, Cells, HeldBatch
+from missdp.schema import Date, Layout, Numeric, Schema
+from missdp.schema.layout import PLAIN
+from missdp.table.cells import LONGEST_BYTES, Cells, HeldBatch, spelled
 from missdp.table.frames import check_columns, columns_from_native
 from missdp.table.memory import memory_in_force
 from missdp.table.packages import Described
@@ -90,15 +94,19 @@ class RowStream(abc.ABC):
         """Return what is said of columns besides their cells: labels, codes of missing cells."""
         return {}
 
-    def check(self, names: tuple[str, ...]) -> None:
+    def check(self, names: tuple[str, ...], *, unread: Collection[str] = ()) -> None:
         """Refuse repeated, absent and undeclared columns.
 
         Raises
         ------
         DataError
-            If the columns are not exactly the named ones.
+            If the columns are not the named ones, and perhaps some that are never read.
         """
-        check_columns(list(self.columns()), names)
+        check_columns(list(self.columns()), names, unread=unread)
+
+    def laid_out(self, schema: Schema) -> RowStream:
+        """Return the rows as the layout of a schema says how they lie in their file."""
+        return self if schema.layout == PLAIN else _LaidOut(self, schema)
 
 
 class HeldRows(RowStream):
@@ -109,10 +117,14 @@ class HeldRows(RowStream):
     data : pandas, polars or Arrow table, Arrow stream, dict of lists, or list of dicts
     names : tuple of str, optional
         What must be the columns.
+    unread : collection of str, default ()
+        Columns that may be there, of which no cell is looked at.
     """
 
-    def __init__(self, data: Any, names: tuple[str, ...] | None = None) -> None:
-        self._cells = columns_from_native(data, names)
+    def __init__(
+        self, data: Any, names: tuple[str, ...] | None = None, *, unread: Collection[str] = ()
+    ) -> None:
+        self._cells = columns_from_native(data, names, unread=unread)
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns."""
@@ -133,10 +145,13 @@ class FileRows(RowStream):
     Parameters
     ----------
     path : str or Path
+    layout : Layout, optional
+        How a text file is written.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, layout: Layout = PLAIN) -> None:
         self.paths: tuple[Path, ...] = (Path(path),)
+        self._layout = layout
         self.unchecked = not self.paths[0].name.lower().endswith(_PARQUET)
 
     def described(self) -> Mapping[str, Described]:
@@ -145,11 +160,19 @@ class FileRows(RowStream):
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns."""
-        return file_columns(self.paths[0])
+        return file_columns(self.paths[0], layout=self._layout)
 
-    def check(self, names: tuple[str, ...]) -> None:
+    def check(self, names: tuple[str, ...], *, unread: Collection[str] = ()) -> None:
         """Refuse repeated, absent and undeclared columns."""
-        file_columns(self.paths[0], names)
+        file_columns(
+            self.paths[0], names, layout=replace(self._layout, keys=(), ignore=tuple(unread))
+        )
+
+    def laid_out(self, schema: Schema) -> RowStream:
+        """Return the rows as the layout of a schema says how they lie in their file."""
+        again = copy(self)
+        again._layout = schema.layout
+        return RowStream.laid_out(again, schema)
 
     def about(self) -> int | None:
         """Return the number of rows that Parquet files state, or the number of lines of CSV."""
@@ -159,7 +182,7 @@ class FileRows(RowStream):
     def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
         """Yield the named columns of one file after the other; see ``file_batches``."""
         for path in self.paths:
-            yield from file_batches(path, names)
+            yield from file_batches(path, names, layout=self._layout)
 
 
 class PartRows(FileRows):
@@ -196,6 +219,7 @@ class PartRows(FileRows):
 
     def __init__(self, place: str | Path) -> None:
         self.place: Final = Path(place)
+        self._layout = PLAIN
         self.paths = _parts(self.place)
         first = file_columns(self.paths[0])
         for path in self.paths[1:]:
@@ -287,20 +311,67 @@ def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPy
         return connection.sql(sql)
 
 
-def stream_of(data: Any) -> RowStream | None:
+class _LaidOut(RowStream):
+    """Rows without the columns that are never read, with numbers in text as they are declared."""
+
+    def __init__(self, rows: RowStream, schema: Schema) -> None:
+        self._rows, self._layout = rows, schema.layout
+        self.unchecked = rows.unchecked
+        numbers = (a for a in schema if isinstance(a, Numeric) and not isinstance(a, Date))
+        self._numbers = frozenset(() if self._layout.plain else (a.name for a in numbers))
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that are read."""
+        return tuple(n for n in self._rows.columns() if n not in self._layout.unread)
+
+    def check(self, names: tuple[str, ...], *, unread: Collection[str] = ()) -> None:
+        """Refuse repeated, absent and undeclared columns."""
+        self._rows.check(names, unread=(*unread, *self._layout.unread))
+
+    def about(self) -> int | None:
+        """Return about how many rows there are."""
+        return self._rows.about()
+
+    def described(self) -> Mapping[str, Described]:
+        """Return what is said of columns besides their cells."""
+        return self._rows.described()
+
+    def laid_out(self, schema: Schema) -> RowStream:
+        """Return the rows as they are: they are laid out by now."""
+        del schema
+        return self
+
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
+        """Yield the named columns."""
+        for batch in self._rows.batches(names):
+            columns = [self._cells(name, batch.column(k)) for k, name in enumerate(names)]
+            yield HeldBatch(columns, batch.num_rows)
+
+    def _cells(self, name: str, cells: Cells) -> Cells:
+        return spelled(cells, self._layout.number) if name in self._numbers else cells
+
+
+def stream_of(data: Any, schema: Schema | None = None) -> RowStream | None:
     """Return what reads files, relations and streams in batches; None for anything else."""
     import duckdb
 
-    if isinstance(data, RowStream):
-        return data
     if isinstance(data, duckdb.DuckDBPyRelation):
-        return RelationRows(data)
-    return FileRows(data) if isinstance(data, (str, Path)) else None
+        data = RelationRows(data)
+    elif isinstance(data, (str, Path)):
+        data = FileRows(data)
+    if not isinstance(data, RowStream):
+        return None
+    return data if schema is None else data.laid_out(schema)
 
 
-def rows_of(data: Any, names: tuple[str, ...] | None = None) -> RowStream:
-    """Return what reads any table; refuse what is none, or has other columns than the named."""
-    return stream_of(data) or HeldRows(data, names)
+def rows_of(data: Any, schema: Schema | None = None) -> RowStream:
+    """Return what reads any table; refuse what is none, or has other columns than a schema's."""
+    if (stream := stream_of(data, schema)) is not None:
+        return stream
+    if schema is None:
+        return HeldRows(data)
+    held = HeldRows(data, schema.stored.names, unread=schema.layout.unread)
+    return held.laid_out(schema)
 
 
 def _parts(place: Path) -> tuple[Path, ...]:

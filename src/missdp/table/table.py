@@ -97,7 +97,7 @@ class Table:
             if data.schema != schema:
                 raise DataError("the table was read with another schema")
             return data
-        rows = rows_of(data, schema.stored.names)
+        rows = rows_of(data, schema)
         return cls(schema, joined(read_columns(rows, schema), schema), kind=frame_kind(data))
 
     @classmethod
@@ -256,7 +256,9 @@ class Table:
             columns[attribute.name] = column
         return Table(schema, columns, kind=self.kind)
 
-    def to_arrow(self, *, holes: Holes = "nulls", values: Values = "codes") -> pa.Table:
+    def to_arrow(
+        self, *, holes: Holes = "nulls", values: Values = "codes", first_key: int = 1
+    ) -> pa.Table:
         """Return an Arrow table whose types depend on the schema alone.
 
         Parameters
@@ -269,6 +271,8 @@ class Table:
         values : {"codes", "labels"}, default "codes"
             What is written for a level: itself, or the label that the schema declares for it, if it
             does. A column of which a level has a label is text then.
+        first_key : int, default 1
+            The key of the first row, in columns of keys: these were never read.
 
         Examples
         --------
@@ -283,9 +287,11 @@ class Table:
         import pyarrow as pa
 
         check_holes(holes, values)
+        keys = self.schema.layout.keys
+        fresh = pa.array(np.arange(first_key, first_key + len(self)) if keys else [], pa.int64())
         stored = self.schema.stored
         arrays = [decode(a, self._columns[a.name], holes=holes, values=values) for a in stored]
-        return pa.table(arrays, names=list(stored.names))
+        return pa.table([*[fresh] * len(keys), *arrays], names=[*keys, *stored.names])
 
     def to_native(
         self,

@@ -14,7 +14,8 @@ import numpy as np
 
 from missdp.errors import MissDPError, OutputError, replacing
 from missdp.files import atomic_path, refusal
-from missdp.schema import Schema
+from missdp.schema import Date, Numeric, Schema
+from missdp.schema.layout import PLAIN
 from missdp.table.encode import Column, Holes, Values, decode
 from missdp.table.packages import STAT_WRITABLE, write_stat
 from missdp.table.sheets import SheetWriter
@@ -27,6 +28,9 @@ _TEXT, _COLUMNS = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq", ".feather")
 _WRITABLE = (*_TEXT, *_COLUMNS, ".xlsx", *STAT_WRITABLE)
 
 
+_POINT = r"^(-?[0-9]+)\.([0-9]+(?:e[+-]?[0-9]+)?)$"  # of a number, among codes that are text
+
+
 def _suffix(path: Path) -> str:
     name = path.name.lower()
     return next((s for s in _WRITABLE if name.endswith(s) and name != s), "")
@@ -36,7 +40,10 @@ def output_format(path: Path) -> Literal["text", "columns", "whole"]:
     """Return how a file is written, by its suffix; ``"whole"`` if its rows are held until then."""
     suffix = _suffix(path)
     if not suffix:
-        raise OutputError(f"cannot write {str(path)!r}: end the name in {' or '.join(_WRITABLE)}")
+        why = f"end the name in {' or '.join(_WRITABLE)}"
+        if str(path) == "-":
+            why = "a model is kept beside its rows; name a file, and print rows by missdp sample"
+        raise OutputError(f"cannot write {str(path)!r}: {why}")
     return "text" if suffix in _TEXT else "columns" if suffix in _COLUMNS else "whole"
 
 
@@ -67,9 +74,8 @@ def no_rows(schema: Schema) -> pa.Table:
     import pyarrow as pa
 
     none = Column(np.zeros(0, dtype=np.uint8), np.zeros(0))
-    return pa.table(
-        [decode(a, none, holes="codes") for a in schema.stored], names=list(schema.stored.names)
-    )
+    cells = [decode(a, none, holes="codes") for a in schema.written]
+    return pa.table(cells, names=list(schema.written.names))
 
 
 def numbered(output: Path, number: int) -> list[Path]:
@@ -116,6 +122,8 @@ def _files(
     for path in paths:
         output_format(path)
     writers: dict[int, tuple[Any, Any]] = {}
+    rows = [0] * len(paths)
+    keys = () if schema is None else schema.layout.keys
 
     def refused(place: int) -> replacing:
         return replacing(OSError, pa.ArrowException, by=partial(refusal, paths[place]))
@@ -124,6 +132,10 @@ def _files(
         places = [stack.enter_context(atomic_path(path)) for path in paths]
 
         def write(place: int, table: pa.Table) -> None:
+            for at, name in enumerate(keys):  # which go on from block to block
+                fresh = pa.array(np.arange(rows[place] + 1, rows[place] + table.num_rows + 1))
+                table = table.set_column(at, name, fresh)
+            rows[place] += table.num_rows
             with refused(place):
                 if place not in writers:
                     writers[place] = _writer(
@@ -161,9 +173,50 @@ def _writer(place: Path, suffix: str, kind: pa.Schema, schema: Schema | None) ->
         return pa.ipc.new_file(sink, kind), sink
     if suffix not in _TEXT:
         return pa.parquet.ParquetWriter(sink, kind), sink
-    options = pa.csv.WriteOptions(delimiter="\t" if suffix == ".tsv" else ",")
     packed = pa.CompressedOutputStream(sink, "gzip") if suffix == ".csv.gz" else sink
-    return pa.csv.CSVWriter(packed, kind, write_options=options), packed
+    return _Text(packed, kind, suffix, schema), packed
+
+
+class _Text:
+    """Write blocks of rows as text, in the layout that is read again."""
+
+    def __init__(self, sink: Any, kind: pa.Schema, suffix: str, schema: Schema | None) -> None:
+        import pyarrow.csv as text
+
+        self._layout = layout = PLAIN if schema is None else schema.layout
+        comma = () if schema is None or layout.decimal == "." else schema
+        self._numbers = [
+            a.name for a in comma if isinstance(a, Numeric) and not isinstance(a, Date)
+        ]
+        separator = layout.separator if layout.columns or layout.decimal == "." else ";"
+        options = text.WriteOptions(
+            include_header=not layout.columns, delimiter="\t" if suffix == ".tsv" else separator
+        )
+        written = self._laid_out(kind.empty_table()).schema
+        self._writer = text.CSVWriter(sink, written, write_options=options)
+
+    def write_table(self, table: pa.Table) -> None:
+        """Write some rows."""
+        self._writer.write_table(self._laid_out(table))
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+    def _laid_out(self, table: pa.Table) -> pa.Table:
+        """Return the columns of a file, with their numbers as text where a comma is declared."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for name in self._numbers:
+            if name in table.column_names:  # a difference is none
+                place, texts = table.column_names.index(name), table[name].cast(pa.string())
+                cells = pc.replace_substring_regex(texts, _POINT, r"\1,\2")
+                table = table.set_column(place, name, cells)
+        for place, name in enumerate(self._layout.columns):
+            if name not in table.column_names:  # left out: its place stays, and is empty
+                table = table.add_column(place, name, pa.nulls(len(table), pa.string()))
+        return table.select(list(self._layout.columns or table.column_names))
 
 
 class _Whole:

@@ -1,0 +1,211 @@
+"""What lies around columns: those that are never read, files without a header, decimal commas."""
+
+import gzip
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from missdp import AllPairs, Categorical, Numeric, Schema, Table, load
+from missdp.cli.main import main
+from missdp.errors import DataError, SchemaError
+from missdp.evaluate import fidelity
+from missdp.schema import Layout
+from missdp.table import FileRows
+from missdp.table.read_files import READABLE
+from missdp.table.written import write_each
+from refusing import refuses
+
+PAY = Numeric(name="pay", lower=0, upper=9999, nullable=True, outside="missing", bins=4)
+SEX = Categorical(name="sex", levels=("f", "m"))
+LAYOUT = Layout(ignore=("note",), keys=("id",))
+SCHEMA = Schema((PAY, SEX), layout=LAYOUT)
+CELLS = {"pay": [1.5, None, 3.0], "sex": ["f", "m", "f"]}
+TABLE = Table.read(CELLS, SCHEMA)
+
+
+class Unread(list):
+    """A column that fails whoever reads it."""
+
+    def __getitem__(self, place):
+        raise AssertionError("read")
+
+    __iter__ = __len__ = __getitem__
+
+
+class Cell:
+    @property
+    def __class__(self):
+        raise AssertionError("read")
+
+
+BESIDE_ONE = {"id": Cell(), "note": Cell()}
+QUERY = "SELECT error('read') AS id, 1.5 AS pay, 'f' AS sex, error('read') AS note"
+HOLDERS = {
+    "lists": {"id": Unread(), **CELLS, "note": Unread()},
+    "records": [
+        {**BESIDE_ONE, "pay": pay, "sex": sex} for pay, sex in zip(*CELLS.values(), strict=True)
+    ],
+    "pandas": pd.DataFrame({"id": pd.Series(np.array([Cell()] * 3), dtype=object), **CELLS}),
+    "polars": pl.DataFrame({**CELLS, "id": pl.Series([{"a": 1}] * 3), "note": [[1]] * 3}),
+    "arrow": pa.table({**CELLS, "id": [[1]] * 3}),
+    "neither is there": CELLS,
+}
+
+
+@pytest.mark.parametrize("data", HOLDERS.values(), ids=HOLDERS)
+def test_columns_that_are_left_out_are_never_read(data):
+    assert Table.read(data, SCHEMA).to_arrow().equals(TABLE.to_arrow())
+
+
+def test_a_query_computes_no_column_that_is_left_out():
+    assert Table.read(duckdb.sql(QUERY), SCHEMA).codes("sex").tolist() == [0]
+    with refuses(DataError, "malformed or the query fails"):
+        Table.read(
+            duckdb.sql(QUERY),
+            Schema(
+                (PAY, SEX, Numeric(name="id", lower=0, upper=1)), layout=Layout(ignore=("note",))
+            ),
+        )
+
+
+@pytest.mark.parametrize("suffix", sorted({*READABLE} - {".zsav", ".sas7bdat", ".arrow"}))
+def test_every_file_has_fresh_keys_from_block_to_block_and_is_read_again(suffix, tmp_path):
+    path = tmp_path / f"rows{suffix}"
+    write_each([path], [[TABLE.to_arrow(), TABLE.to_arrow()]], schema=SCHEMA)
+    assert FileRows(path).columns() == ("id", "pay", "sex")
+    again = Table.read(path, SCHEMA)
+    assert again.codes("sex").tolist() == [0, 1, 0] * 2
+    keys = Schema(
+        (Numeric(name="id", lower=0, upper=9, integer=True),), layout=Layout(ignore=("pay", "sex"))
+    )
+    assert Table.read(path, keys).values("id").tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_model_draws_the_same_rows_with_fresh_keys_and_tells_nothing_of_the_old(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"pay": rng.uniform(0, 9999, 600), "sex": rng.choice(["f", "m"], 600)})
+    options = {"epsilon": 1, "delta": 1e-6, "random_state": 0}
+    bare = AllPairs(**options).fit(rows, schema=Schema((PAY, SEX))).sample(50, random_state=1)
+    with_keys = rows.assign(id=[f"secret{k}" for k in range(600)], note="secret")
+    model = AllPairs(**options).fit(with_keys, schema=SCHEMA)
+    model.save(tmp_path / "m.json")
+    assert "secret" not in (tmp_path / "m.json").read_text()
+    for found in (model, load(tmp_path / "m.json")):
+        drawn = found.sample(50, random_state=1)
+        assert drawn["id"].tolist() == [*range(1, 51)]
+        assert str(drawn["id"].dtype) == "Int64"
+        pd.testing.assert_frame_equal(drawn.drop(columns="id"), bare)
+    assert next(model.sample_blocks(3)).to_arrow(first_key=7)["id"].to_pylist() == [7, 8, 9]
+    assert fidelity(with_keys, model.sample(600), schema=SCHEMA).ks["pay"] < 0.2
+
+
+# -- text ----------------------------------------------------------------------------------------
+
+COMMA = Layout(decimal=",", thousands=".")
+READ = [
+    ("1,5", 1.5), ("1.234,5", 1234.5), ("1.234", 1234), ("1234", 1234), (" 7 ", 7), ("-,5", None),
+    ("1.5", None), ("12.34", None), ("1,234.5", None), ("1,2,3", None), ("1.2345", None),
+    ("", None), ("1e3", 1000), ("x", None), ("0,5", 0.5),
+]  # fmt: skip
+
+
+def test_numbers_are_read_as_the_file_declares_each_by_itself():
+    schema, texts = Schema((PAY,), layout=COMMA), [text for text, _ in READ]
+    wanted = [float(number or 0) for _, number in READ]
+    for cells in (texts, pa.array(texts).dictionary_encode(), pa.array(texts, pa.large_string())):
+        held = {"pay": cells} if isinstance(cells, list) else pa.table({"pay": cells})
+        table = Table.read(held, schema)
+        assert table.values("pay").tolist() == wanted
+        assert table.mask("pay").tolist() == [number is None for _, number in READ]
+    for text, number in READ:  # whatever the other rows are
+        assert Table.read({"pay": [text]}, schema).values("pay").tolist() == [float(number or 0)]
+    assert Table.read({"pay": [1.5, 2]}, schema).values("pay").tolist() == [1.5, 2]  # no text
+
+
+TEXTS = [
+    Layout(decimal=",", keys=("id",)),
+    Layout(decimal=",", thousands=".", columns=("note", "pay", "id", "sex"), keys=("id",),
+           ignore=("note",), separator=";"),
+    Layout(columns=("pay", "sex")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", TEXTS)
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv"])
+def test_text_is_written_as_it_is_read(layout, suffix, tmp_path):
+    path, coded = (
+        tmp_path / f"rows{suffix}",
+        Numeric(name="pay", lower=0, upper=9999, nullable=True, refused=("n.a.",)),
+    )
+    schema = Schema((coded, SEX), layout=layout)
+    schema.to_toml(tmp_path / "s.toml")
+    assert Schema.from_toml(tmp_path / "s.toml") == schema == Schema.from_dict(schema.to_dict())
+    rows = Table.read(
+        [{"pay": 1234.5, "sex": "f"}, {"sex": "m"}, {"pay": "n.a.", "sex": "f"}], schema
+    )
+    write_each([path], [[rows.to_arrow(holes="codes")]], schema=schema)
+    opened = gzip.open if suffix == ".csv.gz" else open
+    with opened(path, "rt", encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    assert len(lines) == 3 + (not layout.columns)
+    assert ("1234,5" in "".join(lines)) == (layout.decimal == ",")
+    assert Table.read(path, schema).to_arrow(holes="codes").equals(rows.to_arrow(holes="codes"))
+
+
+def test_a_row_of_another_length_in_a_file_without_a_header_is_refused(tmp_path):
+    (tmp_path / "rows.csv").write_text("1,f\n2,m,secret\n")
+    with refuses(DataError, "CSV file in UTF-8 without a header line"):
+        Table.read(tmp_path / "rows.csv", Schema((PAY, SEX), layout=Layout(columns=("pay", "sex"))))
+
+
+WRONG = [
+    ({"ignore": "note"}, "ignore must be a list"), ({"keys": ("",)}, "keys must be a list"),
+    ({"ignore": ("a", "a")}, "each column once"), ({"ignore": ("a",), "keys": ("a",)}, "once"),
+    ({"columns": ("a", "a")}, "once"), ({"decimal": ";"}, "decimal"), ({"separator": "x"}, "sep"),
+    ({"thousands": "x"}, "thousands"), ({"thousands": "."}, "thousands"),
+]  # fmt: skip
+
+
+def test_layouts_that_say_nothing_clear_are_refused(tmp_path):
+    for facts, said in WRONG:
+        with pytest.raises(SchemaError, match=said):
+            Layout(**facts)
+    with pytest.raises(SchemaError, match="no attributes"):
+        Schema((PAY,), layout=Layout(ignore=("pay",)))
+    attribute = '[[attribute]]\nname = "a"\nkind = "categorical"\nlevels = ["x"]\n'
+    for text, said in (
+        ("[file]\nheader = false\n", r"\[file\] has columns"),
+        ('[[attribute]]\nname = "id"\nkind = "key"\nnullable = true\n', "never read"),
+        ('[[attribute]]\nkind = "key"\n', "keys must be"),
+        ("wrong = 1\n", "'ignore', "),
+    ):
+        (tmp_path / "s.toml").write_text(text + attribute)
+        with pytest.raises(SchemaError, match=said):
+            Schema.from_toml(tmp_path / "s.toml")
+
+
+def test_the_command_leaves_out_columns_and_writes_the_layout(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text(
+        "".join(f"p{k};{k % 50},5;{'fm'[k % 2]};secret\n" for k in range(300))
+    )
+    layout = Layout(
+        ignore=("note",),
+        keys=("id",),
+        columns=("id", "pay", "sex", "note"),
+        separator=";",
+        decimal=",",
+    )
+    Schema((PAY, SEX), layout=layout).to_toml("s.toml")
+    given = ["synthesize", "rows.csv", "--schema", "s.toml", "--epsilon", "9", "--seed", "0"]
+    assert main([*given, "--rows", "40", "-o", "out.csv"]) == 0
+    lines = [line.split(";") for line in Path("out.csv").read_text().splitlines()]
+    assert [line[0] for line in lines] == [str(k) for k in range(1, 41)]
+    assert {len(line) for line in lines} == {4}
+    assert not any("secret" in line[3] for line in lines)
+    assert main(["schema", "check", "s.toml", "out.csv"]) == 0
