@@ -1,9 +1,9 @@
 """What protecting patients with several visits costs: error by the number of rows that take part.
 
-100,000 made-up visits of 20,000 patients: most have few, some have more than a hundred. Age, sex
+96,000 made-up visits of 20,000 patients: most have few, some have more than a hundred. Age, sex
 and chronic illness are facts of a patient, ward, stay and outcome of a visit; who is ill comes
-more often. Distances are total variation over all pairs of columns (bins as declared), to all visits,
-and to one visit of each patient, drawn at random.
+more often. Distances are total variation over all pairs of columns (bins as declared), to all
+visits, and to one visit of each patient, drawn at random.
 
 Run: python bench/units.py [--runs 3]        (about five minutes of CPU for three)
 """

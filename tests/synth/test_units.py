@@ -39,7 +39,7 @@ def visits(rows=60, *, each=1, more=0, holes=False):
 
 
 def moved(family, most, without, beside):
-    """Return how far one unit moves all answers together, in units of their noise, and the claim."""
+    """Return how far one unit moves all answers together, by their noise, and the claim."""
     schema = with_unit(most)
     kept = Recorder(1)
     model = family(epsilon=1.0, random_state=kept).fit(without, schema=schema)

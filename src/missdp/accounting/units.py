@@ -2,12 +2,11 @@
 
 A fit reads at most k rows of each unit, and they are chosen from the unit's own rows alone. So
 whether a unit is in the table moves at most k rows of what is read, and what is mu-GDP for one row
-is k mu-GDP for the unit; epsilon-DP becomes k epsilon, and rho-zCDP k^2 rho. These are the
-theorems on groups of Dong, Roth & Su (2022, Theorem 2.14), Dwork & Roth (2014, Theorem 2.2) and
-Bun & Steinke (2016, Proposition 1.9): they hold for whole adaptive fits, and k rows that are alike
-attain them for sums. Which rows are chosen is drawn for each unit by itself: given all draws, two
-neighbouring tables differ by at most k rows, and averaging over the draws, which are the same for
-the other units, changes nothing.
+is k mu-GDP for the unit (Dong, Roth & Su 2022, Theorem 2.14); epsilon-DP becomes k epsilon, and
+rho-zCDP k^2 rho (Bun & Steinke 2016, Proposition 1.9). That holds for whole adaptive fits, and k
+rows that are alike attain it for sums. Which rows are chosen is drawn for each unit by itself:
+given all draws, two neighbouring tables differ by at most k rows, and averaging over the draws,
+which are the same for the other units, changes nothing.
 """
 
 from __future__ import annotations

@@ -61,6 +61,7 @@ from missdp.synth.selected import Selection
 from missdp.synth.state import chosen_delta, fit_conditions
 from missdp.table import Holes, PartRows, RowStream, Table, Values
 from missdp.table.memory import memory_in_force
+from missdp.table.units import check_repeatable
 from missdp.table.written import check_holds, holes_in, output_format, write_each
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ def synthesize(
     check_apart(release.outputs, data, schema)
     facts = declaring(Schema.from_toml(schema), unit, max_rows)
     check_holds(output, facts, values)
+    check_repeatable(data if engine == "missdp" else None, facts.unit)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
     chosen = method or default_synthesizer(facts, delta=delta)
@@ -193,9 +195,9 @@ def synthesize(
         charged = None
         if charge is not None:
             events = synthesizer.planned_parts(facts)[0].events
-            if charge.files(events, facts, as_json=as_json):
-                return
             rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows, facts.unit)
+            if charge.files(events, facts, rests_on, as_json=as_json):
+                return
             charged = charge.start(events, facts, rests_on, release=release.id)
             release.note_charge(charged.said)
         with PutOff(_AT_ONCE):

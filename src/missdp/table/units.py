@@ -171,15 +171,18 @@ def rows_of_units(data: Any, schema: Schema) -> RowStream:
     if unit is None:
         return rows_of(data, schema)
     if engine_of(data) is not None or hasattr(type(data), "counts"):
-        raise SchemaError(
-            f"rows that an engine counts cannot be chosen by their {unit.column!r}: pass a frame, "
-            "or the path of a file"
-        )
+        check_repeatable(None, unit)
     names = (*schema.stored.names, unit.column)
     rows = stream_of(data) or HeldRows(data, names, unread=schema.layout.unread)
-    if not isinstance(rows, _REPEATABLE):
-        raise SchemaError(
-            "rows of a database may come in another order when they are read again, so they cannot "
-            f"be chosen by their {unit.column!r}: write them to a Parquet file, or pass a frame"
-        )
+    check_repeatable(rows, unit)
     return UnitRows(rows.laid_out(schema), unit)
+
+
+def check_repeatable(rows: object, unit: Unit | None) -> None:
+    """Refuse rows of units that may come in another order when they are read again."""
+    if unit is not None and not isinstance(rows, _REPEATABLE):
+        raise SchemaError(
+            "rows of a database or of Spark may come in another order when they are read again, so "
+            f"they cannot be chosen by their {unit.column!r}: write them to a Parquet file, or "
+            "pass a frame"
+        )
