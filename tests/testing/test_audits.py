@@ -111,14 +111,14 @@ def ask(witness, rows, times=1):
 
 def test_anything_that_answers_through_a_door_can_be_audited():
     rows = list(range(9)), list(range(10))
-    found = audit(ask, *rows, trials=60)
+    found = audit(ask, *rows, trials=100)
     assert not found.flagged
     assert found.mu_claim == pytest.approx(1.0, abs=0.06)
     assert found.ratio > 0.8
     assert found.to_dict()["flagged"] is False
     assert "not refuted" in str(found)
     # Nine answers for the price of one: a mu of 3.
-    twice = audit(lambda w, r: ask(w, r, 9), *rows, claim=Claim((), mu=1.0), trials=24)
+    twice = audit(lambda w, r: ask(w, r, 9), *rows, claim=Claim((), mu=1.0), trials=40)
     assert twice.flagged
 
 

@@ -159,7 +159,7 @@ def test_too_little_noise_is_found_by_the_audit():
     )
     assert found["joint"].flagged
     sound = audit_synthesizer(
-        examples.Histograms, strategies=["joint"], trials=50, parameters={"epsilon": 4.0}
+        examples.Histograms, strategies=["joint"], trials=100, parameters={"epsilon": 4.0}
     )
     assert not sound["joint"].flagged
     assert sound["joint"].ratio > 0.8
