@@ -5,6 +5,7 @@ installs all extras and fails if anything is skipped.
 """
 
 import contextlib
+import gc
 import signal
 import sys
 import threading
@@ -26,6 +27,16 @@ _TRACED = 0.1  # CPU seconds of one test that are traced for coverage, which dou
 
 class OutOfTime(BaseException):
     """Not an `Exception`: neither a test nor a library is to take it for an ordinary failure."""
+
+
+gc.disable()  # until all is imported: what stays need not be looked through, again and again
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of what the garbage collector looks through."""
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

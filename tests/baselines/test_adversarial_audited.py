@@ -123,7 +123,7 @@ def test_sensitivities_flag_rows_that_are_sampled_by_their_levels(monkeypatch):
             DPCTGAN,
             parameters=PUBLISHED | {"epsilon": 1.0, "steps": 4},
             strategies=["observed"],
-            trials=1,
+            trials=4,
         )
 
 
