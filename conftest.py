@@ -1,12 +1,15 @@
-"""For all tests: one that hangs fails and says where, and one without its extra is skipped.
+"""For all tests: one that hangs fails, one without its extra is skipped, a long one is not traced.
 
 What needs an extra is named here by where it lies, for examples in docstrings and pages. `.ci/run`
 installs all extras and fails if anything is skipped.
 """
 
+import contextlib
+import gc
 import signal
+import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -19,10 +22,21 @@ _NEEDS = {
 }
 collect_ignore = ["tests/engines/warm_daemon.py"]  # no test: Spark starts it, which is an extra
 _LIMIT, _SLOW_LIMIT = 600.0, 2400.0  # seconds of one test; of one that is marked slow
+_TRACED = 0.1  # CPU seconds of one test that are traced for coverage, which doubles their cost
 
 
 class OutOfTime(BaseException):
     """Not an `Exception`: neither a test nor a library is to take it for an ordinary failure."""
+
+
+gc.disable()  # until all is imported: what stays need not be looked through, again and again
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of what the garbage collector looks through."""
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,6 +46,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for part, module in lacking.items():
             if part in item.path.as_posix():
                 item.add_marker(pytest.mark.skip(reason=f"needs {module}, an extra"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Keep the tests of a file in one process: they share models that are fitted once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
+
+
+@contextlib.contextmanager
+def traced_at_first() -> Iterator[None]:
+    """Trace code for coverage for some time only: what a test does afterwards, it repeats mostly.
+
+    What is reported is thus a lower bound of what is reached.
+    """
+    module = sys.modules.get("coverage")  # which is there if it runs
+    coverage = None if module is None else module.Coverage.current()
+    if coverage is None:
+        yield
+        return
+    stopped = []
+
+    def stop(*_: object) -> None:
+        if module.Coverage.current() is coverage:
+            coverage.stop()
+            stopped.append(True)
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, _TRACED)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+        if stopped:
+            coverage.start()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,7 +99,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, limit, limit)
     try:
-        return (yield)
+        with traced_at_first():
+            return (yield)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

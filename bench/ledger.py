@@ -1,19 +1,29 @@
 """Writers of one ledger that are killed with -9 meanwhile, and how fast charges are.
 
-    python bench/ledger.py [URL] [--writers 16] [--charges 200] [--kills] [--budgets 1]
+    python bench/ledger.py writers [URL] [--writers 16] [--charges 200] [--kills] [--budgets 1]
+    python bench/ledger.py server --kills             # the same on a PostgreSQL of its own
+    python bench/ledger.py server --kills --crashes   # which is killed with -9 meanwhile, too
+    python bench/ledger.py growth [--charges 100000]  # CPU time of a charge as the ledger grows
 
 Without a URL: SQLite in a temporary folder. Every writer makes its charges under ids of their own,
 and writes down what it drew after each; with ``--kills`` one is killed every 50 to 500 ms and
 replaced by one that asks for the same ids again. Then: overspent, lost (drawn, but not charged),
 doubled (charged twice), drawn twice. The budgets hold three quarters of what is asked for. Then the
 same for "compute, then charge", which the ledger replaces: the answers that were free.
+
+``TMPDIR=/dev/shm`` keeps all of it in memory: a process that is killed loses no more there than on
+a disk, and more kills fit into an hour.
 """
 
 import argparse
+import contextlib
 import hashlib
 import os
+import pwd
 import random
+import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -38,23 +48,35 @@ def write(url, writer, charges, budgets, folder, late):
     ledger = Ledger(url, who=f"writer {writer}")
     drawn = os.open(folder / f"{writer}.drawn", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
     name = f"table-{writer % budgets}"
-    noted = (folder / f"{writer}.drawn").read_text().split()[:-1]  # the last one is asked again
+    refused = os.open(folder / f"{writer}.refused", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    # The last one is asked for again.
+    noted = {*(folder / f"{writer}.drawn").read_text().split()[:-1]}
+    noted |= {*(folder / f"{writer}.refused").read_text().split()}
     for number in range(charges):
         request = request_of(writer, number)
         if request in noted:
             continue
+        line = f"{request}\n".encode()
         if late:
-            os.write(drawn, f"{request}\n".encode())
+            os.write(drawn, line)
+        granted = charged(ledger, name, request)
+        if not late or not granted:
+            os.write(drawn if granted else refused, line)
+
+
+def charged(ledger, name, request):
+    """Whether a request is charged now; ask again while the server is gone."""
+    while True:
         try:
             ledger.start(name, EVENTS, request=request)
-        except LedgerError as error:  # spent, refused, or the server is gone: never drawn
-            if "cannot be used" in str(error):
-                time.sleep(0.2)
-            continue
         except BudgetExceededError:
-            continue
-        if not late:
-            os.write(drawn, f"{request}\n".encode())
+            return False
+        except LedgerError as error:  # spent, refused, or the server is gone
+            if "cannot be used" not in str(error):
+                return False
+            time.sleep(0.2)
+        else:
+            return True
 
 
 def forked(*given):
@@ -69,7 +91,7 @@ def forked(*given):
     return child
 
 
-def run(url, *, writers, charges, budgets=1, kills=False, late=False, seed=0):
+def run(url, *, writers, charges, budgets=1, kills=False, late=False, seed=0, server=None):
     """Let writers charge budgets; return what went wrong, and how fast it went."""
     ledger = Ledger(url)
     asked = -(-writers // budgets) * charges
@@ -78,26 +100,30 @@ def run(url, *, writers, charges, budgets=1, kills=False, late=False, seed=0):
     ledger.close()  # a child inherits no connection
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as place:
-        folder, began, killed = Path(place), time.perf_counter(), 0
+        folder, began, killed, crashed = Path(place), time.perf_counter(), 0, 0
         start = lambda w: forked(url, w, charges, budgets, folder, late)  # noqa: E731
         alive = {start(writer): writer for writer in range(writers)}
-        following = time.perf_counter() + rng.uniform(0.05, 0.5)
+        following, crash = began + rng.uniform(0.05, 0.5), began + rng.uniform(3, 10)
         while alive:
             child, status = os.waitpid(-1, os.WNOHANG)
-            if child:
+            if child in alive:
                 writer = alive.pop(child)
                 if status:
                     alive[start(writer)] = writer
             elif kills and time.perf_counter() > following:
                 os.kill(rng.choice([*alive]), signal.SIGKILL)
                 killed, following = killed + 1, time.perf_counter() + rng.uniform(0.05, 0.5)
+            elif server is not None and time.perf_counter() > crash:
+                server.crash()
+                crashed, crash = crashed + 1, time.perf_counter() + rng.uniform(3, 10)
             else:
                 time.sleep(0.002)
         seconds = time.perf_counter() - began
         drawn = Counter(
             line for path in folder.glob("*.drawn") for line in path.read_text().split()
         )
-    return found(ledger, drawn) | {"killed": killed, "seconds": round(seconds, 2)}
+    killings = {"killed": killed} | ({"crashed": crashed} if server is not None else {})
+    return found(ledger, drawn) | killings | {"seconds": round(seconds, 2)}
 
 
 def found(ledger, drawn):
@@ -115,6 +141,71 @@ def found(ledger, drawn):
     }
 
 
+class Server:
+    """A PostgreSQL server of its own, in a temporary folder, as Debian installs it."""
+
+    def __init__(self, folder):
+        binary = max(Path("/usr/lib/postgresql").glob("*/bin"))
+        user = pwd.getpwnam("postgres") if os.getuid() == 0 else None
+        self._as = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid}
+        self._binary, self._folder = binary, folder
+        if user is not None:
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        made = [binary / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust"]
+        subprocess.run(made, check=True, stdout=subprocess.DEVNULL, cwd=folder, **self._as)
+        self.url = f"postgresql://postgres@/postgres?host={folder}"
+        self.start()
+
+    def start(self):
+        """Start it; it replays what it wrote before it was killed."""
+        wanted = ("listen_addresses=", f"unix_socket_directories={self._folder}")
+        given = [part for one in wanted for part in ("-c", one)]
+        command = [self._binary / "postgres", "-D", self._folder / "data", *given]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=self._folder, **self._as
+            )
+        import psycopg
+
+        for _ in range(600):
+            time.sleep(0.05)
+            if self._process.poll() is not None:  # what was killed still lets go of its memory
+                return self.start()
+            with contextlib.suppress(psycopg.Error):
+                return psycopg.connect(self.url).close()
+        raise SystemExit("the server does not start")
+
+    def crash(self):
+        """Kill it with -9, with all that it started, and start it again."""
+        number = self._process.pid
+        children = Path(f"/proc/{number}/task/{number}/children").read_text().split()
+        for one in (number, *map(int, children)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            self._process.wait()
+        self.start()
+
+    def stop(self):
+        """Stop it for good."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(timeout=60)
+
+
+@contextlib.contextmanager
+def served():
+    """Yield a server that is stopped afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="ledger-"))
+    try:
+        server = Server(folder)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def bare_rate(folder, times=200):
     """Return how many small writes a second this disk makes lasting."""
     with (folder / "bare").open("wb") as file:
@@ -126,29 +217,88 @@ def bare_rate(folder, times=200):
     return times / (time.perf_counter() - began)
 
 
+PGBENCH = r"""
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SELECT last + 1 AS number FROM budgets WHERE name = 'table-' || (:client_id % {0}) FOR UPDATE \gset
+SELECT body FROM lines WHERE request = md5(random()::text) ORDER BY number;
+SELECT time FROM lines WHERE root = 'table-' || (:client_id % {0}) AND number = :number - 1;
+INSERT INTO lines VALUES ('table-' || (:client_id % {0}), :number, md5(random()::text), 'started',
+  NULL, '', repeat('x', 500), md5(:number::text));
+UPDATE budgets SET spent = spent, failed = failed, spent_floor = spent_floor,
+  failed_floor = failed_floor, last = :number, head = md5(:number::text)
+  WHERE name = 'table-' || (:client_id % {0});
+COMMIT;
+"""
+
+
+def pgbench(server, clients, budgets, seconds=5):
+    """Return how many transactions a second pgbench makes of the statements of a charge.
+
+    The ledger does not verify after that: nothing but its statements is alike.
+    """
+    script = server._folder / "script"
+    script.write_text(PGBENCH.format(budgets))
+    options = ("-n", "-c", str(clients), "-T", str(seconds), "-f", script, "-h", server._folder)
+    said = subprocess.run(
+        [server._binary / "pgbench", *options, "-U", "postgres", "postgres"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    (rate,) = (line.split()[2] for line in said.splitlines() if line.startswith("tps"))
+    return float(rate)
+
+
+def growth(url, charges, sample=500):
+    """Print the CPU time of a charge after 100, 1,000, ... of them, and of verifying them all."""
+    ledger = Ledger(url, who="one")
+    ledger.create("table-0", epsilon=1.0)
+    done, wanted = 0, 100
+    while done < charges:
+        for _ in range(wanted - done):
+            ledger.start("table-0", EVENTS)
+        began = time.process_time()
+        for _ in range(sample):
+            ledger.start("table-0", EVENTS)
+        print(f"after {wanted}: {1e6 * (time.process_time() - began) / sample:.0f} µs")
+        done, wanted = wanted + sample, min(10 * wanted, charges)
+        if done > charges:
+            break
+    assert ledger.row("table-0").spent == done * Fraction(1, 10**12)
+    began = time.process_time()
+    ledger.verify()
+    print(f"verified {done} in {time.process_time() - began:.1f} s")
+
+
 def main():
     """Print one line for each way."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["writers", "server", "growth"])
     parser.add_argument("url", nargs="?")
     parser.add_argument("--writers", type=int, default=16)
     parser.add_argument("--charges", type=int, default=200)
     parser.add_argument("--budgets", type=int, default=1)
     parser.add_argument("--kills", action="store_true")
+    parser.add_argument("--crashes", action="store_true", help="of the server, too")
     parser.add_argument("--late", action="store_true", help="compute, then charge: what to avoid")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    options = {name: getattr(asked, name) for name in ("writers", "charges", "budgets", "late")}
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         url = asked.url or f"sqlite:///{folder}/budget.db"
-        got = run(
-            url,
-            writers=asked.writers,
-            charges=asked.charges,
-            budgets=asked.budgets,
-            kills=asked.kills,
-            late=asked.late,
-        )
+        if asked.what == "growth":
+            growth(url, asked.charges)
+            return
+        server = None
+        if asked.what == "server":
+            server = stack.enter_context(served())
+            url = server.url
+        crashed = server if asked.crashes else None
+        got = run(url, **options, kills=asked.kills, server=crashed)
         total = asked.writers * asked.charges
-        print(got, f"{total / got['seconds']:.0f} requests/s", end="; ")
-        print(f"{bare_rate(Path(folder)):.0f} writes with fsync/s on this disk")
+        print(got, f"{total / got['seconds']:.0f} requests/s", flush=True)
+        if server is not None:
+            rate = pgbench(server, asked.writers, asked.budgets)
+            print(f"pgbench: {rate:.0f}/s of the same statements")
+        print(f"{bare_rate(Path(folder)):.0f} writes with fsync/s there")
 
 
 if __name__ == "__main__":

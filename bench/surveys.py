@@ -7,7 +7,7 @@ A real one needs a package that is not among ours; whoever lacks it is told what
     pip install rdata; apt-get download r-cran-forcats; dpkg -x r-cran-forcats_*.deb /tmp/forcats
     export R_LIBS=/tmp/forcats/usr/lib/R/site-library    # gss; not needed if it is installed
 
-Which facts hold in them, and in how many rows they do not, is what `rules.py` prints.
+Which facts hold in them is in `survey_facts.py`.
 """
 
 import importlib

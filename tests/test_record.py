@@ -369,13 +369,12 @@ def test_hostile_texts_are_refused_with_one_kind_of_error(record, strange, data)
         assert error.__cause__ is error.__context__ is None
 
 
-@pytest.mark.no_cover
 def test_numbers_at_the_ends_of_floating_point_are_read_or_refused():
     """At every place of every record, where the search above only tries some."""
     for record in SINGLE:
         document = {"format": FORMAT, **record.to_dict()}
         for path in filter(None, places(document)):
-            for number in (1e308, 5e-324, -1e308):
+            for number in (1e308, 5e-324):
                 inner = changed = json.loads(json.dumps(document))
                 for key in path[:-1]:
                     inner = inner[key]

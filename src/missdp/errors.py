@@ -253,7 +253,7 @@ def number(
 
 def _finite(value: Any) -> float | None:
     """Return a real number as a float; None for anything else, and for what is too large."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, (float, Real)):  # float first: it is quick
         return None
     with contextlib.suppress(OverflowError):
         found = float(value)

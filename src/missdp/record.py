@@ -113,19 +113,26 @@ class Record:
                 raise found._refusal(data, "its parts do not fit each other")
             return read
 
-    def to_json(self, *, release: str | None = None) -> str:
+    def to_json(
+        self, *, release: str | None = None, ledger: Mapping[str, Any] | None = None
+    ) -> str:
         """Return the record as a JSON text with the number of its format and a checksum.
 
         Parameters
         ----------
         release : str, optional
             The id of the release whose file this is.
+        ledger : mapping, optional
+            Which line of a ledger paid for the release.
         """
-        return json.dumps(self.to_document(release=release), allow_nan=False)
+        return json.dumps(self.to_document(release=release, ledger=ledger), allow_nan=False)
 
-    def to_document(self, *, release: str | None = None) -> dict[str, Any]:
+    def to_document(
+        self, *, release: str | None = None, ledger: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Return what `to_json` writes, as JSON values."""
-        of, found = {} if release is None else {"release": release}, self.to_dict()
+        known = {"release": release, "ledger": ledger}
+        of, found = {k: value for k, value in known.items() if value is not None}, self.to_dict()
         if "format" in found:  # of the cells of a column, not of a file
             raise ParameterError(f"a {self.kind} that states a format is written in a schema only")
         return sealed({"format": FORMAT, **of, **found})
@@ -180,7 +187,7 @@ class Record:
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Return the record of a dictionary."""
         names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
-        skipped = {"kind", "format", "release", "warnings", *cls.derived} - names
+        skipped = {"kind", "format", "release", "ledger", "warnings", *cls.derived} - names
         values = {key: decoded(value) for key, value in data.items() if key not in skipped}
         if unknown := sorted(set(values) - names):
             raise cls._refusal(data, f"unknown fields: {', '.join(unknown)}")

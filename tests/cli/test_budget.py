@@ -9,6 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from missdp import load
+from missdp.accounting import Guarantee
 from missdp.cli.charges import Charged
 from missdp.cli.main import main
 from missdp.cli.release_files import Release
@@ -56,7 +58,10 @@ def test_a_request_stands_for_the_rows_that_it_names(run, office):
 
 
 def test_a_release_says_which_line_paid_for_it_and_the_line_what_was_released(run, office):
-    code, out, _ = run(*FIT, "--delta", "0", *PAID, "--purpose", "report", "--ticket", "T-7")
+    code, out, _ = run(
+        *(*FIT, "--delta", "0", "--guarantee", "g.json", *PAID, "--purpose", "report"),
+        *("--ticket", "T-7"),
+    )
     assert code == 0
     note = json.loads(Path("out.release.json").read_text())
     assert note["ledger"]["head"] in out
@@ -66,7 +71,20 @@ def test_a_release_says_which_line_paid_for_it_and_the_line_what_was_released(ru
     assert (released["state"], released["request"]) == ("released", note["release"])
     assert office.verify(note["ledger"]["head"])["patients-2026"][0] == 3
     assert spent(office) == 1
-    assert run("budget", "verify", "--budget", URL, "--head", "out.release.json")[0] == 0
+    assert Guarantee.from_json(Path("g.json").read_text()).epsilon == 1
+    assert json.loads(Path("g.json").read_text())["ledger"] == note["ledger"]
+    office.export_lines("lines.jsonl")
+    heads = [("--head", name) for name in ("out.release.json", "g.json", "lines.jsonl")]
+    verify = ("budget", "verify", "--budget", URL)
+    assert run(*verify, *heads[0], *heads[1], *heads[2])[0] == 0
+    office.export_lines("lines.jsonl")
+    old = Ledger("sqlite:///old.db")
+    lines = Path("lines.jsonl").read_text().splitlines(keepends=True)
+    Path("old.jsonl").write_text(lines[0])
+    old.import_lines("old.jsonl")
+    for head in heads:
+        code, _, err = run("budget", "verify", "--budget", "sqlite:///old.db", *head)
+        assert (code, "was cut or restored" in err) == (9, True)
     Path("out.release.json").write_text(json.dumps(note))  # written otherwise
     code, _, err = run("budget", "verify", "--budget", URL, "--head", "out.release.json")
     assert (code, "was changed" in err) == (9, True)
@@ -75,14 +93,39 @@ def test_a_release_says_which_line_paid_for_it_and_the_line_what_was_released(ru
     assert (code, "lacks the release" in err) == (9, True)
 
 
-def test_a_query_is_charged_once_and_a_retry_is_refused_as_spent(run, office, monkeypatch):
+def test_a_query_is_charged_once_and_a_retry_shows_the_saved_answer(run, office, monkeypatch):
     monkeypatch.setenv("MISSDP_BUDGET", f"{URL}#patients-2026")
     code, out, _ = run(*QUERY, "--json", "--request", ID)
     assert (code, json.loads(out)["ledger"]["request"]) == (0, ID)
-    code, out, err = run(*QUERY, "--request", ID)
-    assert (code, out) == (9, "")
-    assert "nothing is charged or drawn again" in err
+    Path("answer.json").write_text(out)
+    assert run("budget", "verify", "--budget", URL, "--head", "answer.json")[0] == 0
+    Path("answer.json").write_text(json.dumps({**json.loads(out), "value": 5.0}))
+    assert run("budget", "verify", "--budget", URL, "--head", "answer.json")[0] == 9
+    Path("data.csv").unlink()  # nothing is read
+    code, again, _ = run(*QUERY, "--json", "--request", ID)
+    assert (code, json.loads(again)) == (0, json.loads(out))
+    code, text, _ = run(*QUERY, "--request", ID)
+    assert (code, f"{json.loads(out)['value']:.6g}" in text, ID in text) == (0, True, True)
+    for other in (("--where", "age > 5"), ("--purpose", "another")):
+        assert run(*QUERY, *other, "--request", ID)[0] == 2
     assert spent(office) == Fraction(1, 4)
+
+
+def test_a_query_that_is_killed_before_its_answer_is_saved_is_spent(run, office, monkeypatch):
+    office.close()
+    killed((Charged, "finish", "before"), *QUERY, *PAID, "--request", ID)
+    code, out, err = run(*QUERY, *PAID, "--request", ID)
+    assert (code, out, "nothing is charged or drawn again" in err) == (9, "", True)
+    assert spent(office) == Fraction(1, 4)
+
+
+def test_the_hash_of_parameters_tells_no_seed(run, office):
+    for seed in (1, 2):
+        assert run("budget", "request", *FIT, "--delta", "0", "--seed", seed, *PAID)[0] == 0
+    first, second = office.history()[1:]
+    assert first["parameters"] == second["parameters"]
+    assert first["file"] == "out.csv"
+    assert [one["kind"] for one in first["conditions"]] == ["PublicDomain", "ExplicitSeed"]
 
 
 def test_nothing_is_read_before_it_is_charged(office, run, monkeypatch):
@@ -136,7 +179,8 @@ def test_another_person_approves_a_command(office, run):
     assert run("budget", "approve", filed, "--budget", URL)[0] == 9  # the same person
     assert run("budget", "approve", filed, "--budget", URL, "--as", "bob")[0] == 0
     assert run(*QUERY, *paid, *one, "--epsilon", "0.5")[0] == 2
-    assert run(*QUERY, *paid, *one, "--where", "age > 5")[0] == 2
+    for other in (("--where", "age > 5"), ("--purpose", "x"), ("--ticket", "x")):
+        assert run(*QUERY, *paid, *one, *other)[0] == 2
     assert run(*QUERY, *paid, *one)[0] == 0
     code, _, err = run(*FIT, "--delta", "0", *paid)  # files the request by itself
     assert (code, "needs the approval" in err) == (9, True)
@@ -261,7 +305,10 @@ def test_a_run_that_is_killed_is_charged_once_and_draws_once(office, run, bounda
         assert drawn == [1]
     elif boundary in WHOLE:
         assert (code, "charged once" in out) == (0, True)
-        assert office.history()[-1]["state"] == "released"
+        released = office.history()[-1]
+        assert released["state"] == "released"
+        guarantee = load("out.model.json").guarantee_  # whoever recorded it
+        assert released["conditions"] == [one.to_dict() for one in guarantee.conditions]
     else:
         for _ in range(2):
             assert (code, "started before and is spent" in err) == (9, True)

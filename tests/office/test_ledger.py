@@ -6,6 +6,7 @@ import os
 import pickle
 import sqlite3
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
@@ -14,6 +15,7 @@ import pytest
 from missdp.accounting import (
     ApproximateEvent,
     Budget,
+    ExplicitSeed,
     GaussianEvent,
     LaplaceEvent,
     PureEvent,
@@ -96,7 +98,7 @@ def test_what_comes_after_started_says_neither_when_nor_why(office):
 def test_another_person_approves_and_the_approved_request_is_the_one_that_runs(url):
     ada, bob = Ledger(url, who="ada"), Ledger(url, who="bob")
     ada.create("patients", epsilon=1.0, approval=True)
-    what = Purpose("report", "T-1", {"method": "aim"})
+    what = Purpose("report", "T-1", parameters={"method": "aim"})
     with pytest.raises(LedgerError, match="needs the approval of another person") as caught:
         ada.start("patients", TENTH, what)
     request = str(caught.value).split()[-1]
@@ -106,7 +108,7 @@ def test_another_person_approves_and_the_approved_request_is_the_one_that_runs(u
         ada.approve(request)
     bob.approve(request)
     with pytest.raises(ParameterError, match="something else"):
-        ada.start("patients", TENTH, Purpose("report", "T-1", {"method": "mst"}), request=request)
+        ada.start("patients", TENTH, replace(what, parameters={"method": "mst"}), request=request)
     ada.start("patients", TENTH, what, request=request)
     assert states(ada, request) == ["requested", "approved", "started"]
     other = ada.request("patients", TENTH, what)
@@ -123,8 +125,15 @@ def test_an_approval_covers_what_is_charged_not_only_its_parameters(url):
         ada.start("patients", TENTH, Purpose())
     request = str(caught.value).split()[-1]
     bob.approve(request)
-    with pytest.raises(ParameterError, match="something else"):
-        ada.start("patients", [PureEvent(epsilon=0.9)], Purpose(), request=request)
+    for events, what in (
+        ([PureEvent(epsilon=0.9)], Purpose()),
+        (TENTH, Purpose(purpose="another")),
+        (TENTH, Purpose(ticket="another")),
+        (TENTH, Purpose(file="another")),
+        (TENTH, Purpose(conditions=(ExplicitSeed(),))),
+    ):
+        with pytest.raises(ParameterError, match="something else"):
+            ada.start("patients", events, what, request=request)
 
 
 def test_a_part_is_charged_to_the_whole_and_both_hold(office):

@@ -277,7 +277,6 @@ def shown_epsilon(pipeline, x, y):
 
 
 # Statistics by brute force; other tests cover the code, and tracing it would double the time.
-@pytest.mark.no_cover
 def test_the_attack_exceeds_the_naive_claim_but_not_the_price():
     """Most cells are missing: every imputed cell follows the one replaced value."""
     x = np.full((200, 1), 0.0)

@@ -67,7 +67,6 @@ def edited(document, path, value):
     return sealed(changed)
 
 
-@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     ("family", "strategy"),

@@ -20,6 +20,7 @@ from missdp.accounting.costs import (
     RDP_ORDERS,
     approximate_delta,
     compose,
+    composed_epsilon,
     gdp_cost,
     proven,
     pure_cost,
@@ -173,7 +174,7 @@ discrete noise of a sigma well above 2, whatever the sensitivity."""
 PLD = Accountant(
     "privacy loss distributions",
     tabulated,
-    lambda events, delta: float(compose(events).get_epsilon_for_delta(delta)),
+    composed_epsilon,
     lambda events, epsilon: float(compose(events).get_delta_for_epsilon(epsilon)),
     own_deltas=True,
 )
@@ -354,10 +355,6 @@ def to_dp_event(event: Event) -> Any:
         ``DiscreteLaplaceDpEvent`` (randomised response is its case of sensitivity 1); the
         discrete Gaussian, sampled or not, and selections to ``ZCDpEvent``; what is made of other
         events to the composition of these, a filter to its capacity.
-
-    Returns
-    -------
-    dp_accounting.DpEvent
 
     Raises
     ------

@@ -366,9 +366,18 @@ _MAX_LOSS = 40.0
 
 def compose(events: Iterable[Event]) -> Any:
     """Return the ``dp_accounting`` privacy loss distribution of all events together."""
+    return _composed(_counted(events))
+
+
+def composed_epsilon(events: Iterable[Event], delta: float) -> float:
+    """Return the epsilon of all events together: a guarantee is checked more than once."""
+    return _composed_epsilon(_counted(events), delta)
+
+
+def _counted(events: Iterable[Event]) -> tuple[tuple[Event, int], ...]:
     counts = Counter(map(tabulated, events))
     # Always in one order: the last digits depend on it, and a saved guarantee is checked again.
-    return _composed(tuple(sorted(counts.items(), key=repr)))
+    return tuple(sorted(counts.items(), key=repr))
 
 
 def tabulated(event: Event) -> Event:
@@ -409,6 +418,11 @@ def _composed(counts: tuple[tuple[Event, int], ...]) -> Any:
         repeats = count * (event.steps if isinstance(event, SampledGaussianEvent) else 1)
         total = total.compose(single.self_compose(repeats) if repeats > 1 else single)
     return total
+
+
+@lru_cache(maxsize=64)
+def _composed_epsilon(counts: tuple[tuple[Event, int], ...], delta: float) -> float:
+    return float(_composed(counts).get_epsilon_for_delta(delta))
 
 
 @lru_cache(maxsize=64)

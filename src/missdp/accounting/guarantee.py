@@ -243,10 +243,6 @@ class Guarantee(Record):
         *others : Guarantee
             Of the same adjacency and protecting the same table.
 
-        Returns
-        -------
-        Guarantee
-
         Raises
         ------
         UnprovenError
@@ -335,10 +331,14 @@ class Guarantee(Record):
         It rests on this condition:
         - WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
         """
-        sentences = [_statement(self), _odds(self), _guess(self)]
-        sentences.append(f"What is protected: {_PROTECTED[self.protects]}.")
-        lines = [line for sentence in sentences for line in textwrap.wrap(sentence, _WIDTH)]
+        lines = [line for sentence in self.sentences for line in textwrap.wrap(sentence, _WIDTH)]
         return "\n".join([*lines, *_conditions(self)])
+
+    @property
+    def sentences(self) -> tuple[str, str, str, str]:
+        """What is guaranteed, what it does to odds and to guesses, and what is protected."""
+        protected = f"What is protected: {_PROTECTED[self.protects]}."
+        return _statement(self), _odds(self), _guess(self), protected
 
     def explain(self, *, prior: float = 0.5, chance: float = 1e-3) -> Risk:
         """Return how far the release can move the odds that somebody gives a person's row.

@@ -18,17 +18,20 @@ from missdp.errors import MissDPError, ParameterError, UnprovenError, did_you_me
 
 COMMANDS = {
     "schema": "Draft and check schemas.",
+    "plan": "Say what each epsilon buys, before the table is looked at, at no cost.",
     "synthesize": "Turn a private table with holes into a synthetic one.",
     "sample": "Draw rows from a saved model, at no cost.",
     "estimate": "Estimate from a saved model with intervals, without rows, at no cost.",
     "sensitivity": "Show how an estimate moves if values are not missing at random.",
     "impute": "Fill holes of private rows from a saved model, at no cost; they stay private.",
     "evaluate": "Compare a synthetic table with the private one, for the curator.",
+    "report": "Show synthetic rows beside the private ones on a page, for the curator.",
     "simulate": "Punch holes into a complete table, for experiments.",
     "query": "Answer one question about a table with holes, privately.",
     "guarantee": "Say what a saved model's guarantee means for one person, in plain words.",
     "price": "Print what a saved model or a preprocessing pipeline really guarantees.",
     "budget": "Keep privacy budgets in a ledger that survives crashes, colleagues and years.",
+    "dossier": "Write what publishing a release takes, from its saved model, at no cost.",
     "convert": "Write a model or guarantee of an earlier version in today's format.",
     "demo": "Synthesize a real survey with holes, and show what dropping rows does.",
 }
@@ -44,6 +47,10 @@ EXAMPLES = {
         "missdp schema draft patients.csv -o patients.toml",
         "missdp schema check patients.toml patients.csv",
     ),
+    "plan": (
+        "missdp plan patients.toml --rows 500 --missing age=0.2 --mean age",
+        "missdp plan patients.toml --rows 500 --epsilons 1,3 --strategy observed --plot plan.svg",
+    ),
     "synthesize": (
         _SYNTHESIZE,
         f"{_SYNTHESIZE} --missing observed",
@@ -55,6 +62,7 @@ EXAMPLES = {
     "sample": (
         "missdp sample synthetic.model.json -o more.csv --rows 500",
         "missdp sample aim.model.json -o tables.csv --multiple 5",
+        "missdp sample synthetic.model.json -o - --rows 5",
     ),
     "estimate": (
         "missdp estimate synthetic.model.json 'mean(age) by smoker'",
@@ -67,6 +75,11 @@ EXAMPLES = {
     ),
     "impute": (_IMPUTE, f"{_IMPUTE} --draws 5"),
     "evaluate": ("missdp evaluate patients.csv synthetic.csv --schema patients.toml",),
+    "report": (
+        "missdp report synthetic.model.json --private patients.csv -o curator/report.html",
+        "missdp report synthetic.model.json --private patients.csv --control others.csv "
+        "-o curator/attacks.html",
+    ),
     "simulate": (
         "missdp simulate complete.csv --schema patients.toml --rate 0.2 --seed 1 -o holed.csv",
     ),
@@ -85,6 +98,7 @@ EXAMPLES = {
         "missdp budget show --budget sqlite:///budget.db",
         "missdp budget verify --budget sqlite:///budget.db",
     ),
+    "dossier": ("missdp dossier synthetic.model.json -o dossier --title 'Patients'",),
     "convert": ("missdp convert old.model.json -o new.model.json",),
     "demo": ("missdp demo",),
 }
@@ -221,15 +235,15 @@ def emit(document: dict[str, Any], text: str, *, as_json: bool) -> None:
     """Print a result once: as JSON for machines, with any warnings, or as text for people."""
     if as_json:
         whole = {**document, "warnings": list(RUN.warnings)}
-        say(json.dumps(_finite(whole), ensure_ascii=False, indent=1, allow_nan=False))
+        say(json.dumps(finite(whole), ensure_ascii=False, indent=1, allow_nan=False))
     else:
         say(text)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Return the value with null for what JSON has no number for."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -15,10 +15,9 @@ from missdp.accounting.exact import float_up
 from missdp.cli import say
 from missdp.cli.app import app, emit
 from missdp.cli.options import JsonOption, argument, option
-from missdp.errors import DataError, UnprovenError, replacing
+from missdp.errors import UnprovenError
 from missdp.files import check_outputs
 from missdp.office import Ledger
-from missdp.record import WRONG
 
 budget = typer.Typer(
     no_args_is_help=True,
@@ -217,7 +216,8 @@ def verify(
         option(
             "--head",
             metavar="HASH|FILE",
-            help="A hash that must be in the ledger, or a release file; may be repeated.",
+            help="A hash that must be in the ledger, or a file that states it: of a release, "
+            "a guarantee, an answer as JSON, an export. May be repeated.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -226,17 +226,12 @@ def verify(
 
     Without --head, a ledger whose last lines were cut off, or an old copy, seems whole.
     """
-    ledger, hashes = _ledger(url), []
-    for given in heads or []:
-        if Path(given).is_file():
-            hashes.append(_head_in(Path(given), ledger))
-        else:
-            hashes.append(given)
-    found = ledger.verify(*hashes)
+    given = [Path(one) if Path(one).is_file() else one for one in heads or []]
+    found = _ledger(url).verify(*given)
     text = [f"{name}: {lines} lines, head {head}" for name, (lines, head) in found.items()]
-    text += [f"Nothing was changed. {_SEEN if hashes else _UNSEEN}"]
+    text += [f"Nothing was changed. {_SEEN if given else _UNSEEN}"]
     document = {name: {"lines": lines, "head": head} for name, (lines, head) in found.items()}
-    emit({"tables": document, "heads": len(hashes)}, "\n".join(text), as_json=as_json)
+    emit({"tables": document, "heads": len(given)}, "\n".join(text), as_json=as_json)
 
 
 _SEEN = "All heads are there: no line up to them was cut off."
@@ -244,20 +239,6 @@ _UNSEEN = (
     "Whether lines were cut off, or this is an old copy, cannot be seen without --head: give it "
     "release files."
 )
-
-
-def _head_in(path: Path, ledger: Ledger) -> str:
-    """Return the head that a release file states, if the ledger has that release as it is."""
-    from missdp.cli.side_files import SideFile, digest_of
-
-    note = SideFile.read(path)
-    unread = DataError(f"{str(path)!r} is no file of a release that was charged to a ledger")
-    if note is None or note.ledger is None:
-        raise unread
-    ledger.check_release(note.id, digest_of(path))
-    with replacing(*WRONG, by=unread):
-        return str(note.ledger["head"])
-    raise unread
 
 
 @budget.command("export")

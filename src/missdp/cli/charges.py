@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from missdp.accounting import Condition, Event, Guarantee
@@ -47,10 +48,11 @@ _OPTIONS = {
     "request": (_REQUEST, None),
     "new_schema": (_NEW_SCHEMA, False),
 }
-# Options that say where things are and how they are shown, not what is released. Which rows of a
-# database are read is not among them: another question of it is another request.
+# Options that say where things are and how they are shown, not what is released; and the seed,
+# which its hash would give away. Which rows of a database are read is not among them: another
+# question of it is another request.
 _PLACES = {
-    *("data", "schema", "output", "model", "guarantee", "overwrite", "as_json", "details"),
+    *("seed", "data", "schema", "output", "model", "guarantee", "overwrite", "as_json", "details"),
     *("memory", "parts", "engine", "rows", "keep_holes", "holes"),
 }
 
@@ -65,7 +67,7 @@ class Charge:
     name : str
         Of the budget.
     request : str or None
-    purpose, ticket : str
+    purpose, ticket, file : str
     new_schema : bool
     only_files : bool
         Whether the request is only filed.
@@ -78,6 +80,7 @@ class Charge:
     request: str | None
     purpose: str
     ticket: str
+    file: str
     new_schema: bool
     only_files: bool
     parameters: Mapping[str, Any]
@@ -91,15 +94,22 @@ class Charge:
         release: str | None = None,
     ) -> Charged:
         """Charge, and commit that; only then may private rows be read."""
-        what = replace(self._what(schema), conditions=tuple(conditions))
+        what = self._what(schema, conditions)
         started = self.ledger.start(self.name, events, what, request=self.request or release)
         return Charged(self.ledger, self.name, started)
 
-    def files(self, events: Iterable[Event], schema: Schema, *, as_json: bool) -> bool:
+    def files(
+        self,
+        events: Iterable[Event],
+        schema: Schema,
+        conditions: Iterable[Condition],
+        *,
+        as_json: bool,
+    ) -> bool:
         """File the request if that is all that was asked for."""
         if not self.only_files:
             return False
-        request = self.ledger.request(self.name, events, self._what(schema))
+        request = self.ledger.request(self.name, events, self._what(schema, conditions))
         text = f"Requested as {request}; nothing is charged. Once another person approved it:\n"
         again = f"run the same command with --request {request}"
         emit({"request": request, "budget": self.name}, text + again, as_json=as_json)
@@ -110,34 +120,50 @@ class Charge:
 
         A request that was started is refused here, before a claim touches what was kept of it.
         """
-        what = self._what(schema)
-        if self.request is None or not self.ledger.was_started(release.id, self.name, what):
+        states = self._states(schema)
+        if "started" not in states:
             return False
         if not release.is_whole:
             raise LedgerError(
                 f"the request {release.id} was started before and is spent: nothing is charged or "
                 f"drawn again{release.kept_in_words}"
             )
-        self.ledger.settle(release.id, release.sha256)
+        if "released" not in states:
+            self.ledger.finish(release.id, release.sha256, release.guarantee.conditions)
         text = f"Release {release.id} is there already. It was charged once, and not again.\n"
         emit({**release.wrote}, text + release.wrote_in_words, as_json=as_json)
         return True
+
+    def answered(self, schema: Schema, *, as_json: bool) -> bool:
+        """Show the answer that an earlier run of this very request has got."""
+        answer = self._states(schema).get("released", {}).get("answer")
+        if answer is None:
+            return False
+        emit(answer["document"], answer["text"], as_json=as_json)
+        return True
+
+    def _states(self, schema: Schema) -> dict[str, dict[str, Any]]:
+        if self.request is None:
+            return {}
+        return self.ledger.states(self.request, self.name, self._what(schema))
 
     def stating(self, **parameters: Any) -> Charge:
         """Return the same with more public parameters."""
         return replace(self, parameters={**self.parameters, **parameters})
 
-    def _what(self, schema: Schema) -> Purpose:
+    def _what(self, schema: Schema, conditions: Iterable[Condition] = ()) -> Purpose:
         from missdp.office import Purpose
         from missdp.office.chain import canonical, digest
 
         hashed = digest(canonical(schema.to_dict()))
         return Purpose(
-            self.purpose,
-            self.ticket,
-            {**self.parameters, "schema": hashed},
+            purpose=self.purpose,
+            ticket=self.ticket,
+            file=self.file,
+            parameters={**self.parameters, "schema": hashed},
             schema=hashed,
             new_schema=self.new_schema,
+            conditions=tuple(conditions),
         )
 
 
@@ -175,9 +201,12 @@ class Charged:
             f"ledger, with the head {self.started.head}."
         )
 
-    def finish(self, output: str, guarantee: Guarantee) -> None:
+    def finish(
+        self, output: str, guarantee: Guarantee, *, answer: Mapping[str, Any] | None = None
+    ) -> None:
         """Record that it is released, with the SHA-256 of what is, and what it rests on."""
-        self.ledger.finish(self.started.request, output, guarantee.conditions)
+        request = self.started.request
+        self.ledger.finish(request, output, guarantee.conditions, answer=answer)
 
 
 def charges_ledger(command: Callable[..., None]) -> Callable[..., None]:
@@ -218,6 +247,7 @@ def _charge(command: str, asked: Mapping[str, Any], given: dict[str, Any]) -> Ch
     parameters = {key: value for key, value in given.items() if key not in _PLACES}
     said = {key: value if _plain(value) else str(value) for key, value in parameters.items()}
     facts = {key: asked[key] for key in ("purpose", "ticket", "new_schema")}
+    facts["file"] = Path(given["output"]).name if "output" in given else ""
     files = asked["request"] == "new"
     request = None if files or not asked["request"] else request_id(asked["request"])
     parameters = {"command": command, **said}

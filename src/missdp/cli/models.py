@@ -30,6 +30,7 @@ from missdp.cli.options import (
     reads_rows,
     stated_assumption,
 )  # fmt: skip
+from missdp.cli.pipes import prints
 from missdp.cli.side_files import check_free, check_together
 from missdp.cli.synthesize import check_rows, counted, write_rows
 from missdp.errors import DataError, ParameterError
@@ -46,6 +47,7 @@ from missdp.table.written import check_holds, holes_in, numbered, output_format,
 _MOST_TABLES = 1000  # of one command
 
 
+@prints(".csv")
 def sample(
     model: Annotated[Path, argument(help="A saved model (JSON).")],
     output: OutputOption,
@@ -121,6 +123,7 @@ def estimate(
     emit(document, f"{found}\n\n{released.guarantee_.in_words()}", as_json=as_json)
 
 
+@prints(".csv")
 @reads_rows
 def impute(
     data: RowStream,
@@ -265,6 +268,7 @@ def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_js
 _UNSEALED = "The old file has no checksum: nothing shows whether it was edited."
 
 
+@prints(".json")
 def convert(
     old: Annotated[Path, argument(help="A model or guarantee of an earlier version (JSON).")],
     output: Annotated[Path, option("--output", "-o", help="JSON file to write.")],

@@ -16,6 +16,7 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
+from missdp.cli.pipes import PIPE, as_file
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.schema import Schema
@@ -60,7 +61,8 @@ OutputOption = Annotated[
     Path,
     option(
         "--output", "-o",
-        help="File to write: .csv, .csv.gz, .tsv, .parquet, .feather, .xlsx, .sav, .dta or .xpt.",
+        help="File to write: .csv, .csv.gz, .tsv, .parquet, .feather, .xlsx, .sav, .dta or .xpt; - "
+        "prints CSV, but not of synthesize.",
     ),
 ]  # fmt: skip
 RowsOption = Annotated[
@@ -178,12 +180,18 @@ def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def called(data: str | None, **given: Any) -> None:
         asked = {name: given.pop(name) for name in more} | {"engine": given.get("engine", "missdp")}
-        command(data=None if data is None else _rows_at(data, **asked), **given)
+        if data is None:
+            command(data=None, **given)
+            return
+        if data == PIPE and (asked["parts"] or asked["table"] or asked["select"]):
+            raise ParameterError("--parts, --table and --select are not for standard input")
+        with as_file(data) as path:
+            command(data=_rows_at(path, **asked), **given)
 
     if where.default is where.empty:
         what = (
-            "File with the private rows (CSV, Parquet, Feather, Excel, SPSS, Stata, SAS); or a "
-            "database, see --table."
+            "File with the private rows (CSV, Parquet, Feather, Excel, SPSS, Stata, SAS); - for "
+            "CSV from standard input; or a database, see --table."
         )
         where = where.replace(annotation=Annotated[str, argument(help=what)])
     else:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +13,7 @@ import typer
 from missdp.accounting import Budget, PureEvent
 from missdp.accounting.conditions import domain_conditions
 from missdp.cli import RUN, check_stdout
-from missdp.cli.app import emit
+from missdp.cli.app import emit, finite
 from missdp.cli.charges import Charge, charges_ledger
 from missdp.cli.options import (
     JsonOption,
@@ -140,10 +138,13 @@ def query(
     check_found(facts)
     if charge is not None:
         charge, events = charge.stating(questions=stated), (PureEvent(epsilon=epsilon),)
-        if charge.files(events, facts, as_json=as_json):
+        rests_on = domain_conditions(facts, undeclared)
+        if charge.files(events, facts, rests_on, as_json=as_json):
+            return
+        if charge.answered(facts, as_json=as_json):
             return
         RUN.note_spending(epsilon)
-        charged = charge.start(events, facts, domain_conditions(facts, undeclared))
+        charged = charge.start(events, facts, rests_on)
     with on_disk(_disk_limit(data, facts, requests)):
         rows = _read(data, facts, requests)
         RUN.note_spending(epsilon)
@@ -154,10 +155,13 @@ def query(
     found = [answer.to_dict() for answer in answers]
     document = found[0] if questions is None else {"answers": found}
     if charged is not None:
-        document, text = document | {"ledger": charged.said}, f"{text}\n{charged.in_words}"
+        from missdp.office.stated import answer_digest
+
+        document = finite(document | {"ledger": charged.said})
+        text = f"{text}\n{charged.in_words}"
+        answer = {"document": document, "text": text}  # which a retry shows again
+        charged.finish(answer_digest(document), guarantee, answer=answer)
     emit(document, text, as_json=as_json)
-    if charged is not None:
-        charged.finish(hashlib.sha256(json.dumps(document).encode()).hexdigest(), guarantee)
 
 
 _TOTAL = ("count", "proportion", "mean", "sum")  # have intervals over sampling and imputation

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from missdp.accounting import Guarantee
 from missdp.cli import RUN
 from missdp.cli.side_files import (
     SIDE,
@@ -35,6 +36,7 @@ from missdp.errors import MissDPWarning, OutputError, replacing
 from missdp.files import Draft, PutOff, refusal, reserved, write_atomically
 from missdp.schema import Schema
 from missdp.synth.base import Synthesizer
+from missdp.synth.registry import load
 
 # Bytes set aside before the charge: more than models of ordinary surveys take; for each pair of
 # levels (eight bytes, as text, and what stands around them); for each column of a guarantee.
@@ -100,6 +102,11 @@ class Release:
     def sha256(self) -> str:
         """The SHA-256 of the side file in its place."""
         return digest_of(self._note.side)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of the model in its place."""
+        return load(self._note.files["model"]).guarantee_
 
     def note_charge(self, ledger: dict[str, Any]) -> None:
         """Say in the side file which budget was charged."""
@@ -205,7 +212,7 @@ class Release:
                 place, failed = _saved_elsewhere(model, self._staged("model").name), error
             RUN.note_release(self._said(place))
             if failed is None and "guarantee" in self._note.files:
-                text = model.guarantee_.to_json(release=self.id)
+                text = model.guarantee_.to_json(release=self.id, ledger=self._note.ledger)
                 write_atomically(self._staged("guarantee"), text.encode("utf-8"))
         if failed is not None:
             raise failed

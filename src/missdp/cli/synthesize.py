@@ -188,9 +188,9 @@ def synthesize(
         charged = None
         if charge is not None:
             events = synthesizer.planned_parts(facts)[0].events
-            if charge.files(events, facts, as_json=as_json):
-                return
             rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows)
+            if charge.files(events, facts, rests_on, as_json=as_json):
+                return
             charged = charge.start(events, facts, rests_on, release=release.id)
             release.note_charge(charged.said)
         with PutOff(_AT_ONCE):

@@ -43,9 +43,13 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def asked(line: Mapping[str, Any]) -> list[Any]:
-    """Return what a request is for: what was approved is what is charged."""
-    return [line[key] for key in ("budget", "parameters", "events")]
+_ASKED = ("budget", "parameters", "purpose", "ticket", "file", "conditions", "events")
+
+
+def same_request(first: Mapping[str, Any], line: Mapping[str, Any]) -> bool:
+    """Whether a line asks for what the first one of its request does: what was approved."""
+    # Requests that an earlier version filed say nothing of files and conditions.
+    return all(first[key] == line[key] for key in _ASKED if key in first and key in line)
 
 
 def written(number: Fraction) -> str:
@@ -170,7 +174,8 @@ class Replay:
     rows: dict[str, Row] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)  # the first line of a request
-    hashes: dict[str, tuple[str, int]] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)  # the hash of what a request released
+    hashes: dict[str, int] = field(default_factory=dict)  # with the number of the line
     _heads: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def add(self, body: str, hashed: str, columns: Sequence[Any] = ()) -> None:
@@ -192,7 +197,7 @@ class Replay:
                 raise LookupError
             self._follow(line, hashed)
         self._heads[root] = number, hashed
-        self.hashes[hashed] = root, number
+        self.hashes[hashed] = number
 
     def _follow(self, line: dict[str, Any], hashed: str) -> None:
         root, request, state = line["root"], line["request"], line["state"]
@@ -210,9 +215,11 @@ class Replay:
             changed = [(facts.name, Fraction(0), Fraction(0))]
         elif state == "started":
             unapproved = self.rows[root].facts.approval and before != "approved"
-            if unapproved or asked(line) != asked(first):
+            if unapproved or not same_request(first, line):
                 raise LookupError
             changed = self._charged(line)
+        elif state == "released":
+            self.outputs[request] = line["output"]
         for name, cost, failure in changed or [(root, Fraction(0), Fraction(0))]:
             self.rows[name] = self.rows[name].charged(cost, failure, line["number"], hashed)
             if not self.rows[name].holds:

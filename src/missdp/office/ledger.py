@@ -34,13 +34,14 @@ from missdp.office.chain import (
     Facts,
     Replay,
     Row,
-    asked,
     canonical,
     digest,
     floor_of,
     path_of,
+    same_request,
     written,
 )
+from missdp.office.stated import Stated
 from missdp.office.store import Store, Transaction
 from missdp.record import WRONG
 
@@ -90,8 +91,11 @@ class Purpose:
     ----------
     purpose, ticket : str
         For people; recorded.
+    file : str
+        The name of the file that is released, if any.
     parameters : mapping
-        Public parameters: a request id stands for these and no others.
+        Public parameters: a request id stands for these and no others. The ledger keeps a hash, by
+        which they can be guessed: no seed and no password is among them.
     schema : str or None
         The hash of the schema that rows are read by.
     new_schema : bool
@@ -109,6 +113,7 @@ class Purpose:
 
     purpose: str = ""
     ticket: str = ""
+    file: str = ""
     parameters: Mapping[str, Any] | None = None
     schema: str | None = None
     new_schema: bool = False
@@ -254,7 +259,12 @@ class Ledger:
         """
         from missdp.office.budget import LedgerBudget
 
-        what = Purpose(_text("purpose", purpose), _text("ticket", ticket), None, schema, new_schema)
+        what = Purpose(
+            purpose=_text("purpose", purpose),
+            ticket=_text("ticket", ticket),
+            schema=schema,
+            new_schema=new_schema,
+        )
         return LedgerBudget(self, name, what)
 
     def request(
@@ -290,13 +300,21 @@ class Ledger:
         self._follow(request, state, {} if started else {"reason": _text("reason", reason)})
         return state
 
-    def finish(self, request: str, output: str, conditions: Iterable[Condition] = ()) -> None:
+    def finish(
+        self,
+        request: str,
+        output: str,
+        conditions: Iterable[Condition] = (),
+        *,
+        answer: Mapping[str, Any] | None = None,
+    ) -> None:
         """Record that a started request was released, with the SHA-256 of what was.
 
-        What the release rests on is recorded as well, as far as it was not before.
+        What the release rests on is recorded as well, and an answer that no file holds.
         """
-        known = [condition.to_dict() for condition in conditions]
-        self._follow(request, "released", {"output": _text("output", output), "conditions": known})
+        facts: dict[str, Any] = {"output": _text("output", output)}
+        facts["conditions"] = [condition.to_dict() for condition in conditions]
+        self._follow(request, "released", facts | ({} if answer is None else {"answer": answer}))
 
     def _follow(self, request: str, state: str, facts: dict[str, Any]) -> None:
         with self._store.transaction() as run:
@@ -358,7 +376,6 @@ class Ledger:
                     self._append(run, rows[0], request, "refused", said)
                 else:
                     said |= {**costs, "schema": what.schema, "software": _software()}
-                    said["conditions"] = [condition.to_dict() for condition in what.conditions]
                     return self._append(run, rows[0], request, "started", said, rows=charged)
         raise refusal
 
@@ -385,14 +402,15 @@ class Ledger:
         started = (line for line in self.history(name) if line["state"] == "started")
         return [line for line in started if f"{line['budget']}/".startswith(f"{name}/")]
 
-    def verify(self, *heads: str) -> dict[str, tuple[int, str]]:
+    def verify(self, *heads: str | Path) -> dict[str, tuple[int, str]]:
         """Recompute every hash and sum from the first line on, and compare.
 
         Parameters
         ----------
-        *heads : str
-            Hashes of lines that must be there, as releases state them. Without any, a ledger whose
-            last lines were cut off, or an old copy of it, seems whole.
+        *heads : str or Path
+            Hashes of lines that must be there, as releases state them; or files that state them:
+            ``NAME.release.json``, a guarantee, a saved answer or an export. Without any, a ledger
+            whose last lines were cut off, or an old copy of it, seems whole.
 
         Returns
         -------
@@ -402,7 +420,8 @@ class Ledger:
         Raises
         ------
         LedgerError
-            That names the first line that is not as it was, or a head that is not there.
+            That names the first line that is not as it was, a head that is not there, or a release
+            that was never charged.
         """
         with self._store.transaction(reads=True) as run:
             replay = Replay()
@@ -414,44 +433,19 @@ class Ledger:
             names = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
             raise LedgerError(f"the ledger was changed: the lines do not add up to {names[0]!r}")
         for head in heads:
-            if head not in replay.hashes:
-                raise LedgerError(
-                    f"the ledger was cut or restored: it lacks the line {head[:12]}... that a "
-                    "release states"
-                )
+            for stated in (Stated(head),) if isinstance(head, str) else Stated.in_file(head):
+                stated.check(replay)
         return {n: (row.last, row.head) for n, row in replay.rows.items() if n == row.facts.root}
 
-    def was_started(self, request: str, name: str, what: Purpose) -> bool:
-        """Return whether a request was started before; refuse an id that stands for another."""
-        with self._store.transaction(reads=True) as run:
-            started = _states(run, request).get("started")
-        if started is not None and asked(started)[:2] != asked(_said(name, (), what))[:2]:
-            raise ParameterError(f"the request {request} was made for something else")
-        return started is not None
-
-    def settle(self, request: str, output: str) -> None:
-        """Record what was released, as `finish` does, unless it is recorded."""
-        with self._store.transaction(reads=True) as run:
-            released = _states(run, request).get("released")
-        if released is None:
-            self.finish(request, output)
-
-    def check_release(self, request: str, output: str) -> None:
-        """Refuse a release that the ledger does not have, or of which the output was changed.
-
-        Parameters
-        ----------
-        request : str
-            The id of the release.
-        output : str
-            The SHA-256 of its file.
-        """
+    def states(self, request: str, name: str, what: Purpose) -> dict[str, dict[str, Any]]:
+        """Return the lines of a request by their states; refuse an id that stands for another."""
         with self._store.transaction(reads=True) as run:
             states = _states(run, request)
-        if "started" not in states:
-            raise LedgerError(f"the ledger lacks the release {request}: it was never charged")
-        if "released" in states and states["released"]["output"] != output:
-            raise LedgerError(f"what says of release {request} what its files are was changed")
+        said = _said(name, (), what)
+        del said["events"], said["conditions"]  # of which a command finds out later
+        if "started" in states and not same_request(states["started"], said):
+            raise _other(request)
+        return states
 
     def export_lines(self, path: str | Path) -> int:
         """Write all lines to a file, one JSON object each; return how many."""
@@ -550,10 +544,14 @@ def _check_startable(
         )
     if "refused" in states:
         raise LedgerError(f"the request {request} was refused; ask anew")
-    if states and asked(said) != asked(states["requested"]):
-        raise ParameterError(f"the request {request} was made for something else")
+    if states and not same_request(states["requested"], said):
+        raise _other(request)
     if facts.approval and states and "approved" not in states:
         raise LedgerError(f"the request {request} is not approved by another person yet")
+
+
+def _other(request: str) -> ParameterError:
+    return ParameterError(f"the request {request} was made for something else")
 
 
 def _charged(
@@ -590,7 +588,9 @@ def _said(name: str, events: Iterable[Event], what: Purpose) -> dict[str, Any]:
         "budget": name,
         "purpose": what.purpose,
         "ticket": what.ticket,
+        "file": what.file,
         "parameters": digest(canonical(what.parameters)),
+        "conditions": [condition.to_dict() for condition in what.conditions],
         "events": [event.to_dict() for event in events],
     }
 

@@ -228,7 +228,8 @@ class Attribute(Record, abstract=True):
             object.__setattr__(self, "labels", tuple(pairs))
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, Set)):
+            kept = isinstance(value, (str, bytes, tuple, Mapping, Set))
+            if not kept and isinstance(value, Iterable):
                 object.__setattr__(self, field.name, tuple(value))
         for problem in self._problems():
             raise _refusal(self.name, problem)

@@ -363,6 +363,20 @@ class PairRelease(Record):
             variances[a, b] = noise**2 * np.outer(spread[a], spread[b])
         return PairTables(sizes, tuple(margins), tables, variances, rows)
 
+    @property
+    def margin_stds(self) -> list[Floats]:
+        """Noise of each share of the margins that `tables` returns."""
+        crude, released = self.crude, self.products
+        first = crude.std / crude.rows
+        if released is None:
+            return [np.full(margin.shape, first) for margin in crude.margins]
+        found = []
+        for block, level in zip(self.blocks, crude.levels, strict=True):
+            spread = np.square(_back(block, level.n_groups)).sum(axis=1)
+            second = released.single_std / crude.rows * np.sqrt(spread)
+            found.append((first**-2 + second**-2) ** -0.5)
+        return found
+
     def moments(
         self, taken: tuple[Sequence[Floats], Mapping[Pair, Floats]] | None
     ) -> NumberMoments | None:

@@ -321,6 +321,11 @@ class StoredModel(Record):
 
 def write_model(model: Synthesizer, path: Path) -> None:
     """Write a released model, whole or not at all."""
+    write_atomically(path, model_text(model))
+
+
+def model_text(model: Synthesizer) -> bytes:
+    """Return what a released model's file holds."""
     stored = StoredModel(
         family=type(model).__name__,
         parameters=model._fitted_with,
@@ -332,8 +337,7 @@ def write_model(model: Synthesizer, path: Path) -> None:
         released=model._released() | _common_facts(model),
     )
     document = stored.to_document(release=model.__dict__.get("release_"))
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-    write_atomically(path, text.encode("utf-8"))
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8")
 
 
 def read_document(path: Path) -> Mapping[str, Any]:

@@ -40,7 +40,10 @@ def output_format(path: Path) -> Literal["text", "columns", "whole"]:
     """Return how a file is written, by its suffix; ``"whole"`` if its rows are held until then."""
     suffix = _suffix(path)
     if not suffix:
-        raise OutputError(f"cannot write {str(path)!r}: end the name in {' or '.join(_WRITABLE)}")
+        why = f"end the name in {' or '.join(_WRITABLE)}"
+        if str(path) == "-":
+            why = "a model is kept beside its rows; name a file, and print rows by missdp sample"
+        raise OutputError(f"cannot write {str(path)!r}: {why}")
     return "text" if suffix in _TEXT else "columns" if suffix in _COLUMNS else "whole"
 
 

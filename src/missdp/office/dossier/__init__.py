@@ -1,0 +1,8 @@
+"""The papers of a release: a report, a registry entry, answers, measurements, how to use it."""
+
+from missdp.aliases import exported
+from missdp.office.dossier.folder import FILES as FILES
+from missdp.office.dossier.folder import About as About
+from missdp.office.dossier.folder import write_dossier as write_dossier
+
+__all__ = exported(globals())

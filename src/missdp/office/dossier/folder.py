@@ -1,0 +1,237 @@
+"""``missdp dossier``: the papers of a release in one folder, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from missdp.accounting import DataDependentDomain
+from missdp.errors import OutputError, SchemaError, replacing
+from missdp.files import PutOff, refusal, sync_folder
+from missdp.office.chain import canonical, digest
+from missdp.office.dossier.facts import Facts
+from missdp.office.dossier.measurements import maintained, measurements
+from missdp.office.dossier.pages import Pages
+from missdp.office.dossier.registry import registry_entry
+from missdp.record import read_json, sealed
+from missdp.synth import load
+from missdp.synth.base import Synthesizer
+from missdp.synth.state import model_text
+
+RELEASE = "release.json"
+FILES = (
+    "registry.yaml",
+    "answers.md",
+    "measurements.parquet",
+    "maintained.csv",
+    "how-to-use.md",
+    RELEASE,
+)
+"""What a dossier consists of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What people say of a release; text that is shown as it is.
+
+    Parameters
+    ----------
+    title : str, default "A synthetic table"
+    audience : str
+        For whom it is, and what for.
+    curator, region : str
+        Who publishes it, and which region it is about.
+    published : str
+        The day, as YYYY-MM-DD.
+
+    Examples
+    --------
+    >>> About(title="Patients").title
+    'Patients'
+    """
+
+    title: str = "A synthetic table"
+    audience: str = ""
+    curator: str = ""
+    region: str = ""
+    published: str = ""
+
+
+def write_dossier(
+    model: Synthesizer | str | Path,
+    folder: str | Path,
+    *,
+    about: About | None = None,
+    ledger: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Write everything that publishing a release takes, from the released model and its schema.
+
+    Nothing is read but the model, so it costs no privacy, and the same model makes the same bytes.
+
+    Parameters
+    ----------
+    model : Synthesizer, str or Path
+        A fitted model, or the file of one.
+    folder : str or Path
+        To be made, inside a folder that exists.
+    about : About, optional
+    ledger : mapping, optional
+        What a ledger said of the charge, to be kept beside the release.
+    overwrite : bool, default False
+        Whether to replace a dossier; never anything else.
+
+    Returns
+    -------
+    dict
+        What ``release.json`` says: the SHA-256 of each file, of the model and of the schema.
+
+    Raises
+    ------
+    SchemaError
+        If facts of the schema were read from the private table and not declared public.
+    OutputError
+        If the folder exists, or cannot be written.
+    MissingDependencyError
+        Without ``missdp[report]``.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from missdp import PrivBayes
+    >>> from missdp.datasets import yrbss
+    >>> from missdp.office.dossier import write_dossier
+    >>> model = PrivBayes(epsilon=1.0).fit(yrbss().table())
+    >>> said = write_dossier(model, pathlib.Path(tempfile.mkdtemp()) / "dossier")
+    >>> len(said["files"])
+    5
+    """
+    target = Path(folder)
+    check_folder(target, overwrite=overwrite)
+    released = model if isinstance(model, Synthesizer) else load(model)
+    text = model_text(released) if isinstance(model, Synthesizer) else Path(model).read_bytes()
+    _check_declared(released)
+    files = _files(released, about or About(), ledger)
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    said = sealed(
+        {
+            "dossier": 1,
+            "release": released.__dict__.get("release_"),
+            "synthetic": True,
+            "guarantee": {
+                "epsilon": released.guarantee_.epsilon,
+                "delta": released.guarantee_.delta,
+                "in words": released.guarantee_.in_words(),
+            },
+            "files": hashes,
+            "model": hashlib.sha256(text).hexdigest(),
+            "schema": digest(canonical(released.schema_.to_dict())),
+            "ledger": dict(ledger) if ledger else None,
+            "note": "A checksum is no signature: anyone can compute it.",
+        }
+    )
+    content = json.dumps(said, indent=1, ensure_ascii=False).encode("utf-8")
+    with PutOff(), replacing(OSError, by=partial(refusal, target)):
+        _put(target, {**files, RELEASE: content})
+    return said
+
+
+def check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that is there, unless it is empty, or a dossier that may be replaced."""
+    parent = Path(os.path.realpath(folder)).parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise OutputError(
+            f"cannot write {str(folder)!r}: the folder around it is absent or cannot be written"
+        )
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir() or folder.is_symlink():
+        raise OutputError(f"cannot write {str(folder)!r}: it is there, and no folder")
+    found = {entry.name for entry in folder.iterdir()}
+    if not found:
+        return
+    if not overwrite:
+        raise OutputError(
+            f"{str(folder)!r} exists; pass --overwrite to replace a dossier, or name another folder"
+        )
+    if not found <= {*FILES} or not _is_dossier(folder / RELEASE):
+        raise OutputError(
+            f"{str(folder)!r} holds what is of no dossier, and is not replaced; name another folder"
+        )
+
+
+def _is_dossier(path: Path) -> bool:
+    with suppress(Exception):
+        return "dossier" in read_json(path.read_text(encoding="utf-8"))
+    return False
+
+
+def _check_declared(model: Synthesizer) -> None:
+    """Refuse a model whose schema was made from the private rows: the papers would show them."""
+    model._check_fitted()
+    read = {n for c in model.guarantee_.conditions for n in _read_from_rows(c)}
+    read |= {*model.schema_.undeclared}
+    if read:
+        named = ", ".join(name for name in model.schema_.names if name in read)
+        raise SchemaError(
+            f"facts about {named} were read from the private table and never declared public; a "
+            "dossier would publish them. Declare them in the schema, and fit again"
+        )
+
+
+def _read_from_rows(condition: Any) -> tuple[str, ...]:
+    return condition.attributes if isinstance(condition, DataDependentDomain) else ()
+
+
+def _files(model: Synthesizer, about: About, ledger: Mapping[str, Any] | None) -> dict[str, bytes]:
+    """Return the content of all files but the one with their hashes."""
+    facts, release = Facts(model), model.__dict__.get("release_")
+    named = f"release {release}" if release else "a model without the id of a release"
+    pages = Pages(facts, about=about, release=named, ledger=ledger, version=version("missdp"))
+    labels = {
+        b"missdp.release": (release or "").encode(),
+        b"missdp.what": b"noisy measurements of a private table; no row of it",
+        b"missdp.guarantee": model.guarantee_.sentences[0].encode(),
+    }
+    return {
+        "registry.yaml": registry_entry(model, about, release=named, version=version("missdp")),
+        "answers.md": pages.answers(),
+        "measurements.parquet": measurements(facts, labels),
+        "maintained.csv": maintained(facts),
+        "how-to-use.md": pages.how_to_use(),
+    }
+
+
+def _put(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write all files into a folder of another name, which then takes the place of this one."""
+    place = Path(os.path.realpath(folder))
+    draft = Path(tempfile.mkdtemp(prefix=".missdp-", dir=place.parent))
+    old = draft.with_name(f"{draft.name}.old")
+    try:
+        for name, content in files.items():
+            (draft / name).write_bytes(content)
+            with (draft / name).open("rb") as written:
+                os.fsync(written.fileno())
+        draft.chmod(0o755)
+        if place.exists():
+            place.rename(old)
+        try:
+            draft.rename(place)
+        except BaseException:
+            if old.exists():
+                old.rename(place)
+            raise
+        sync_folder(place.parent)
+    finally:
+        for left in (draft, old):
+            shutil.rmtree(left, ignore_errors=True)

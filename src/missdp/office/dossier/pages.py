@@ -1,0 +1,111 @@
+"""Pages for people: the report and what stands beside it, made by Jinja from templates.
+
+Names and other text that missdp did not write are escaped, for HTML or for Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from missdp.accounting import DeclaredRowCount, ExplicitSeed, PublicDomain
+from missdp.accounting.exact import printed
+from missdp.errors import MissingDependencyError, UnprovenError, replacing
+from missdp.office.dossier.facts import Facts
+from missdp.office.dossier.measurements import KINDS
+from missdp.office.dossier.words import in_markdown
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+class Pages:
+    """The pages of one release.
+
+    Parameters
+    ----------
+    facts : Facts
+    about : About
+    release : str
+        The release, in words.
+    ledger : mapping or None
+    version : str
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        *,
+        about: Any,
+        release: str,
+        ledger: Mapping[str, Any] | None,
+        version: str,
+    ) -> None:
+        absent = MissingDependencyError("a dossier needs an extra: pip install 'missdp[report]'")
+        with replacing(ImportError, by=absent):
+            import jinja2
+        self._jinja, self.facts, self.about = jinja2, facts, about
+        self.said = {"about": about, "release": release, "ledger": ledger, "version": version}
+
+    @cached_property
+    def _common(self) -> dict[str, Any]:
+        """What all pages show."""
+        facts, guarantee = self.facts, self.facts.model.guarantee_
+        kinds = {type(c) for c in guarantee.conditions}
+        noise = [one.std for one in facts.relations if one.std is not None and len(one.names) == 2]
+        cell = f"{float(np.median(noise)) * facts.rows:.2g} rows" if noise else "a size not kept"
+        return {
+            **self.said,
+            "guarantee": guarantee,
+            "epsilon": printed(guarantee.epsilon),
+            "delta": printed(guarantee.delta),
+            "delta_rows": f"{guarantee.delta * facts.rows:.1g}",
+            "sentences": guarantee.sentences,
+            "conditions": [condition.statement() for condition in guarantee.conditions],
+            "seeded": ExplicitSeed in kinds,
+            "declared_rows": DeclaredRowCount in kinds,
+            "public_domain": PublicDomain in kinds,
+            "rows": facts.rows,
+            "columns": len(facts.schema),
+            "measured": facts.measured,
+            "estimates": facts.measured and not facts.model._applied_strategy.fills,
+            "cell_noise": cell,
+            "risk": self._risk(),
+            "kinds": KINDS,
+        }
+
+    def _risk(self) -> str:
+        try:
+            return " ".join(str(self.facts.model.guarantee_.explain()).split())
+        except UnprovenError:  # delta is too large for exceptions that seldom
+            return self.facts.model.guarantee_.sentences[2]
+
+    def answers(self) -> bytes:
+        """Return the questions of NIST SP 800-226 with their answers."""
+        return self._markdown("answers.md")
+
+    def how_to_use(self) -> bytes:
+        """Return what whoever uses the tables should know."""
+        return self._markdown("how-to-use.md")
+
+    def _markdown(self, name: str) -> bytes:
+        """Return a page in Markdown; what others wrote is escaped before it gets there."""
+        common = self._common
+        theirs = {
+            "about": {key: in_markdown(text, None) for key, text in vars(self.about).items()},
+            "conditions": [in_markdown(text, None) for text in common["conditions"]],
+            "release": in_markdown(common["release"], None),
+        }
+        environment = self._environment(autoescape=False)
+        text: str = environment.get_template(name).render(common | theirs)
+        return text.encode("utf-8")
+
+    def _environment(self, **how: Any) -> Any:
+        loader = self._jinja.FileSystemLoader(_TEMPLATES)
+        undefined = self._jinja.StrictUndefined
+        return self._jinja.Environment(
+            loader=loader, undefined=undefined, keep_trailing_newline=True, **how
+        )

@@ -1,0 +1,131 @@
+"""Names and labels in files for people: whatever they hold, it stays text and does nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from typing import Any
+
+LONGEST = 80
+"""Characters of a name or label in what people read; the measurements have all of them."""
+
+_UNPRINTABLE = {"Cc", "Cs", "Zl", "Zp"}
+_JOINERS = "\u200c\u200d"  # which some scripts are not written without
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|~&$@]|:(?=//)|(?<=[A-Za-z])\.(?=[A-Za-z]))")
+_FORMULA = ("=", "+", "-", "@")
+
+
+def plain(text: object, most: int | None = LONGEST) -> str:
+    r"""Return a text in one line without control characters or marks that change its direction.
+
+    Parameters
+    ----------
+    text : object
+    most : int or None
+        Characters, beyond which it is cut.
+
+    Examples
+    --------
+    >>> plain("  total\n\u202eincome\x00 "), plain("x" * 100, 5)
+    ('total income', 'xxxx…')
+    """
+    found = "".join(
+        " " if unicodedata.category(c) in _UNPRINTABLE or c in "\ufffe\uffff" else c
+        for c in str(text)
+        if unicodedata.category(c) != "Cf" or c in _JOINERS
+    )
+    found = " ".join(found.split())
+    return found if most is None or len(found) <= most else f"{found[: most - 1]}…"
+
+
+def in_markdown(text: object, most: int | None = LONGEST) -> str:
+    r"""Return a text that Markdown shows as it is, without links.
+
+    Examples
+    --------
+    >>> print(in_markdown("<b>[age](http://www.x)"))
+    \<b\>\[age\](http\://www\.x)
+    """
+    return _MARKDOWN.sub(r"\\\1", plain(text, most))
+
+
+def in_csv(value: object) -> str:
+    """Return a cell that no spreadsheet takes for a formula.
+
+    Examples
+    --------
+    >>> in_csv("=1+1"), in_csv("age"), in_csv(-0.5)
+    ("'=1+1", 'age', '-0.5')
+    """
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = plain(value, None)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def in_yaml(value: Any, depth: int = 0) -> str:
+    """Return YAML of text, numbers, lists and mappings, in which text is quoted throughout.
+
+    Examples
+    --------
+    >>> print(in_yaml({"tier": 3, "authors": ["a: b"], "more": {"x": "y"}}))
+    tier: 3
+    authors:
+      - "a: b"
+    more:
+      x: "y"
+    """
+    pad = "  " * depth
+    lines = []
+    for key, item in value.items():
+        if isinstance(item, dict):
+            lines += [f"{pad}{key}:", in_yaml(item, depth + 1)]
+        elif isinstance(item, list):
+            lines += [f"{pad}{key}:", *(f"{pad}  - {_scalar(one)}" for one in item)]
+        else:
+            lines.append(f"{pad}{key}: {_scalar(item)}")
+    return "\n".join(lines)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, float):  # YAML 1.1 takes 1e-06 for text
+        return f"{value:.12f}".rstrip("0") if 1e-9 < value < 1 else repr(value)
+    text = plain(value, None) if isinstance(value, str) else value
+    return json.dumps(text, ensure_ascii=False)
+
+
+def share(value: float, std: float | None = None) -> str:
+    """Return a share in per cent, with no more digits than its noise supports.
+
+    Examples
+    --------
+    >>> share(0.12345, 0.02), share(0.12345, 0.0004), share(0.12345)
+    ('12 %', '12.35 %', '12.3 %')
+    """
+    digits = 1 if std is None else decimals(100 * std)
+    return f"{100 * value:.{min(digits, 3)}f} %"
+
+
+def half_width(std: float) -> str:
+    """Return the half width of a 95 % interval of a share, in per cent points.
+
+    Examples
+    --------
+    >>> half_width(0.01)
+    '± 2.0'
+    """
+    half = 196 * std
+    return f"± {half:.{min(decimals(half / 2), 4)}f}"
+
+
+def decimals(std: float) -> int:
+    """Return how many decimals a number with this error has: those up to its first digit.
+
+    Examples
+    --------
+    >>> decimals(3.0), decimals(0.5), decimals(0.02)
+    (0, 1, 2)
+    """
+    return max(0, -math.floor(math.log10(std))) if 0 < std < math.inf else 1

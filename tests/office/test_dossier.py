@@ -1,0 +1,322 @@
+"""The dossier: from released facts only, whole or not at all, and inert whatever names hold."""
+
+import csv
+import hashlib
+import html.parser
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import AIM, AllPairs, Categorical, Numeric, PrivBayes, Schema, load
+from missdp.cli.main import main
+from missdp.errors import OutputError, SchemaError
+from missdp.office.dossier import FILES, About, write_dossier
+from missdp.schema.rules import Impossible
+
+SCHEMA = Schema(
+    (
+        Categorical(name="smoker", levels=("no", "yes"), nullable=True, label="Smokes?"),
+        Categorical(name="ill", levels=("no", "yes"), labels={"yes": "ill last year"}),
+        Numeric(name="age", lower=0, upper=80, integer=True, bins=4, nullable=True),
+    ),
+    (Impossible("age < 20 and smoker = 'yes'"),),
+)
+
+
+def rows(seed=0):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "smoker": rng.choice(["no", "yes"], 400),
+            "ill": rng.choice(["no", "yes"], 400),
+            "age": rng.integers(0, 81, 400),
+        }
+    )
+    gone = rng.random(table.shape) < [0.2, 0.0, 0.1]
+    return table.astype({"age": "Int64"}).mask(gone)
+
+
+@pytest.fixture(scope="module")
+def models():
+    fitted = (AllPairs(epsilon=2.0), AIM(epsilon=2.0, model_rows=2000), PrivBayes(epsilon=2.0))
+    return {type(m).__name__: m.fit(rows(), schema=SCHEMA) for m in fitted}
+
+
+@pytest.fixture(scope="module")
+def folder(models, tmp_path_factory):
+    place = tmp_path_factory.mktemp("dossier") / "d"
+    write_dossier(models["AllPairs"], place, about=About(title="Made up", curator="An office"))
+    return place
+
+
+def contents(place):
+    return {path.name: path.read_bytes() for path in place.iterdir()}
+
+
+def test_all_files_are_there_with_their_hashes(folder):
+    found = contents(folder)
+    said = json.loads(found.pop("release.json"))
+    assert {*found} == {*said["files"]} == {*FILES} - {"release.json"}
+    for name, content in found.items():
+        assert hashlib.sha256(content).hexdigest() == said["files"][name]
+    assert said["synthetic"] is True
+    assert said["guarantee"]["epsilon"] == 2.0
+
+
+@pytest.mark.parametrize("family", ["AllPairs", "AIM", "PrivBayes"])
+def test_a_model_that_saw_rows_and_its_file_make_the_same_bytes(models, family, tmp_path):
+    """What a fit left in memory beyond the model's file cannot show, nor can time or place."""
+    models[family].save(tmp_path / "m.json")
+    (tmp_path / "elsewhere").mkdir()
+    write_dossier(models[family], tmp_path / "a")
+    write_dossier(tmp_path / "m.json", tmp_path / "elsewhere" / "b")
+    write_dossier(load(tmp_path / "m.json"), tmp_path / "c")
+    assert contents(tmp_path / "a") == contents(tmp_path / "elsewhere" / "b")
+    assert contents(tmp_path / "a") == contents(tmp_path / "c")
+
+
+def test_a_schema_made_from_rows_is_refused(tmp_path):
+    drafted = Categorical(name="x", levels=("a", "b"), undeclared=("levels",))
+    data = pd.DataFrame({"x": ["a", "b"] * 50})
+    model = PrivBayes(epsilon=1.0).fit(data, schema=Schema((drafted,)), undeclared="accept")
+    with pytest.raises(SchemaError, match="x were read from the private table"):
+        write_dossier(model, tmp_path / "d")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_is_replaced_only_if_it_is_a_dossier_and_that_was_asked_for(models, tmp_path):
+    place, model = tmp_path / "d", models["PrivBayes"]
+    place.mkdir()
+    write_dossier(model, place)  # an empty folder is nobody's
+    with pytest.raises(OutputError, match="exists"):
+        write_dossier(model, place)
+    write_dossier(model, place, overwrite=True, about=About(title="again"))
+    assert b"again" in (place / "answers.md").read_bytes()
+    (place / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match="of no dossier"):
+        write_dossier(model, place, overwrite=True)
+    for other in (tmp_path / "file", tmp_path / "absent" / "d"):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(OutputError):
+            write_dossier(model, other, overwrite=True)
+    assert (place / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("broken", ["write_bytes", "rename"])
+def test_a_failure_leaves_what_was_there(models, tmp_path, monkeypatch, broken):
+    place, model = tmp_path / "d", models["PrivBayes"]
+    write_dossier(model, place)
+    before, calls, own = contents(place), [], getattr(Path, broken)
+
+    def fail(self, *args):
+        calls.append(self)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        return own(self, *args)
+
+    monkeypatch.setattr(Path, broken, fail)
+    with pytest.raises(OutputError, match="No space"):
+        write_dossier(model, place, overwrite=True, about=About(title="again"))
+    monkeypatch.undo()
+    assert contents(place) == before
+    assert [*tmp_path.iterdir()] == [place]
+
+
+def reader(folder):
+    """The function that the page shows, of ten lines at most."""
+    page = (folder / "how-to-use.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    body = code[code.index("def ") :].strip().splitlines()
+    assert len(body) <= 10
+    found = {}
+    exec(code, found)
+    return lambda *asked: found["read_measured"](folder / "measurements.parquet", *asked)
+
+
+def test_measurements_are_those_of_the_model_with_their_noise(models, folder):
+    read, release = reader(folder), models["AllPairs"].pairs_
+    values, stds = read("share", "smoker")
+    assert values.loc["yes"] == release.crude.margins[0][1]
+    assert stds.loc["yes"] == pytest.approx(release.crude.std / release.crude.rows)
+    values, stds = read("product", "smoker", "ill")
+    found = release.products.pairs["smoker", "ill"]
+    assert values.loc["yes", "no"] == found[1, 0]
+    assert stds.loc["yes", "no"] == pytest.approx(release.products.std)
+    values, _ = read("pair", "smoker", "age")
+    assert values.sum() == pytest.approx(1.0, abs=0.3)
+    assert {cell for cell, _ in values.index} == {"no", "yes", "(missing)"}
+
+
+def test_measurements_of_marginals(models, tmp_path):
+    model = models["AIM"]
+    write_dossier(model, tmp_path / "d")
+    read = reader(tmp_path / "d")
+    clique = max(model.marginals_, key=len)
+    named = [model.modelled_.names[a] for a in clique]
+    values, stds = read("completed share", *named)
+    table = model.marginals_[clique]
+    assert np.array_equal(values.to_numpy(), table[0].ravel())
+    assert np.allclose(stds.to_numpy(), table[1].ravel())
+    stamped = pyarrow.parquet.read_schema(tmp_path / "d" / "measurements.parquet").metadata
+    assert b"2" in stamped[b"missdp.guarantee"]
+
+
+def test_what_is_maintained_is_what_was_measured(models, tmp_path):
+    for family, how in (("AllPairs", {"measured"}), ("PrivBayes", {"modelled"})):
+        write_dossier(models[family], tmp_path / family)
+        text = (tmp_path / family / "maintained.csv").read_text()
+        lines = [*csv.DictReader(io.StringIO(text))]
+        pairs = {line["attributes"]: line for line in lines if not line["rule"]}
+        assert {*pairs} == {"smoker; ill", "smoker; age", "ill; age"}
+        assert {line["maintained"] for line in pairs.values()} == how
+        assert len(lines) == 3 + len(SCHEMA.rules)
+
+
+def test_the_registry_entry_has_the_fields_and_leaves_to_people_what_is_theirs(folder):
+    entry = yaml.safe_load((folder / "registry.yaml").read_text())
+    assert {*entry} == {"url_slug", "status", "tier", "deployment"}
+    assert (entry["url_slug"], entry["status"], entry["tier"]) == ("made-up", "Draft", 3)
+    found = entry["deployment"]
+    assert {*found} == {
+        "basic", "dp_variant", "privacy_loss", "deployment_model", "accounting", "implementation",
+        "administrative",
+    }  # fmt: skip
+    assert found["basic"]["data_curators"] == ["An office"]
+    assert found["basic"]["data_product_region"] == "TODO"
+    assert found["dp_variant"]["variant_name"] == "Approximate DP"
+    assert found["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0, "delta": 1e-6}
+    assert found["deployment_model"]["model_name"] == "Central"
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_answers_say_what_is_not_met(seed, tmp_path):
+    model = PrivBayes(epsilon=1.0, delta=0, n_rows=400, random_state=seed)
+    write_dossier(model.fit(rows(), schema=SCHEMA), tmp_path / "d")
+    text = (tmp_path / "d" / "answers.md").read_text()
+    assert "| Is the number of rows protected? | not met |" in text
+    assert ("seeded" in text) == (seed is not None)
+    assert f"come from? | {'met' if seed is None else 'not met'} |" in text
+
+
+def test_the_command(models, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    models["PrivBayes"].save("m.json")
+    assert main(["dossier", "m.json", "-o", "d", "--title", "Patients", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["output"] == "d"
+    assert main(["dossier", "m.json", "-o", "d"]) == 5
+    assert main(["dossier", "m.json", "-o", "d", "--overwrite"]) == 0
+    assert main(["dossier", "m.json", "-o", "e", "--published", "May"]) == 2
+    assert main(["dossier", "absent.json", "-o", "e"]) in (2, 3)
+    assert not Path("e").exists()
+
+
+def test_the_ledger_line_of_the_release_is_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows().to_csv("t.csv", index=False)
+    SCHEMA.to_toml("t.toml")
+    ledger = ["--budget", "sqlite:///b.db"]
+    main(["budget", "create", "t", "--epsilon", "20", "--delta", "1e-6", *ledger])
+    asked = ["synthesize", "t.csv", "--schema", "t.toml", "--epsilon", "1", "--method", "privbayes"]
+    assert main([*asked, "-o", "s.csv", *ledger, "--table", "t"]) == 0
+    assert main(["dossier", "s.model.json", "-o", "d"]) == 0
+    said = json.loads(Path("d/release.json").read_text())
+    side = json.loads(Path("s.release.json").read_text())
+    assert said["release"] == side["release"]
+    assert said["ledger"] == side["ledger"]
+    assert said["ledger"]["head"] in capsys.readouterr().out or said["ledger"]["head"]
+
+
+# Names and labels that try to be more than text
+
+NASTY = (
+    "<script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(1)>",
+    "\u202egnp.exe",
+    "=1+cmd|'/C'!A0",
+    "{{ 7*7 }}{% raw %}",
+    "x" * 10_000,
+    "a\nb\t| c",
+    "[x](javascript:alert(1))",
+    "\ufffe\x85",
+    "</style></svg><b>",
+    "www.evil.example",
+    "-->🧪\u200d&lt;b&gt;",
+)
+TEXTS = st.one_of(st.sampled_from(NASTY), st.text(min_size=1, max_size=30))
+
+
+class Elements(html.parser.HTMLParser):
+    """What a browser would make of a page: its elements and their attributes, in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, tuple(sorted(key for key, _ in attributes))))
+
+
+def made_of(names, labels, levels, about):
+    """A model of two attributes with these names."""
+    one = Categorical(name=names[0], levels=levels, nullable=True, label=labels[0])
+    other = Numeric(name=names[1], lower=0, upper=10, bins=2, label=labels[1], units=labels[0])
+    data = pd.DataFrame({names[0]: [*levels] * 20, names[1]: [1.0, 9.0] * 20})
+    model = PrivBayes(epsilon=5.0).fit(data, schema=Schema((one, other)))
+    return model, About(title=about, audience=about, curator=about, region=about)
+
+
+def is_text(value):
+    return value.strip() and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def check_inert(names, labels, levels, about, place):
+    try:
+        model, said = made_of(names, labels, levels, about)
+    except SchemaError:  # two levels that are one, and the like
+        return
+    write_dossier(model, place, about=said, overwrite=True)
+    found = contents(place)
+    entry = yaml.safe_load(found["registry.yaml"].decode())
+    assert entry["tier"] == 3
+    assert {*entry["deployment"]["basic"]} >= {"name", "description"}
+    cells = [
+        cell for row in csv.reader(io.StringIO(found["maintained.csv"].decode())) for cell in row
+    ]
+    assert len(cells) % 5 == 0
+    assert not any(cell.startswith(("=", "+", "@", "\t")) for cell in cells)
+    for name in ("answers.md", "how-to-use.md"):
+        text = found[name].decode()
+        assert not re.search(r"(?<!\\)<(?!=)[a-zA-Z/!]", text)
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\x00-\x09\x0b-\x1f]", text)
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_nasty_names_are_inert(nasty, tmp_path):
+    check_inert((nasty, f"{nasty}2"), (nasty, nasty), (nasty, f"{nasty}3"), nasty, tmp_path / "d")
+
+
+@settings(max_examples=25)
+@given(st.lists(TEXTS.filter(is_text), min_size=7, max_size=7))
+def test_any_names_are_inert(tmp_path_factory, texts):
+    *names, one, other, level, more, about = texts
+    place = tmp_path_factory.mktemp("fuzzed") / "d"
+    check_inert(tuple(names), (one, other), (level, more), about, place)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(st.lists(TEXTS.filter(is_text), min_size=7, max_size=7))
+def test_any_names_are_inert_in_a_thousand_schemas(tmp_path_factory, texts):
+    *names, one, other, level, more, about = texts
+    place = tmp_path_factory.mktemp("fuzzed") / "d"
+    check_inert(tuple(names), (one, other), (level, more), about, place)
