@@ -35,6 +35,7 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     PureEvent,
     RDPEvent,
+    UnitEvent,
 )
 from missdp.baselines.class_table import ClassTable
 from missdp.baselines.network import Family, Network
@@ -58,7 +59,16 @@ from missdp.mechanisms.door import Products, RowProducts, Total
 from missdp.pricing import StepCondition
 from missdp.pricing.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed, unsealed
-from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
+from missdp.schema import (
+    Denial,
+    Determined,
+    Equation,
+    Impossible,
+    Layout,
+    NotApplicable,
+    Order,
+    Unit,
+)
 from missdp.statistics import Estimate, Histogram
 from missdp.synth.coordinates import Coordinate
 from missdp.synth.learn_pairs import Crude, PairRelease
@@ -210,16 +220,23 @@ STAYS = Schema(
         STAY,  # which is in units of its dates there, and written in its own
     )
 )
+VISITS = Schema(
+    (Categorical(name="ward", levels=("a", "b")),),
+    layout=Layout(ignore=("note",), keys=("visit",), decimal=","),
+    unit=Unit("person", max_rows=3, missing="own", missing_codes=("NA",)),
+)
 NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
 ESTIMATES = Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",))
 SINGLE = [
     EVENT,
     FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.5)]),
+    UnitEvent(unit="person", rows=3, capacity=PureEvent(epsilon=1.0)),
     AmplifiedEvent(events=[EVENT], assumption=BoundedObservation(0.5), structure=FixedGates()),
     FixedGates(),
     DataChosenGates(attributes=("a", "b"), smallest=1),
     ChosenGates(among=(("a", "b"), ("b",)), largest_share=0.5),
     GUARANTEE,
+    GUARANTEE.explain(prior=0.25),
     Guarantee(1.0, 1e-6, "replace-one"),
     SCHEMA,
     *SCHEMA,
@@ -227,6 +244,9 @@ SINGLE = [
     *RULED.rules,
     STAY,
     STAYS,
+    VISITS,
+    VISITS.layout,
+    VISITS.unit,
     *(a for a in STAYS if a.name != "stay"),
     MASKS,
     LEVELS,
