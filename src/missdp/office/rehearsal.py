@@ -104,7 +104,7 @@ class Declared:
         table = Table.from_codes(self.schema, codes).with_values(rng)
         columns = {name: table.column(name) for name in self.schema.names}
         ruled = Table(self.schema, follow_rules(self.schema, columns), kind=table.kind)
-        holed = MCAR(rate=self.missing).apply(ruled, random_state=seed) if self.missing else ruled
+        holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: holed.column(name) for name in self.schema.names}
         return Table(self.schema, columns, kind=holed.kind)
 
