@@ -12,7 +12,7 @@ from missdp.cli.main import main
 from missdp.errors import ParameterError
 from missdp.office import Plan, plan
 from missdp.office.rehearsal import Declared, law_of, noise_of_tables, width_of_mean
-from missdp.schema import NotApplicable
+from missdp.schema import NotApplicable, OpenCategorical
 
 ROWS, MISSING = 2500, {"smoker": 0.2, "pay": 0.1}
 SCHEMA = Schema(
@@ -132,6 +132,12 @@ def test_made_up_rows_have_what_was_declared_and_keep_rules():
 def test_what_is_declared_of_nothing_is_refused(bad, said):
     with pytest.raises(ParameterError, match=said):
         plan(SCHEMA, **{"rows": 100, **bad})
+
+
+def test_open_levels_are_refused():
+    schema = Schema((*SCHEMA.attributes, OpenCategorical(name="town")))
+    with pytest.raises(ParameterError, match="'town' are open"):
+        plan(schema, rows=100)
 
 
 def test_the_command_prints_draws_and_writes_json(tmp_path, capsys, monkeypatch):

@@ -20,7 +20,7 @@ from missdp.errors import ParameterError, UnprovenError
 from missdp.evaluate import MCAR
 from missdp.office.plan import Margins
 from missdp.record import check_fraction, check_positive, check_whole
-from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.table import Table
@@ -76,6 +76,9 @@ class Declared:
 
     def __post_init__(self) -> None:
         check_whole("rows", self.rows)
+        for attribute in self.schema:
+            if isinstance(attribute, OpenCategorical):
+                raise ParameterError(f"the levels of {attribute.name!r} are open: declare some")
         if self.margins not in get_args(Margins):
             raise ParameterError(f"margins must be one of {', '.join(get_args(Margins))}")
         for name in (*self.missing, *self.spreads):
