@@ -3,19 +3,24 @@
 import json
 import os
 import signal
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from missdp import load
-from missdp.accounting import Guarantee
+from missdp import PrivBayes, Schema, load
+from missdp.accounting import Budget, Guarantee
 from missdp.cli.charges import Charged
 from missdp.cli.main import main
 from missdp.cli.release_files import Release
+from missdp.errors import DataError, LedgerError, ParameterError, SchemaError
+from missdp.mechanisms import RowDoor
 from missdp.office import Ledger
+from missdp.schema import Categorical
 from missdp.synth.base import Synthesizer
+from missdp.table import Table
 from missdp.table.streams import FileRows
 
 URL = "sqlite:///budget.db"
@@ -28,6 +33,7 @@ QUERY = (
     *("query", "data.csv", "--schema", "schema.toml", "--impute", "age", "--match", "größe"),
     *("--mean", "age", "--epsilon", "0.25"),
 )
+DEMO = Schema((Categorical(name="a", levels=("x", "y")),))
 PAID = ("--budget", URL, "--table", "patients-2026")
 
 
@@ -248,6 +254,79 @@ def test_create_says_what_is_wrong(folder, run):
     assert run("budget", "create", "u", "--epsilon", "0", "--budget", URL)[0] == 2
     epoch = ("budget", "create", "t2", "--epsilon", "1", "--budget", URL, "--epoch-of", "t")
     assert run(*epoch, "--disjoint-epochs")[0] == 2
+
+
+@pytest.mark.parametrize("named", [f"{URL}#patients-2026", "#patients-2026"])
+def test_without_the_ledger_that_a_schema_names_nothing_is_read(office, run, named, monkeypatch):
+    text = Path("schema.toml").read_text()
+    Path("schema.toml").write_text(text.replace("format = 1", f'format = 1\nledger = "{named}"'))
+    office.create("patients-2026/eve", epsilon=1.0)
+    office.create("visits", epsilon=1.0)
+    other = Ledger("sqlite:///other.db")
+    other.create("patients-2026", epsilon=1.0)
+    with monkeypatch.context() as patched:
+        for name in ("columns", "check", "about", "batches"):
+            patched.setattr(FileRows, name, lambda *_: pytest.fail("rows were read"))
+        for command in ((*FIT, "--delta", "0"), QUERY):
+            for paid in ((), ("--budget", f"{URL}#visits")):
+                code, _, err = run(*command, *paid)
+                assert (code, "without which nothing is read" in err) == (9, True)
+        if named.startswith(URL):
+            assert run(*QUERY, "--budget", "sqlite:///other.db#patients-2026")[0] == 9
+        schema = Schema.from_toml("schema.toml")
+        for budget in (None, Budget(9.0), office.budget("visits")):
+            with pytest.raises(LedgerError, match="without which nothing is read"):
+                PrivBayes(epsilon=1.0, budget=budget).fit("data.csv", schema=schema)
+        assert not [line for line in office.history() if line["state"] == "started"]
+    assert run(*QUERY, "--budget", f"{URL}#patients-2026/eve")[0] == 0
+    table = Table.read("data.csv", schema)
+    budget = office.budget("patients-2026")
+    for taken in (None, Budget(9.0)):
+        with pytest.raises(LedgerError):
+            PrivBayes(epsilon=1.0, budget=taken).fit(table)
+    with pytest.raises(LedgerError):
+        RowDoor(table, budget=Budget(9.0))
+    model = PrivBayes(epsilon=1.0, budget=budget).fit(table)
+    assert not model.schema_.ledger  # what is released is free
+    RowDoor(table, budget=budget.reserve(Budget(0.5, schedule="adaptive")))
+
+
+def test_a_ledger_in_a_schema_tells_no_password():
+    for wrong in ("budget.db", "postgresql://eve:SECRET@host/d#t", 5):
+        with pytest.raises(SchemaError, match="URL#NAME") as caught:
+            replace(DEMO, ledger=wrong)
+        assert "SECRET" not in str(caught.value)
+    named = replace(DEMO, ledger="postgresql://eve@host/d#t")
+    assert named == DEMO
+    assert Schema.from_dict(named.to_dict()).ledger == named.ledger
+
+
+def test_a_fit_to_a_path_reads_nothing_before_it_is_charged(office, monkeypatch):
+    seen, schema = [], Schema.from_toml("schema.toml")
+
+    def watched(name):
+        real = getattr(FileRows, name)
+
+        def read(self, *given):
+            seen.append(office.history()[-1]["state"])
+            return real(self, *given)
+
+        return read
+
+    for name in ("columns", "check", "about", "batches"):
+        monkeypatch.setattr(FileRows, name, watched(name))
+    budget = office.budget("patients-2026")
+    with pytest.raises(ParameterError):  # by public facts alone: nothing is charged
+        PrivBayes(epsilon=1.0, missing="no", budget=budget).fit("data.csv", schema=schema)
+    assert (seen, spent(office)) == ([], 0)
+    PrivBayes(epsilon=1.0, budget=budget).fit("data.csv", schema=schema)
+    assert seen
+    assert {*seen} == {"started"}
+    assert spent(office) == 1
+    Path("data.csv").write_text("größe,age\nXXL,5\n")
+    with pytest.raises(DataError):
+        PrivBayes(epsilon=0.5, budget=budget).fit("data.csv", schema=schema)
+    assert spent(office) == Fraction(3, 2)
 
 
 # Whatever kills a run: no output without its charge, no charge or draw twice

@@ -320,3 +320,11 @@ class Store:
 
     def _refusal(self, error: BaseException) -> MissDPError:
         return LedgerError(f"{self.name} cannot be used: {self._dialect.says(error)}")
+
+
+def place_of(url: str) -> tuple[str, ...]:
+    """Return where a ledger is, without role and password."""
+    kind, _, rest = url.partition("://")
+    if kind == "sqlite":
+        return kind, os.path.realpath(rest[1:])
+    return kind.partition("+")[0], rest.rpartition("@")[2]
