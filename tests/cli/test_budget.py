@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from missdp import PrivBayes, Schema, load
-from missdp.accounting import Budget, Guarantee
+from missdp.accounting import Budget, Guarantee, MissingCompletelyAtRandom
 from missdp.cli.charges import Charged
 from missdp.cli.main import main
 from missdp.cli.release_files import Release
@@ -209,6 +209,23 @@ def test_show_history_export_and_import(office, run):
     assert run("budget", "export", "-o", "lines.jsonl", "--budget", URL)[0] == 0
     assert run("budget", "import", "lines.jsonl", "--budget", "sqlite:///b.db")[0] == 0
     assert Ledger("sqlite:///b.db").verify() == office.verify()
+
+
+def test_show_tells_what_all_is_worth_for_the_table_before_values_went_missing(office, run):
+    assert run(*FIT, "--delta", "0", *PAID, "--model", "a.json")[0] == 0
+    assert run(*QUERY, *PAID)[0] == 0
+    show = ("budget", "show", "--budget", URL)
+    code, out, _ = run(*show, "--model", "a.json", "--observed", "0.5", "--json")
+    (found,) = json.loads(out)["budgets"]
+    own = load("a.json").ground_truth_guarantee(
+        MissingCompletelyAtRandom({"größe": 0.5, "age": 0.5})
+    )
+    assert (code, found["ground_truth"]["assumption"]["kind"]) == (0, "MissingCompletelyAtRandom")
+    # The query sees rows whatever they lack: its charge is not made smaller.
+    assert own.epsilon + 0.25 <= found["ground_truth"]["epsilon"] + 1e-9 < 1.25
+    assert "a report; grants nothing" in run(*show, "--model", "a.json", "--observed", "0.5")[1]
+    for wrong in (("--model", "a.json"), ("--observed", "0.5"), ("--model", "m.json")):
+        assert run(*show, *wrong)[0] == 2
 
 
 def test_another_schema_is_said(office, run):

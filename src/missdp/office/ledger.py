@@ -476,6 +476,13 @@ class Ledger:
                 _put(run, row, fresh=True)
         return len(lines)
 
+    def grant(self, role: str) -> None:
+        """Let a role of PostgreSQL charge budgets, and neither create them nor rewrite anything.
+
+        Only the owner of the tables can drop the triggers that refuse the latter.
+        """
+        self._store.grant(role)
+
     def is_at(self, url: str) -> bool:
         """Whether this is the ledger at a URL, whoever opens it."""
         return place_of(url) == self._place
