@@ -211,8 +211,9 @@ def test_show_history_export_and_import(office, run):
     assert Ledger("sqlite:///b.db").verify() == office.verify()
 
 
-def test_show_tells_what_all_is_worth_for_the_table_before_values_went_missing(office, run):
-    assert run(*FIT, "--delta", "0", *PAID, "--model", "a.json")[0] == 0
+def test_show_tells_what_all_is_worth_before_values_went_missing(office, run, survey):
+    fit = (*FIT, "--delta", "0", "--missing", "observed", "--model", "a.json")
+    assert run(*fit, *PAID)[0] == 0
     assert run(*QUERY, *PAID)[0] == 0
     show = ("budget", "show", "--budget", URL)
     code, out, _ = run(*show, "--model", "a.json", "--observed", "0.5", "--json")
@@ -224,7 +225,8 @@ def test_show_tells_what_all_is_worth_for_the_table_before_values_went_missing(o
     # The query sees rows whatever they lack: its charge is not made smaller.
     assert own.epsilon + 0.25 <= found["ground_truth"]["epsilon"] + 1e-9 < 1.25
     assert "a report; grants nothing" in run(*show, "--model", "a.json", "--observed", "0.5")[1]
-    for wrong in (("--model", "a.json"), ("--observed", "0.5"), ("--model", "m.json")):
+    other = ("--model", survey / "m.json", "--observed", "0.5")
+    for wrong in (("--model", "a.json"), ("--observed", "0.5"), other):
         assert run(*show, *wrong)[0] == 2
 
 
