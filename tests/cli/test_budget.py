@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import sqlite3
 from dataclasses import replace
+from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,13 +13,13 @@ import duckdb
 import pytest
 
 from missdp import PrivBayes, Schema, load
-from missdp.accounting import Budget, Guarantee, MissingCompletelyAtRandom
+from missdp.accounting import Budget, Guarantee, MissingCompletelyAtRandom, PureEvent
 from missdp.cli.charges import Charged
 from missdp.cli.main import main
 from missdp.cli.release_files import Release
 from missdp.errors import DataError, LedgerError, ParameterError, SchemaError
 from missdp.mechanisms import RowDoor
-from missdp.office import Ledger
+from missdp.office import Ledger, Purpose, ledger
 from missdp.schema import Categorical
 from missdp.synth.base import Synthesizer
 from missdp.table import Table
@@ -230,40 +232,97 @@ def test_show_tells_what_all_is_worth_before_values_went_missing(office, run, su
         assert run(*show, *wrong)[0] == 2
 
 
-def test_another_schema_is_said(office, run):
-    assert run(*QUERY, *PAID)[0] == 0
-    text = Path("schema.toml").read_text()
-    Path("schema.toml").write_text(text.replace("bins = 5", "bins = 4"))
-    code, _, err = run(*QUERY, *PAID)
-    assert (code, "--new-schema" in err) == (3, True)
-    assert run(*QUERY, *PAID, "--new-schema")[0] == 0
-    assert spent(office) == Fraction(1, 2)
+def with_another_schema(office, _):
+    office.start("patients-2026", [PureEvent(epsilon=0.5)], Purpose(schema="a" * 64))
 
 
-@pytest.mark.parametrize(
-    ("code", "says", "options"),
-    [
-        (2, "--table NAME", ("--budget", URL)),
-        (2, "did you mean 'patients-2026'", ("--budget", URL, "--table", "patients-2025")),
-        (2, "32 hexadecimal", (*PAID, "--request", "mine")),
-        (2, "are for --budget", ("--purpose", "report")),
-        (
-            2,
-            "URL",
-            (
-                "--budget",
-                "mysql://u:SECRET@h/d#t",
-            ),
-        ),
-        (9, "absent", ("--budget", "sqlite:///none.db#t")),
-    ],
-)
-def test_bad_options_are_refused_before_anything_is_read(office, run, code, says, options):
-    found = run(*QUERY, *options)
-    assert (found[0], found[1]) == (code, "")
-    assert says in found[2]
-    assert "SECRET" not in found[2]
-    assert len(office.history()) == 1
+def spent_already(office, _):
+    office.start("patients-2026", [PureEvent(epsilon=3.0)])
+
+
+def with_approval(office, _):
+    office.create("visits", epsilon=1.0, approval=True)
+
+
+def asked_for(office, _):
+    with_approval(office, _)
+    office.request("visits", [PureEvent(epsilon=0.5)], request=ID)
+
+
+def with_a_late_clock(_, monkeypatch):
+    class Past(datetime):
+        @classmethod
+        def now(cls, zone):
+            return datetime.now(zone) - timedelta(minutes=5)
+
+    monkeypatch.setattr(ledger, "datetime", Past)
+
+
+def damaged(office, _):
+    office.close()
+    Path("budget.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000)
+
+
+def locked(office, monkeypatch):
+    office.close()
+    monkeypatch.setitem(Ledger.__init__.__kwdefaults__, "wait", 0.1)
+    other = sqlite3.connect("budget.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    return other
+
+
+def of_a_newer_version(office, _):
+    office.close()
+    sqlite3.connect("budget.db", isolation_level=None).execute("UPDATE ledger SET version = 2")
+
+
+def untouched(*_):
+    pass
+
+
+APPROVE = ("budget", "approve", ID, "--budget", URL)
+VISITS = ("--budget", f"{URL}#visits")
+NOWHERE = ("--budget", "postgresql://ada:SECRET@/d?host=/nowhere#t")
+REFUSED = {
+    "no budget named": (2, "--table NAME", untouched, (*QUERY, "--budget", URL)),
+    "unknown table": (2, "did you mean", untouched, (*QUERY, "--budget", f"{URL}#patients-2025")),
+    "wrong id": (2, "32 hexadecimal", untouched, (*QUERY, *PAID, "--request", "mine")),
+    "no ledger": (2, "are for --budget", untouched, (*QUERY, "--purpose", "report")),
+    "wrong URL": (2, "URL", untouched, (*QUERY, "--budget", "mysql://u:SECRET@h/d#t")),
+    "absent": (9, "absent", untouched, (*QUERY, "--budget", "sqlite:///none.db#t")),
+    "other schema": (3, "--new-schema", with_another_schema, (*QUERY, *PAID)),
+    "exhausted": (4, "does not fit", spent_already, (*QUERY, *PAID)),
+    "no approver": (9, "needs the approval", with_approval, (*QUERY, *VISITS)),
+    "the same person approves": (9, "another person", asked_for, (*APPROVE, "--as", "head")),
+    "clock going back": (9, "clock", with_a_late_clock, (*QUERY, *PAID)),
+    "corrupt": (9, "damaged", damaged, (*QUERY, *PAID)),
+    "locked": (9, "locked", locked, (*QUERY, *PAID)),
+    "wrong address or password": (9, "password", untouched, (*QUERY, *NOWHERE)),
+    "newer version": (9, "newer version", of_a_newer_version, (*QUERY, *PAID)),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_wrong_is_one_line_and_an_exit_code_and_nothing_is_read(
+    office, run, case, monkeypatch
+):
+    code, says, prepare, arguments = REFUSED[case]
+    if "postgresql" in str(arguments):
+        pytest.importorskip("psycopg")
+    held = prepare(office, monkeypatch)
+    monkeypatch.setattr(FileRows, "columns", lambda *_: pytest.fail("rows were read"))
+    count = len(office.charges("patients-2026")) if case not in ("corrupt", "newer version") else 0
+    found, out, err = run(*arguments)
+    assert (found, out, says in err, err.count("\n")) == (code, "", True, 1), err
+    assert "SECRET" not in err
+    if held is not None:
+        held.execute("ROLLBACK")
+    if case not in ("corrupt", "newer version"):
+        office.verify()
+        assert len(office.charges("patients-2026")) == count
+        assert {line["state"] for line in office.history("patients-2026")[1 + count :]} <= {
+            "refused"
+        }
 
 
 def test_create_says_what_is_wrong(folder, run):
