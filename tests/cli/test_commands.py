@@ -113,6 +113,8 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     ).astype({"age": "Int64"})
     frame.to_csv("complete.csv", index=False)
     frame.mask(rng.random((500, 2)) < 0.2).to_csv("patients.csv", index=False)
+    frame[:100].to_csv("others.csv", index=False)
+    Path("curator").mkdir()
     fields = [{"name": "smoker", "constraints": {"enum": ["no", "yes"]}}]
     Path("codebook.json").write_text(json.dumps({"fields": fields}))
     for text in re.findall(r"```toml\n(.*?)```", PAGE, re.S):

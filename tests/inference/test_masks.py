@@ -255,6 +255,16 @@ def two(n=40_000):
     return np.stack([a, b], axis=1), rng
 
 
+def test_an_attribute_that_had_no_missing_values_so_far_has_no_slopes_to_look_for():
+    """Noise is drawn anew for intervals, and may tell of missing values where there were none."""
+    x, rng = two(2000)
+    holes = rng.random(x.shape) < 0.1 + 0.5 * x[:, ::-1]
+    strips, both = released(x, holes)
+    masks = MaskModel(np.array([0.0, holes[:, 1].mean()]))
+    masks.learn(x, len(x), strips, ridge=0.1, sweeps=2, both=both)
+    assert (0, 1) not in masks.slopes
+
+
 @pytest.mark.parametrize("behind", [0.1, 0.4, 0.8])
 def test_that_is_found_and_the_rate_behind(behind):
     """Also if that rate is the mean of the others (0.4), by what it does to who is seen."""

@@ -6,6 +6,7 @@ import decimal
 import json
 import random
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from completing import completed as pasting
+from completing import pasted
 from missdp import AllPairs, Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import DataError
@@ -110,27 +113,26 @@ def test_an_odd_column_becomes_a_comment_and_the_others_are_drafted(tmp_path):
     assert again.names == ("age", "none", "born", "price", "yes")
     assert (again["none"].levels, again["none"].kinds) == ((), ("not_applicable",))
     assert again["none"].undeclared == ("levels", "not_applicable")
-    assert again["born"].levels == ("1999-01-01", "2020-01-01")
+    assert again["born"].shown(again["born"].lower) == "1999-01-01"
     assert again["yes"].levels == (False, True)
     assert (again["price"].lower, again["price"].upper) == (0.1, 2.5)
     assert str(SECRET) not in written
-    # Pasted, the comments are attributes: they are valid, and read what they are for.
-    pasted = {a.name: a for a in blocks(written)}
-    assert list(pasted) == ["big", "odd\nname", "born"]
+    # Pasted, the comments are blocks: they are valid, and read what they are for.
+    whole = pasting(written)
+    assert (whole.layout.keys, "odd\nname" in whole) == (("big",), True)
     odd = frame[["big", "odd\nname", "none"]]
-    schema = Schema(tuple(pasted.get(name, again["none"]) for name in odd)).declare_public()
+    schema = whole.subset(("odd\nname", "none"))
+    schema = replace(schema, layout=whole.layout)
     table = Table.read(odd, schema)
-    assert all(table.mask(name, "not_applicable").all() for name in odd)
-    assert {str(kind) for kind in table.to_arrow().schema.types} == {"string"}
+    assert all(table.mask(name, "not_applicable").all() for name in schema.names)
+    assert [str(kind) for kind in table.to_arrow().schema.types] == ["int64", "string", "string"]
     # Nothing is made up where no row has a value, however much noise there is.
-    public = Schema((*schema, Numeric(name="age", lower=0, upper=99, bins=2)))
+    public = Schema((*schema, Numeric(name="age", lower=0, upper=99, bins=2)), (), schema.layout)
     with pytest.warns(SmallTableWarning):
         model = AllPairs(epsilon=0.1, random_state=0).fit(frame[[*odd, "age"]], schema=public)
     drawn = model.sample(50)
-    assert drawn[list(odd)].isna().all(axis=None)
+    assert drawn[list(schema.names)].isna().all(axis=None)
     assert drawn["age"].notna().all()
-    years = Table.read(pd.DataFrame({"born": [2020, None, 1999]}), Schema((pasted["born"],)))
-    assert years.values("born")[[0, 2]].tolist() == [2020, 1999]
 
 
 @pytest.mark.parametrize(
@@ -155,17 +157,15 @@ def test_the_step_of_numbers_is_proposed_and_marked(numbers, step):
 
 def blocks(written):
     """The attributes of a draft's comments, as a person pastes them."""
-    notes = written.split("\n\n# column ")[1:]
-    pasted = [line[2:] for note in notes for line in note.splitlines()[1:]]
-    assert pasted.count("[[attribute]]") == len(notes)  # which may stand behind others
-    return list(Schema.from_dict(tomllib.loads("\n".join(pasted))))
+    rows = [row for block in pasted(written) for row in block.get("attribute", [])]
+    return list(Schema.from_dict({"attribute": rows}))
 
 
-FORMATS = ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%y", "%Y-%m-%dT%H:%M:%S", "%d/%m/%Y %I:%M %p"]
+OTHER_DATES = ["%m/%d/%y", "%d/%m/%Y %I:%M %p"]
 
 
-@pytest.mark.parametrize("written", FORMATS)
-def test_dates_are_said_to_be_so_and_the_block_reads_years(written, tmp_path):
+@pytest.mark.parametrize("written", OTHER_DATES)
+def test_dates_that_are_not_read_are_said_to_be_so_and_the_block_reads_years(written, tmp_path):
     days = pd.date_range("1950-01-30", periods=800, freq="D").strftime(written)
     many = draft_columns(pd.DataFrame({"day": [*days, "", "unknown"]}))
     few = draft_columns(pd.DataFrame({"day": days[:30]}))
@@ -181,6 +181,148 @@ def test_dates_are_said_to_be_so_and_the_block_reads_years(written, tmp_path):
         assert not recoded.mask("day").any()
     others = draft_columns(pd.DataFrame({"id": [f"{day}x{k}" for k, day in enumerate(days)]}))
     assert "dates" not in others.stubs["id"]
+
+
+DATES = [
+    ("%Y-%m-%d", {}, None), ("%d.%m.%Y", {"format": "%d.%m.%Y"}, None),
+    ("%-d/%-m/%Y", {"format": "%-d/%-m/%Y"}, None), ("%d-%b-%Y", {"format": "%d-%b-%Y"}, None),
+    ("%m/%d/%Y", {"format": "%m/%d/%Y"}, None), ("%d/%m/%Y", {"format": "%d/%m/%Y"}, "%m/%d/%Y"),
+    ("%Y-%m-%dT%H:%M:%S", {"step": "second"}, None),
+    ("%d.%m.%Y %H:%M", {"format": "%d.%m.%Y %H:%M", "step": "minute"}, None),
+    ("%Y-%m-%dT%H:%M+02:00", {"step": "minute", "timezone": "UTC"}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "facts", "other"), DATES)
+def test_dates_are_drafted_in_the_format_that_reads_all_of_them(written, facts, other):
+    freq = "23h7min" if "%H" in written else "D"
+    freq += "11s" if "%S" in written else ""
+    days = pd.date_range("1999-01-01", periods=12 if other else 700, freq=freq)
+    cells = [*days.strftime(written), "", "unknown"]
+    draft = draft_columns({"day": cells})
+    (found,) = draft.attributes
+    assert {k: found.to_dict().get(k) for k in facts} == facts
+    assert (found.format is None) == ("format" not in facts)
+    assert found.kind == ("datetime" if "step" in facts else "date")
+    assert {"lower", "upper", "nullable", "unknown"} <= {*found.undeclared}
+    assert ("or as well as" in draft.reasons["day"]) == (other is not None)
+    assert not Table.read({"day": cells}, Schema((found,))).mask("day")[:-2].any()
+    for typed in (days, days.astype("datetime64[us]"), pl.Series(days).to_arrow()):
+        (by_type,) = draft_columns(pa.table({"day": typed})).attributes
+        assert (by_type.format, by_type.kind) == (None, "datetime" if "%H" in written else "date")
+
+
+def test_very_many_dates_and_dates_that_stand_for_none_are_read_by_their_draft():
+    days = pd.date_range("1905-03-01", periods=23_000, freq="D").strftime("%Y-%m-%d")
+    days = [*days[::-1], "1899-01-01"]  # the last of which is not among those that are kept
+    table = {"day": ["9999-12-31", *days]}
+    (found,) = draft_columns(table).attributes
+    assert (found.missing_codes, found.outside) == (("9999-12-31",), "missing")
+    assert Table.read(table, Schema((found,))).mask("day").sum() == 2
+
+
+ORDERS = [
+    (["high", "low", "medium"], ("low", "medium", "high")),
+    (["Often", "Never", "Sometimes"], ("Never", "Sometimes", "Often")),
+    (["65+", "18-24", "25-64", "under 18"], None),
+    (["65+", "18-24", "25-64"], ("18-24", "25-64", "65+")),
+    (["yes", "no"], None), (["red", "low", "high"], None), (["A1", "A2", "B1"], None),
+    (["10", "9", "007"], None),
+    (["1 room", "2 rooms", "10 rooms"], ("1 room", "2 rooms", "10 rooms")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cells", "order"), ORDERS)
+def test_words_in_an_order_are_drafted_so(cells, order):
+    draft = draft_columns({"x": cells * 5})
+    (found,) = draft.attributes
+    assert (found.kind, found.levels) == (
+        "ordinal" if order else "categorical",
+        order or tuple(sorted(cells)),
+    )
+    assert ("Words in an order" in draft.reasons.get("x", "")) == (order is not None)
+    assert "levels" in found.undeclared
+
+
+def everything(n=400):
+    """Rows of which each column is one that a draft has to recognise, as text."""
+    rng = np.random.default_rng(0)
+    came = np.datetime64("2020-01-01") + rng.integers(0, 900, n)
+    stay, age = rng.integers(0, 30, n), rng.integers(20, 90, n) * 365
+    day = lambda days: pd.Series(days).dt.strftime("%d.%m.%Y")  # noqa: E731
+    return pd.DataFrame(
+        {
+            "patient_id": rng.permutation(n) + 1001,
+            "name": [f"secret {k}" for k in range(n)],
+            "zip": rng.choice(["01067", "10115", "80331"], n),
+            "smoker": rng.choice(["0", "1", ""], n),
+            "pain": rng.choice(["mild", "severe", "none"], n),
+            "admission": day(came), "discharge": day(came + stay), "birth": day(came - age),
+            "pay": [f"{k:,.2f}".translate({44: ".", 46: ","}) for k in rng.uniform(0, 9e4, n)],
+            "hours": rng.choice([*map(str, range(60)), "-1", "-1", "-1", "-1"], n),
+            "ward": rng.choice(["surgery", "medicine", "Refused"], n),
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_every_block_works_when_pasted_and_says_in_a_line_why(header, tmp_path):
+    frame = everything()
+    frame.to_csv(tmp_path / "rows.csv", sep=";", index=False, header=header)
+    draft = draft_columns(tmp_path / "rows.csv", header=header)
+    draft.to_toml(tmp_path / "d.toml")
+    text = (tmp_path / "d.toml").read_text()
+    names = dict(
+        zip(
+            frame,
+            list(frame) if header else [f"column{k + 1}" for k in range(11)],
+            strict=True,
+        )
+    )
+    assert "secret" not in text
+    for name in ("zip", "smoker", "pain", "admission", "discharge", "birth", "hours", "ward"):
+        assert f'# {draft.reasons[names[name]]}\n[[attribute]]\nname = "{names[name]}"' in text
+    stays = [
+        b["attribute"][0]
+        for b in pasted(text)
+        if b.get("attribute", [{}])[0].get("kind") == "difference"
+    ]
+    assert [(b["unit"], b["undeclared"]) for b in stays] == [
+        ("day", ["lower", "upper"]), ("year", ["lower", "upper"])]  # fmt: skip
+    assert [(b["earlier"], b["later"]) for b in stays] == [
+        (names["admission"], names["discharge"]), (names["birth"], names["admission"])]  # fmt: skip
+    schema = pasting(text)
+    layout = schema.layout
+    assert (layout.decimal, layout.thousands) == (",", ".")
+    assert {*layout.keys} == {names["name"], *([names["patient_id"]] if header else [])}
+    schema = replace(schema, attributes=tuple(
+        replace(a, upper=10**5) if a.name == names["pay"] else a for a in schema))  # fmt: skip
+    table = Table.read(tmp_path / "rows.csv", schema)
+    assert table.schema[names["smoker"]].levels == (0, 1)
+    assert not table.mask(names["pay"]).any()
+    assert table.mask(names["hours"], "not_applicable").any()
+    model = AllPairs(epsilon=5, delta=1e-6, random_state=0).fit(
+        tmp_path / "rows.csv", schema=schema
+    )
+    drawn = model.sample(200, random_state=0)
+    assert {*drawn.columns} == {*names.values()}
+    came, left = (
+        pd.to_datetime(drawn[names[n]], format="%d.%m.%Y") for n in ("admission", "discharge")
+    )
+    assert (left >= came).all()
+
+
+def test_keys_are_proposed_by_their_name_alone_and_only_if_they_tell_rows_apart():
+    numbers = [*range(200)]
+    assert "like a key" in draft_columns({"patient_id": numbers}).stubs["patient_id"]
+    assert "like a key" in draft_columns({"CaseNo": [*map(str, numbers)]}).stubs["CaseNo"]
+    for name, cells in (
+        ("age", numbers),
+        ("id", [*numbers, 7]),
+        ("id", [k / 2 for k in numbers]),
+        ("paid", numbers),
+    ):
+        assert draft_columns({name: cells}).stubs == {}, name
 
 
 def test_bounds_read_from_the_cells_are_said_to_be_so(tmp_path):

@@ -18,12 +18,14 @@ from missdp.errors import MissDPError, ParameterError, UnprovenError, did_you_me
 
 COMMANDS = {
     "schema": "Draft and check schemas.",
+    "plan": "Say what each epsilon buys, before the table is looked at, at no cost.",
     "synthesize": "Turn a private table with holes into a synthetic one.",
     "sample": "Draw rows from a saved model, at no cost.",
     "estimate": "Estimate from a saved model with intervals, without rows, at no cost.",
     "sensitivity": "Show how an estimate moves if values are not missing at random.",
     "impute": "Fill holes of private rows from a saved model, at no cost; they stay private.",
     "evaluate": "Compare a synthetic table with the private one, for the curator.",
+    "report": "Show synthetic rows beside the private ones on a page, for the curator.",
     "simulate": "Punch holes into a complete table, for experiments.",
     "query": "Answer one question about a table with holes, privately.",
     "guarantee": "Say what a saved model's guarantee means for one person, in plain words.",
@@ -44,6 +46,10 @@ EXAMPLES = {
         "missdp schema import codebook.json -o codebook.toml",
         "missdp schema draft patients.csv -o patients.toml",
         "missdp schema check patients.toml patients.csv",
+    ),
+    "plan": (
+        "missdp plan patients.toml --rows 500 --missing age=0.2 --mean age",
+        "missdp plan patients.toml --rows 500 --epsilons 1,3 --strategy observed --plot plan.svg",
     ),
     "synthesize": (
         _SYNTHESIZE,
@@ -69,6 +75,11 @@ EXAMPLES = {
     ),
     "impute": (_IMPUTE, f"{_IMPUTE} --draws 5"),
     "evaluate": ("missdp evaluate patients.csv synthetic.csv --schema patients.toml",),
+    "report": (
+        "missdp report synthetic.model.json --private patients.csv -o curator/report.html",
+        "missdp report synthetic.model.json --private patients.csv --control others.csv "
+        "-o curator/attacks.html",
+    ),
     "simulate": (
         "missdp simulate complete.csv --schema patients.toml --rate 0.2 --seed 1 -o holed.csv",
     ),

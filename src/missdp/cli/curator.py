@@ -40,7 +40,7 @@ from missdp.schema.attributes import KINDS
 from missdp.schema.open_levels import at_most, is_open
 from missdp.table import FileRows, RowStream, Table, draft_columns
 from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
-from missdp.table.draft import LostCells, lost_cells
+from missdp.table.lost import LostCells, lost_cells
 from missdp.table.memory import fits_into_memory
 from missdp.table.written import check_holds, holes_in, output_format, write_blocks
 
@@ -58,6 +58,9 @@ def draft(
     data: RowStream,
     output: Annotated[Path, option("--output", "-o", help="Where to write the draft.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="The first line of a text file is a row already.")
+    ] = False,
 ) -> None:
     """Write a draft schema from column names and cells, for a person to complete.
 
@@ -69,7 +72,7 @@ def draft(
     if os.path.lexists(output) and not force:
         raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
     check_apart([output], data)
-    drafted = draft_columns(data)
+    drafted = draft_columns(data, header=not no_header)
     drafted.to_toml(output)
     marked = [a.name for a in drafted.attributes if a.undeclared]
     lines = [f"Wrote {output}: {len(drafted.attributes)} attributes."]

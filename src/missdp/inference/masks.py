@@ -418,12 +418,14 @@ class MaskModel(Record):
             far = abs(gap) > _EVIDENCE and abs(count - n_rows * alone) > _LEAST_GAP * n_rows * alone
             for a, b in ((one, other), (other, one)):
                 strip, back = strips.get((a, b)), strips.get((b, a))
-                if strip is None or not strip.selective or not self.slopes[a, b].any():
+                # An attribute that had no missing values so far has no slopes yet.
+                slope, other_slope = self.slopes.get((a, b)), self.slopes.get((b, a))
+                if strip is None or not strip.selective or slope is None or not slope.any():
                     continue
                 rate = min(1.0, max(0.0, count / max(1.0, n_rows * self.rates[b])))
-                if not far and back is not None and back.selective:
-                    slope = self.slopes[b, a][rows[:, a]]
-                    alike = expit(logit(np.clip(missing[:, b], 1e-9, 1 - 1e-9)) - slope)
+                if not far and back is not None and back.selective and other_slope is not None:
+                    moved = logit(np.clip(missing[:, b], 1e-9, 1 - 1e-9)) - other_slope[rows[:, a]]
+                    alike = expit(moved)
                     if not _explains(back, rows[:, a], missing[:, a], alike, rate):
                         continue
                 elif not far:

@@ -1,15 +1,19 @@
-"""What an office needs around releases: a ledger of budgets that outlives processes, and papers.
+"""What an office needs around releases: a ledger of budgets, plans, papers and reports.
 
 Budgets stand in SQLite or PostgreSQL, are charged before private rows are read, and are never
-refunded; every line of the ledger holds the hash of the one before it.
-
-`missdp.office.dossier` writes the papers of a release.
+refunded; every line of the ledger holds the hash of the one before it. Plans are made from public
+facts, before a table is looked at; `missdp.office.dossier` writes the papers of a release. The
+report for the curator looks at private rows.
 """
 
 from missdp.aliases import exported
 from missdp.office.budget import LedgerBudget as LedgerBudget
+from missdp.office.curator import curator_report as curator_report
 from missdp.office.ledger import Ledger as Ledger
 from missdp.office.ledger import Purpose as Purpose
 from missdp.office.ledger import Started as Started
+from missdp.office.plan import Plan as Plan
+from missdp.office.plan import Planned as Planned
+from missdp.office.plan import plan as plan
 
 __all__ = exported(globals())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FIRST_YEAR, _LAST_YEAR = 1, 9999  # beyond which no date can be read as an object either
 
 
-class _Iso(str):
+class Iso(str):
     """A date or a moment that came as an object, in ISO 8601."""
 
     __slots__ = ()
@@ -59,7 +59,7 @@ def read_dates(data: Chunk, attribute: Date, codes: Mapping[str, int] = {}) -> t
     texts = [_text(cell) for cell in cells]
     marks = np.array([_mark(t, c, codes) for t, c in zip(texts, cells, strict=True)], dtype=np.int8)
     values = np.full(len(cells), np.nan)
-    iso = np.array([isinstance(cell, _Iso) for cell in cells], dtype=bool)
+    iso = np.array([isinstance(cell, Iso) for cell in cells], dtype=bool)
     for typed in (True, False):
         where = np.flatnonzero((marks == 0) & (iso == typed))
         values[where], possible = attribute.read_texts([texts[i] for i in where], iso=typed)
@@ -98,10 +98,10 @@ def dated(cell: Any) -> Plain:
         return plain(cell)
     try:
         if isinstance(cell, np.datetime64):
-            return None if np.isnat(cell) else _Iso(cell.astype("datetime64[us]"))
+            return None if np.isnat(cell) else Iso(cell.astype("datetime64[us]"))
         if isinstance(cell, dt.datetime) and cell.tzinfo is not None:
             cell = cell.astimezone(dt.UTC)
-        return None if cell != cell else _Iso(cell.isoformat())  # NaT is no other
+        return None if cell != cell else Iso(cell.isoformat())  # NaT is no other
     except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
         return UNREADABLE
 

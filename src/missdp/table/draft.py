@@ -1,16 +1,14 @@
-"""What a curator is told of private columns: a draft of their schema, and what a schema loses.
+"""Drafts of schemas, from private columns, for their curator to complete.
 
-In a draft names come from the table's own header; levels and bounds come from the private cells, so
-each is marked as not yet declared public. A release refuses such a schema. Where an attribute takes
-any cell, by ``outside``, a column that is written in another way than the schema expects is read as
-holes, or as bounds: a release must not tell of it; the curator may.
+Names come from the table's own header; levels and bounds come from the private cells, so each is
+marked as not yet declared public. A release refuses such a schema.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
@@ -25,27 +23,22 @@ from missdp.schema import (
     Attribute,
     Categorical,
     Date,
+    Layout,
     Numeric,
-    OpenCategorical,
     Ordinal,
     Schema,
 )
-from missdp.schema.attributes import (
-    KINDS,
-    MAX_WHOLE,
-    MISSING,
-    OUTSIDE,
-    Kind,
-    number_text,
-    read_number,
-)
+from missdp.schema.attributes import KINDS, MAX_WHOLE, Kind, number_text, read_number
+from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import decimals
 from missdp.schema.schema import write_tables
-from missdp.table.cells import Chunk, Plain, Unreadable, distinct, read_numbers, taken
-from missdp.table.dates import dated
+from missdp.table.cells import Plain, Unreadable
+from missdp.table.dates import Iso
 from missdp.table.encode import Encoder
+from missdp.table.likely import between, date_facts, in_order, is_key, layout_of, other_format
 from missdp.table.packages import Described
-from missdp.table.streams import RowStream, rows_of
+from missdp.table.read_files import is_csv, numbered_columns
+from missdp.table.streams import FileRows, RowStream, rows_of
 from missdp.table.tally import (
     Proposed,
     Tally,
@@ -53,6 +46,7 @@ from missdp.table.tally import (
     is_padded,
     number_codes,
     number_style,
+    spelled_number,
     text_codes,
 )
 from missdp.types import Floats
@@ -80,6 +74,12 @@ _YEARS: Final = (
     "This reads years",
     {"kind": "numeric", "lower": 1900, "upper": 2100, "integer": True, "nullable": True},
 )
+_KEY: Final = ("Drop the column, or leave it unread, with fresh keys in its place", {"kind": "key"})
+_CENTURIES: Final = ("1900-01-01", "2099-12-31")
+_MARKS = "Numbers have marks besides a point. What these are is declared for the whole file:"
+_STAY = """\
+{later!r} is never before {earlier!r} in these rows. Model what lies between in place of one:
+"""
 _DIGITS: Final = (
     "Drop the column, or keep the first digit, each cell by itself; this reads it",
     {"kind": "categorical", "levels": list("0123456789"), "nullable": True},
@@ -92,13 +92,17 @@ class _Stub(NamedTuple):
     why: str
     advice: str = _LEVELS[0]
     facts: Mapping[str, Any] = _LEVELS[1]
+    numbers: tuple[str, ...] = ()  # in another spelling
 
     def note(self, name: str) -> str:
         """Return a comment, whose block is valid once it is uncommented."""
         shown = {"name": name.encode("utf-8", "replace").decode(), **self.facts}
         block = "[[attribute]]\n" + tomli_w.dumps(shown)
-        lines = f"column {name!r} {self.why}. {self.advice}:\n{block}".strip().split("\n")
-        return "\n" + "".join(f"# {line}\n" for line in lines)
+        return _commented(f"column {name!r} {self.why}. {self.advice}:\n{block}")
+
+
+def _commented(text: str) -> str:
+    return "\n" + "".join(f"# {line}\n" for line in text.strip().split("\n"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,25 +120,35 @@ class Draft:
         spelling that is not read as numbers.
     notes : str, optional
         What the file says of all these, with blocks to be uncommented.
+    reasons : mapping of str to str, optional
+        Why attributes were drafted as they are, in a line each.
+    layout : Layout, optional
+        Of a text file without a header line.
     """
 
     attributes: tuple[AnyAttribute, ...]
     stubs: Mapping[str, str]
     doubts: Mapping[str, str] = field(default_factory=dict)
     notes: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    layout: Layout = PLAIN
 
     def to_toml(self, path: str | Path) -> None:
         """Write the draft, whole or not at all; a stub is a comment to be completed by hand."""
-        write_tables(self.attributes, Path(path), notes=_RULES + self.notes)
+        lines = {name: (reason,) for name, reason in self.reasons.items()}
+        notes = _RULES + self.notes
+        write_tables(self.attributes, Path(path), layout=self.layout, comments=lines, notes=notes)
 
 
-def draft_columns(data: Any) -> Draft:
+def draft_columns(data: Any, *, header: bool = True) -> Draft:
     """Return a draft of every column that can be drafted, and why the others cannot.
 
     Parameters
     ----------
     data : frame, DuckDB relation, RowStream, str, Path, dict or list
         The private rows, as :meth:`Table.read` takes them.
+    header : bool, default True
+        Whether the first line of a text file names its columns.
 
     Raises
     ------
@@ -151,7 +165,7 @@ def draft_columns(data: Any) -> Draft:
     >>> draft.stubs["pets"]
     "column 'pets' has cells that are neither short text in UTF-8, numbers nor true/false"
     """
-    rows = rows_of(data)
+    rows, layout = _opened(data, header=header)
     names = rows.columns()
     if not names:
         raise DataError("the data has no columns to draft a schema from")
@@ -162,6 +176,41 @@ def draft_columns(data: Any) -> Draft:
             tally.add(batch.column(place))
     if not tallies[names[0]].found():
         raise DataError("the data has no rows to draft a schema from, only the names of columns")
+    chosen = _chosen(rows, tallies)
+    attributes = [a for a in chosen.values() if not isinstance(a, _Stub)]
+    stubs = {name: stub for name, stub in chosen.items() if isinstance(stub, _Stub)}
+    doubts = {a.name: doubt for a in attributes if (doubt := _doubt(a))}
+    told = stubs | doubts
+    why = {name: f"column {name!r} {stub.why}" for name, stub in told.items()}
+    marks = _marks(told.values())
+    if not header:  # the file says so already, in a table to which no other is added
+        layout = replace(layout, **marks)  # type: ignore[arg-type]
+    notes = _commented(f"{_MARKS}\n[file]\n{tomli_w.dumps(marks)}") if header and marks else ""
+    notes += "".join(stub.note(n) for n, stub in told.items())
+    notes += "".join(map(_difference_note, between(rows, attributes)))
+    return Draft(
+        tuple(attributes),
+        {name: why[name] for name in stubs},
+        {name: why[name] for name in doubts},
+        notes,
+        {a.name: said for a in attributes if (said := _reason(a, tallies[a.name].found()))},
+        layout,
+    )
+
+
+def _opened(data: Any, *, header: bool) -> tuple[RowStream, Layout]:
+    """Return what reads the rows, and the layout of a file without a header line."""
+    rows = rows_of(data)
+    if header:
+        return rows, PLAIN
+    if not (isinstance(rows, FileRows) and is_csv(rows.paths[0])):
+        raise DataError("only text files, such as CSV, may lack a header line")
+    layout = numbered_columns(rows.paths[0])
+    return FileRows(rows.paths[0], layout=layout), layout
+
+
+def _chosen(rows: RowStream, tallies: Mapping[str, Tally]) -> dict[str, AnyAttribute | _Stub]:
+    """Return the first draft of each column that reads all its cells, or why there is none."""
     said = rows.described()
     drafts = {n: _drafts(n, tally, said.get(n, Described())) for n, tally in tallies.items()}
     chosen = {name: next(tried) for name, tried in drafts.items()}
@@ -170,15 +219,40 @@ def draft_columns(data: Any) -> Draft:
         unread = _unread_by(waiting, rows)
         chosen |= {name: next(drafts[name]) for name in unread}
         waiting = {name: a for name in unread if not isinstance(a := chosen[name], _Stub)}
-    attributes = [a for a in chosen.values() if not isinstance(a, _Stub)]
-    stubs = {name: stub for name, stub in chosen.items() if isinstance(stub, _Stub)}
-    doubts = {a.name: doubt for a in attributes if (doubt := _doubt(a))}
-    why, doubted = (
-        {name: f"column {name!r} {stub.why}" for name, stub in found.items()}
-        for found in (stubs, doubts)
-    )
-    notes = "".join(stub.note(name) for name, stub in (stubs | doubts).items())
-    return Draft(tuple(attributes), why, doubted, notes)
+    return chosen
+
+
+def _difference_note(facts: Mapping[str, Any]) -> str:
+    said = _STAY.format(**facts)
+    return _commented(f"{said}[[attribute]]\n{tomli_w.dumps({**facts, 'kind': 'difference'})}")
+
+
+def _marks(stubs: Iterable[_Stub]) -> dict[str, str]:
+    """Return the marks with which the numbers of all columns are read, where these are others."""
+    numbers = {text for stub in stubs for text in stub.numbers}
+    layout = layout_of(numbers) if numbers else PLAIN
+    found = {"decimal": layout.decimal, "thousands": layout.thousands}
+    return {} if layout.plain else {name: mark for name, mark in found.items() if mark}
+
+
+def _reason(attribute: AnyAttribute, found: list[tuple[Plain, int]]) -> str:
+    """Say in a line what its cells were taken for, where that is more than what it says itself."""
+    coded = any(attribute.codes_of(kind) for kind in attribute.kinds)
+    codes = " Codes of missing cells are usual ones: look each up in the code book." * coded
+    if isinstance(attribute, Date):
+        written = f"as {attribute.format}" if attribute.format else "by type or in ISO 8601"
+        other = other_format([cell for cell, _ in found], attribute.format)
+        doubt = f", or as well as {other}" if other else ""
+        return f"Dates, written {written}{doubt}.{codes}"
+    if isinstance(attribute, Numeric):
+        return codes.strip()
+    if attribute.levels == (0, 1):
+        return f"0 and 1 are two levels here, no number.{codes}"
+    if isinstance(attribute, Ordinal) and not attribute.labels:
+        return f'Words in an order, lowest first; if they have none, kind = "categorical".{codes}'
+    if any(is_padded(cell) for cell in attribute.levels if isinstance(cell, str)):
+        return f"Codes with zeros in front, which numbers would lose.{codes}"
+    return codes.strip()
 
 
 def _doubt(attribute: AnyAttribute) -> _Stub | None:
@@ -197,7 +271,8 @@ def _odd(texts: list[str], *, every: bool) -> _Stub | None:
     if style := date_style(texts):
         return _Stub(style, *_YEARS)
     style = number_style(texts, every=every)
-    return _Stub(style, *_NUMBERS) if style else None
+    numbers = tuple(text for text in texts if spelled_number(text))
+    return _Stub(style, *_NUMBERS, numbers=numbers) if style else None
 
 
 def draft_schema(data: Any) -> Schema:
@@ -253,12 +328,23 @@ def _drafts(name: str, tally: Tally, said: Described) -> Iterator[AnyAttribute |
     if any(isinstance(cell, Unreadable) for cell, _ in found):
         yield _Stub("has cells that are neither short text in UTF-8, numbers nor true/false")
         return
+    if is_key(name, found):
+        yield _Stub("has a value of its own in every row: it looks like a key", *_KEY)
+        return
     stated = [_stated_codes(said)] if said.codes else []
     for codes in chain(stated, _proposals(found, tally.numbers)):
         with contextlib.suppress(SchemaError, DataError):
             drafted = _labelled(_draft_with(name, found, codes), said, _known(found, codes))
             yield drafted
+            if isinstance(drafted, Date):  # of very many, some are not in the tally
+                yield _of_two_centuries(drafted)
     yield _Stub("has a name or values that a schema cannot hold")
+
+
+def _of_two_centuries(drafted: Date) -> Date:
+    more: dict[str, Any] = dict(zip(("lower", "upper"), _CENTURIES, strict=True))
+    more |= {"nullable": True, "outside": "missing"}
+    return replace(drafted, **more, undeclared=(*drafted.undeclared, "outside"))
 
 
 def _stated_codes(said: Described) -> Proposed:
@@ -333,10 +419,21 @@ def _draft_with(name: str, found: list[tuple[Plain, int]], codes: Proposed) -> A
     facts: dict[str, Any] = {"name": name, "nullable": holes or bool({*codes} - {"not_applicable"})}
     facts |= {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
     facts["undeclared"] = ("nullable", *(_fact(kind) for kind in KINDS if kind in codes))
+    if (dates := date_facts([cell for cell, _ in counted])) is not None:
+        return _draft_dates(*dates, facts)
     numbers = [x for cell, _ in counted if (x := _as_number(cell)) is not None]
     if len(numbers) == len(counted) and not any(is_padded(cell) for cell, _ in counted):
         return _draft_numeric(np.array(numbers), facts)
     return _draft_levels([cell for cell, _ in counted], facts)
+
+
+def _draft_dates(kind: type[Date], found: dict[str, Any], facts: dict[str, Any]) -> Date:
+    marks = {"lower", "upper", *facts["undeclared"]}
+    if "missing_codes" in found:
+        found["missing_codes"] = (*facts.get("missing_codes", ()), *found["missing_codes"])
+        marks |= {"missing_codes"}
+        found["nullable"] = True
+    return kind(**{**facts, **found, "undeclared": tuple(sorted(marks))})
 
 
 def _fact(kind: Kind) -> str:
@@ -354,12 +451,16 @@ def _as_number(cell: Plain) -> float | None:
     return cell if isinstance(cell, float) else None
 
 
-def _draft_numeric(numbers: Floats, facts: dict[str, Any]) -> Numeric | _Stub:
+def _draft_numeric(numbers: Floats, facts: dict[str, Any]) -> AnyAttribute | _Stub:
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
         return _Stub("has no finite numbers")
     if np.max(np.abs(finite)) >= MAX_WHOLE - 1:
-        return _Stub("has numbers too large to be told apart: it looks like an identifier")
+        return _Stub("has numbers too large to be told apart: it looks like an identifier", *_KEY)
+    if {*finite} == {0.0, 1.0} and len(finite) == len(numbers):
+        return Categorical(
+            levels=(0, 1), **{**facts, "undeclared": ("levels", *facts["undeclared"])}
+        )
     lower, upper = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # no -0.0
     endless = len(finite) < len(numbers)
     step = _step(finite)
@@ -387,7 +488,7 @@ def _step(numbers: Floats) -> float | None:
     return float(np.gcd.reduce(units.astype(np.int64)) / 10.0**digits)
 
 
-def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | _Stub:
+def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> AnyAttribute | _Stub:
     levels: tuple[str, ...] | tuple[bool, ...] = tuple(sorted({_as_text(cell) for cell in known}))
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
@@ -397,69 +498,15 @@ def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | _S
         if all(text.isdecimal() for text in texts):
             return _Stub(f"{many}, some with zeros in front: it looks like an identifier", *_DIGITS)
         text = f"{many}: it looks like an identifier or free text"
-        return _odd(texts, every=False) or _Stub(text)
-    return Categorical(levels=levels, **{**facts, "undeclared": ("levels", *facts["undeclared"])})
+        return _odd(texts, every=False) or _Stub(text, *_KEY)
+    marked = {**facts, "undeclared": ("levels", *facts["undeclared"])}
+    ordered = in_order([level for level in levels if isinstance(level, str)])
+    return Ordinal(levels=ordered, **marked) if ordered else Categorical(levels=levels, **marked)
 
 
 def _as_text(cell: Plain) -> str:
     if isinstance(cell, bool):
         return str(cell).lower()
+    if isinstance(cell, Iso):
+        return cell.removesuffix("T00:00:00")
     return number_text(cell) if isinstance(cell, float) else str(cell)
-
-
-@dataclass(frozen=True, repr=False)
-class LostCells:
-    """Columns of which more is lost than their curator may know. Private."""
-
-    #: No cell of these is in the declared domain; columns that rules may fill are left out.
-    without_values: tuple[str, ...] = ()
-    #: The same, and nothing stands in any of their cells, or codes of missing alone.
-    blank: tuple[str, ...] = ()
-    #: Numeric ones of which a cell looks like a number in a spelling that is not read as one.
-    other_styles: tuple[str, ...] = ()
-    #: A cell of these is neither text, number nor true/false: it is not UTF-8, or very long.
-    unreadable: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return any((self.without_values, self.blank, self.other_styles, self.unreadable))
-
-
-def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
-    """Return the columns of which a schema loses cells without a word; none of no rows."""
-    filled, schema = schema.rulebook.may_fill, schema.stored
-    closed = [a for a in schema if a.size and not isinstance(a, OpenCategorical)]
-    bare = [replace(a, nullable=True, outside="missing") for a in closed]
-    empty = {a.name: Encoder(a) for a in bare if a.name not in filled}
-    blank = {a.name: Encoder(replace(a, outside="error")) for a in bare if a.name in empty}
-    styles, unreadable, rows = set[str](), set[str](), 0
-    for batch in rows_of(stream, schema).batches(schema.names):
-        rows += batch.num_rows
-        for place, attribute in enumerate(schema):
-            name, column = attribute.name, batch.column(place)
-            if name in empty and (empty[name].encode(column).codes < attribute.size).any():
-                del empty[name]
-            if name in empty and name in blank:
-                try:
-                    blank[name].encode(column)
-                except DataError:
-                    del blank[name]
-            for cell in () if attribute.refuses else _unread(column, attribute):
-                if isinstance(cell, Unreadable):
-                    unreadable.add(name)
-                elif isinstance(cell, str) and attribute.kind == "numeric":
-                    styles |= {name} if number_style([cell.strip()], every=True) else set()
-    ordered = (tuple(n for n in schema.names if n in found) for found in (styles, unreadable))
-    nothing = tuple(name for name in empty if name in blank and rows)
-    return LostCells(tuple(n for n in empty if rows and n not in nothing), nothing, *ordered)
-
-
-def _unread(column: Chunk, attribute: AnyAttribute) -> list[Plain]:
-    """Return the distinct cells, of numbers those that are neither numbers nor codes."""
-    if isinstance(attribute, Date):
-        return distinct(column, dated)[0]
-    if isinstance(attribute, Numeric):
-        codes = (code for kind in attribute.kinds for code in attribute.codes_of(kind))
-        texts = {code.strip(): MISSING for code in codes if isinstance(code, str)}
-        _, marks = read_numbers(column, texts)
-        column = taken(column, np.flatnonzero(marks == OUTSIDE))
-    return distinct(column)[0]

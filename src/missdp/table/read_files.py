@@ -262,6 +262,14 @@ def _read_header(path: Path, layout: Layout = PLAIN) -> _Header:
     return header
 
 
+def numbered_columns(path: Path) -> Layout:
+    """Return the layout of a CSV file without a header line, whose columns are numbered."""
+    with _readable(path):
+        first = _read_header(path)
+    columns = tuple(f"column{k + 1}" for k in range(len(first.names)))
+    return Layout(columns=columns, separator=first.separator.replace("\t", ","))  # .tsv has tabs
+
+
 def _csv_batches(path: Path, header: _Header, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Parse; if a row is longer than a block, go on from there with longer blocks."""
     import pyarrow as pa

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from missdp.schema.attributes import KINDS, Kind, read_number
 from missdp.table.cells import Cells, Chunk, Plain, distinct, read_numbers, taken
+from missdp.table.dates import dated
 from missdp.types import Flags, Floats, Ints
 
 _GROUPS, _COMMA, _SIGN = "thousands separators", "a decimal comma", "a currency or percent sign"
@@ -64,6 +65,12 @@ def number_style(texts: Collection[str], *, every: bool) -> str | None:
         f"looks like numbers with {' and '.join(named)}: write them {' and '.join(remedies)}, "
         "each cell by itself"
     )
+
+
+def spelled_number(text: str) -> bool:
+    """Whether a text is a number, in whichever spelling, without a sign of a unit."""
+    styles = _styles(text)
+    return styles is not None and _SIGN not in styles
 
 
 def _styles(text: str) -> set[str] | None:
@@ -227,10 +234,10 @@ class Tally:
         return [*((value, n) for (_, value), n in self._cells.items()), *numbers]
 
     def _add_cells(self, chunk: Chunk) -> None:
-        values, indices = distinct(chunk)
+        values, indices = distinct(chunk, dated)
         for index, count in zip(*np.unique(indices, return_counts=True), strict=True):
             value = values[index] if index >= 0 else None
-            value = value.strip() if isinstance(value, str) else value
+            value = value.strip() if type(value) is str else value
             if self._many and isinstance(value, str) and len(self._cells) > _TEXTS:
                 continue  # far more than the levels of any draft, whichever these are
             self._cells[type(value), value] += int(count)
@@ -259,7 +266,7 @@ class Tally:
         self._many = True
         if not self.numbers:
             self._take_numbers_for_numbers()
-            for key in [k for k in self._cells if k[0] is str][_TEXTS:]:
+            for key in [k for k in self._cells if issubclass(k[0], str)][_TEXTS:]:
                 del self._cells[key]
         if len(self._values) <= _FEW:
             return

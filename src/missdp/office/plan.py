@@ -1,0 +1,318 @@
+"""Plan a release before the table is looked at: what each epsilon buys, from public facts only.
+
+The family's own fit is rehearsed on made-up rows that have what a person declares: so many rows,
+such missing rates, such margins. What it splits, measures and estimates is what it will do.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from missdp.errors import ParameterError
+from missdp.files import picture_format, write_atomically
+from missdp.progress import Progress
+from missdp.record import Record
+from missdp.schema import Numeric, Schema
+
+if TYPE_CHECKING:
+    from missdp.office.rehearsal import Declared
+    from missdp.synth.base import Synthesizer
+
+__all__ = ["Margins", "Plan", "Planned", "plan"]
+
+Margins: TypeAlias = Literal["uniform", "zipf"]
+"""How often the levels or bins of an attribute are taken to occur: evenly, or as 1, 1/2, 1/3..."""
+_MOST_ROWS = 1_000_000  # that are made up: more would only take longer
+_SEED = 0  # made-up rows and noise tell nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(Record):
+    """What one epsilon buys.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    one_way, two_way : float
+        Standard deviation of the noise of a count of people in a one-way and, in the median, in a
+        two-way table that is measured; NaN where a family measures none, or does not tell.
+    swamped : dict of str to float
+        By margins, the share of the cells of two-way tables that hold fewer rows than twice the
+        noise.
+    widths : dict of str to float
+        By number, the width of the 95 % interval of its mean.
+    ground_truth : float or None
+        Epsilon for the table before values went missing, if they do so completely at random at the
+        declared rates; None where nothing is proven.
+    seconds : float
+        That fitting and drawing as many rows took on this machine; reading rows comes on top.
+    """
+
+    epsilon: float
+    delta: float
+    one_way: float
+    two_way: float
+    swamped: dict[str, float]
+    widths: dict[str, float]
+    ground_truth: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Record):
+    """What each epsilon of a grid buys, from public facts and what a person declares.
+
+    Parameters
+    ----------
+    method : str
+        The family.
+    rows : int
+        As declared.
+    rehearsed_rows : int
+        That were made up: a million of more than that, whose noise hardly differs, and whose
+        seconds and memory are smaller.
+    missing, spreads : dict of str to float
+        As declared.
+    margins : {"uniform", "zipf"}
+        As declared.
+    memory : float or None
+        Most megabytes that this process had needed after the fits; None where the system does not
+        tell. In a process that does nothing else, that of a run.
+    planned : tuple of Planned
+        One for each epsilon.
+    """
+
+    method: str
+    rows: int
+    rehearsed_rows: int
+    missing: dict[str, float] = field(default_factory=dict)
+    spreads: dict[str, float] = field(default_factory=dict)
+    margins: Margins = "uniform"
+    memory: float | None = None
+    planned: tuple[Planned, ...] = ()
+
+    def __str__(self) -> str:
+        from missdp.evaluate.printed import in_columns  # its room takes a second to import
+
+        def line(name: str, form: str, numbers: Iterable[float | None]) -> tuple[str, ...]:
+            return name, *("-" if n is None or math.isnan(n) else format(n, form) for n in numbers)
+
+        of = self.planned
+        lines = [
+            line("epsilon", "g", (p.epsilon for p in of)),
+            line("delta", "g", (p.delta for p in of)),
+            line("noise of a count, one-way (± people)", ",.1f", (p.one_way for p in of)),
+            line("noise of a count, two-way (± people)", ",.1f", (p.two_way for p in of)),
+        ]
+        for m in get_args(Margins):
+            said = f"two-way cells below twice the noise, {m}"
+            lines.append(line(said, ".0%", (p.swamped[m] for p in of)))
+        for name in of[0].widths:
+            said = f"width of the 95 % interval of mean({name})"
+            lines.append(line(said, ".3g", (p.widths[name] for p in of)))
+        if self.missing:
+            lines.append(line("epsilon for the ground truth", ".3g", (p.ground_truth for p in of)))
+        lines.append(line("seconds", ".1f", (p.seconds for p in of)))
+        return "\n".join([*self._head(), *in_columns(lines), *self._foot()])
+
+    def _head(self) -> list[str]:
+        holes = ", ".join(f"{name} {rate:.0%}" for name, rate in self.missing.items()) or "none"
+        return [
+            f"Plan for {self.method} and {self.rows:,} rows, as you declared: margins "
+            f"{self.margins}, missing: {holes}. Nothing private was read."
+        ]
+
+    def _foot(self) -> list[str]:
+        lines = [] if self.memory is None else [f"Memory: {self.memory:,.0f} MB."]
+        if self.rehearsed_rows < self.rows:
+            lines.append(f"Rehearsed on {self.rehearsed_rows:,} rows; a run needs more.")
+        lines.append(
+            "Rehearsed on made-up rows whose attributes are independent: noise hardly depends on "
+            "that; intervals depend on how far numbers really spread."
+        )
+        return lines
+
+    def plot(self, path: str | Path) -> None:
+        """Draw the noise, the cells that it swamps and the widths of means against epsilon.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
+
+        Raises
+        ------
+        ParameterError
+            If the suffix is another one.
+        MissingDependencyError
+            If matplotlib is not installed.
+        """
+        kind = picture_format(path)
+        from matplotlib.figure import Figure
+
+        at = [p.epsilon for p in self.planned]
+        figure = Figure(figsize=(9.6, 3.2), layout="constrained")
+        noise, cells, widths = figure.subplots(1, 3)
+        noise.plot(at, [p.one_way for p in self.planned], "o-", label="one-way")
+        noise.plot(at, [p.two_way for p in self.planned], "s--", label="two-way")
+        noise.set_ylabel("noise of a count (people)")
+        for name, style in (("uniform", "o-"), ("zipf", "s--")):
+            cells.plot(at, [100 * p.swamped[name] for p in self.planned], style, label=name)
+        cells.set_ylabel("cells below twice the noise (%)")
+        for name in self.planned[0].widths:
+            known = [p.widths[name] for p in self.planned]
+            widths.plot(at, known, "o-", label=name.replace("$", r"\$"))
+        widths.set_ylabel("width of the interval of a mean")
+        for panel in (noise, cells, widths):
+            panel.set_xlabel("epsilon")
+            panel.set_xscale("log")
+            panel.set_xticks(at, [f"{e:g}" for e in at])
+            panel.minorticks_off()
+            panel.set_ylim(bottom=0)
+            if panel.get_legend_handles_labels()[0]:
+                panel.legend(fontsize=8, frameon=False)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
+        write_atomically(Path(path), drawn.getvalue())
+
+
+def plan(
+    schema: Schema,
+    *,
+    rows: int,
+    missing: Mapping[str, float] | None = None,
+    spreads: Mapping[str, float] | None = None,
+    margins: Margins = "uniform",
+    epsilons: Iterable[float] = (0.5, 1.0, 2.0),
+    method: str | None = None,
+    means: Iterable[str] | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> Plan:
+    """Say what each epsilon buys before the table is looked at, from public facts only.
+
+    Parameters
+    ----------
+    schema : Schema
+    rows : int
+        How many rows there will be, as you declare: roughly will do.
+    missing : mapping of str to float, optional
+        Share of missing cells by attribute, as you declare.
+    spreads : mapping of str to float, optional
+        Standard deviation of numbers, as you declare; they are then taken to be normal.
+    margins : {"uniform", "zipf"}, default "uniform"
+        How often levels, and bins of other numbers, occur.
+    epsilons : iterable of float, default (0.5, 1, 2)
+    method : str, optional
+        The family; by default that of `missdp synthesize`.
+    means : iterable of str, optional
+        Numbers whose means are planned; by default the first one.
+    progress : callable, optional
+        Called with what is going on and the share that is done.
+    **parameters
+        Of the family, such as ``delta`` or ``missing="observed"``, written ``strategy="observed"``.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ParameterError
+        If something that is declared is not of the schema.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Numeric, Schema
+    >>> from missdp.office import plan
+    >>> schema = Schema((
+    ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
+    ...     Numeric(name="age", lower=18, upper=98, integer=True, bins=8),
+    ... ))
+    >>> found = plan(schema, rows=2000, missing={"smoker": 0.2}, epsilons=(0.5, 2.0))
+    >>> less, more = found.planned
+    >>> less.one_way > more.one_way, less.widths["age"] > more.widths["age"]
+    (True, True)
+    """
+    from missdp.office.rehearsal import Declared, seconds_of  # families take a second to import
+    from missdp.synth.registry import default_synthesizer, synthesizer_named
+
+    declared = Declared(
+        schema=schema,
+        rows=rows,
+        missing=dict(missing or {}),
+        spreads=dict(spreads or {}),
+        margins=margins,
+    )
+    grid = tuple(epsilons)
+    if not grid:
+        raise ParameterError("epsilons must name one at least")
+    if "strategy" in parameters:
+        parameters["missing"] = parameters.pop("strategy")
+    chosen = method or default_synthesizer(schema, delta=parameters.get("delta"))
+    family = partial(synthesizer_named(chosen), random_state=_SEED, **parameters)
+    wanted = _numbers(schema, means)
+    fewer = min(rows, _MOST_ROWS)
+    table = replace(declared, rows=fewer).made_up(_SEED)
+    planned, memory = list[Planned](), None
+    for place, epsilon in enumerate(grid):
+        if progress is not None:
+            progress(f"rehearsing epsilon {epsilon:g}", place / len(grid))
+        model = family(epsilon=epsilon)
+        seconds = seconds_of(model, table)
+        memory = memory or _peak()  # before estimates
+        planned.append(_planned(model, declared, wanted, seconds))
+    return Plan(
+        method=chosen,
+        rows=rows,
+        rehearsed_rows=fewer,
+        memory=memory,
+        planned=tuple(planned),
+        missing=dict(declared.missing),
+        spreads=dict(declared.spreads),
+        margins=margins,
+    )
+
+
+def _numbers(schema: Schema, means: Iterable[str] | None) -> list[str]:
+    numbers = [a.name for a in schema if isinstance(a, Numeric)]
+    wanted = numbers[:1] if means is None else list(means)
+    for name in wanted:
+        if name not in numbers:
+            raise ParameterError(f"{name!r} is no number of the schema")
+    return wanted
+
+
+def _planned(model: Synthesizer, declared: Declared, means: list[str], seconds: float) -> Planned:
+    """Return what a rehearsed fit shows of its epsilon."""
+    from missdp.office.rehearsal import noise_of_tables, width_of_mean
+
+    one_way, two_way = noise_of_tables(model)
+    widths = {name: width_of_mean(model, name) for name in means}
+    return Planned(
+        epsilon=float(model.epsilon),
+        delta=model.guarantee_.delta,
+        one_way=one_way,
+        two_way=two_way,
+        swamped={m: declared.swamped(two_way, m) for m in get_args(Margins)},
+        widths={name: width for name, width in widths.items() if not math.isnan(width)},
+        ground_truth=declared.true_epsilon(model),
+        seconds=seconds,
+    )
+
+
+def _peak() -> float | None:
+    """Return the most memory that this process has had, in megabytes."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most / (1e6 if sys.platform == "darwin" else 1e3)

@@ -1,0 +1,172 @@
+"""Made-up rows, and what a family's fit to them shows: public facts only, so at no cost.
+
+The fit that is rehearsed is the family's own, so that a plan cannot drift from what it does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from statistics import NormalDist
+from time import perf_counter
+from typing import get_args
+
+import numpy as np
+
+from missdp.accounting import MissingCompletelyAtRandom
+from missdp.errors import ParameterError, UnprovenError
+from missdp.evaluate import MCAR
+from missdp.office.plan import Margins
+from missdp.record import check_fraction, check_positive, check_whole
+from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.synth import AIM, MST, AllPairs
+from missdp.synth.base import Synthesizer
+from missdp.table import Table
+from missdp.table.follow import follow_rules
+from missdp.types import Floats
+
+
+def shares(size: int, margins: Margins) -> Floats:
+    """Return how often each of so many levels is taken to occur.
+
+    Examples
+    --------
+    >>> shares(2, "zipf").round(2).tolist()
+    [0.67, 0.33]
+    """
+    weights = np.ones(size) if margins == "uniform" else 1 / np.arange(1.0, size + 1)
+    return np.asarray(weights / weights.sum())
+
+
+def law_of(attribute: AnyAttribute, margins: Margins, spread: float | None = None) -> Floats:
+    """Return the share of each level or bin; normal around the middle, if a spread is declared."""
+    if spread is None:
+        return shares(attribute.size, margins)
+    if not isinstance(attribute, Numeric):
+        raise ParameterError(f"{attribute.name!r} is no number, and has no standard deviation")
+    middle = (attribute.lower + attribute.upper) / 2
+    density = np.exp(-(((attribute.centres - middle) / spread) ** 2) / 2)
+    low, high = attribute.reach
+    weights = density * np.maximum(high - low, 1e-9 * (attribute.upper - attribute.lower))
+    return np.asarray(weights / weights.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What a person declares of a table that nobody looks at.
+
+    Parameters
+    ----------
+    schema : Schema
+    rows : int
+    missing : mapping of str to float
+        Share of missing cells by attribute; 0 for others.
+    spreads : mapping of str to float
+        Standard deviation by number; others have the margins.
+    margins : {"uniform", "zipf"}
+    """
+
+    schema: Schema
+    rows: int
+    missing: Mapping[str, float] = field(default_factory=dict)
+    spreads: Mapping[str, float] = field(default_factory=dict)
+    margins: Margins = "uniform"
+
+    def __post_init__(self) -> None:
+        check_whole("rows", self.rows)
+        if self.margins not in get_args(Margins):
+            raise ParameterError(f"margins must be one of {', '.join(get_args(Margins))}")
+        for name in (*self.missing, *self.spreads):
+            if name not in self.schema.names:
+                raise ParameterError(f"the schema has no attribute {name!r}")
+        for name, rate in self.missing.items():
+            if not 0 <= check_fraction("a missing rate", rate) < 1:
+                raise ParameterError("a missing rate must be below 1")
+            if rate and not self.schema[name].nullable:
+                raise ParameterError(f"the schema says that {name!r} is never missing")
+        for name, spread in self.spreads.items():
+            law_of(self.schema[name], self.margins, check_positive("a spread", spread))
+
+    def laws(self, margins: Margins) -> dict[str, Floats]:
+        """Return the share of each level or bin of each attribute: normal, where a spread is."""
+        return {a.name: law_of(a, margins, self.spreads.get(a.name)) for a in self.schema}
+
+    def made_up(self, seed: int) -> Table:
+        """Return rows of independent attributes, with cells missing completely at random.
+
+        Rules are applied to each row, as they are to rows that are read.
+        """
+        rng = np.random.default_rng(seed)
+        laws = self.laws(self.margins)
+        codes = {name: rng.choice(len(law), self.rows, p=law) for name, law in laws.items()}
+        table = Table.from_codes(self.schema, codes).with_values(rng)
+        columns = {name: table.column(name) for name in self.schema.names}
+        ruled = Table(self.schema, follow_rules(self.schema, columns), kind=table.kind)
+        holed = MCAR(rate=self.missing).apply(ruled, random_state=seed) if self.missing else ruled
+        columns = {name: holed.column(name) for name in self.schema.names}
+        return Table(self.schema, columns, kind=holed.kind)
+
+    def swamped(self, noise: float, margins: Margins) -> float:
+        """Return the share of cells of two-way tables with fewer rows than twice the noise.
+
+        Of independent attributes, and rows in which both are observed.
+        """
+        laws = self.laws(margins)
+        seen = {name: 1 - self.missing.get(name, 0.0) for name in laws}
+        counts = [
+            self.rows * seen[a] * seen[b] * np.outer(laws[a], laws[b]).ravel()
+            for a, b in combinations(laws, 2)
+        ]
+        if not counts or math.isnan(noise):
+            return math.nan
+        return float((np.concatenate(counts) < 2 * noise).mean())
+
+    def true_epsilon(self, model: Synthesizer) -> float | None:
+        """Return epsilon for the ground truth, if cells go missing at random at these rates."""
+        if not self.missing:
+            return None
+        observed = MCAR(rate=self.missing).observed(self.schema)
+        try:
+            stated = MissingCompletelyAtRandom(observed=observed)
+            return model.ground_truth_guarantee(stated).epsilon
+        except UnprovenError:
+            return None
+
+
+def seconds_of(model: Synthesizer, table: Table) -> float:
+    """Fit a model, draw as many rows, and return how long that took."""
+    started = perf_counter()
+    model.fit(table)
+    model.sample(len(table))
+    return perf_counter() - started
+
+
+def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
+    """Return the standard deviation of the noise of a count of a one-way and a two-way table.
+
+    The median over tables; NaN where a family measures no such tables, or tells no noise.
+    """
+    if isinstance(model, AllPairs) and model.pairs_ is not None:
+        release = model.pairs_
+        variances = release.guessed().variances.values()
+        pairs = [math.sqrt(v.mean()) * release.crude.rows for v in variances]
+        return release.crude.std, _median(pairs)
+    if isinstance(model, AIM | MST):
+        recipe = model._recipe
+        pairs = [std for clique, std in recipe.sigmas.items() if len(clique) > 1]
+        return recipe.first_sigma, _median(pairs)
+    return math.nan, math.nan
+
+
+def _median(values: list[float]) -> float:
+    return float(np.median(values)) if values else math.nan
+
+
+def width_of_mean(model: Synthesizer, name: str) -> float:
+    """Return the width of the 95 % interval of a mean; NaN of a family without estimates."""
+    if not isinstance(model, AllPairs | AIM | MST):
+        return math.nan
+    error: float = model.estimate(f"mean(`{name}`)").errors[0]
+    return 2 * NormalDist().inv_cdf(0.975) * error

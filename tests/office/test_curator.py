@@ -1,0 +1,181 @@
+"""The curator's report: what it shows, where it stands, what it finds; labels are inert."""
+
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp import AllPairs, Categorical, Numeric, Schema
+from missdp.cli.main import main
+from missdp.errors import DataError, OutputError
+from missdp.evaluate.align import align
+from missdp.office.attack import Attack, attacks
+from missdp.office.curator import curator_report
+from missdp.schema import Impossible
+
+pytest.importorskip("jinja2")
+
+EVIL = (
+    "<script>alert(1)</script>",
+    "{{ 7 * 7 }}",
+    '" onmouseover="alert(1)',
+    "</table><img src=x onerror=alert(1)>",
+    "\u202egnirts",
+    "=HYPERLINK(1)",
+    "x" * 300,
+)
+SCHEMA = Schema(
+    (
+        Categorical(name="smoker", levels=("no", "yes"), nullable=True),
+        Categorical(name="region", levels=tuple("abcdefgh")),
+        Categorical(name="job", levels=tuple("klmnopqr")),
+        Numeric(name="age", lower=18, upper=98, integer=True, bins=16),
+        Numeric(name="pay", lower=0, upper=100, bins=20, nullable=True),
+    ),
+    rules=(Impossible("age < 20 and smoker = 'yes'"),),
+)
+
+
+def people(n, seed):
+    rng = np.random.default_rng(seed)
+    age = rng.integers(20, 99, n)
+    pay = np.clip(age / 2 + rng.normal(20, 15, n), 0, 100)
+    frame = pd.DataFrame(
+        {
+            "smoker": rng.choice(["no", "yes"], n),
+            "region": rng.choice([*"abcdefgh"], n),
+            "job": rng.choice([*"klmnopqr"], n),
+            "age": age,
+            "pay": pay,
+        }
+    )
+    return frame.assign(
+        smoker=frame.smoker.mask(rng.random(n) < 0.2), pay=frame.pay.mask(rng.random(n) < 0.3)
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    return AllPairs(epsilon=2.0, delta=1e-6, random_state=0).fit(people(1500, 1), schema=SCHEMA)
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.said = set(), [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+
+    def handle_data(self, data):
+        self.said.append(data)
+
+
+def inert(text):
+    page = Page(text)
+    assert not page.tags & {"script", "iframe", "object", "link", "form", "a", "svg", "base"}
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    assert all(v.startswith("data:") for _, name, v in page.attributes if name in ("src", "href"))
+    assert "default-src 'none'" in text
+    assert "http://" not in text
+    assert "https://" not in text
+    return " ".join(page.said)
+
+
+def test_the_page_shows_both_tables_and_says_whose_it_is(tmp_path, model):
+    real = people(1500, 1)
+    made = model.sample(1500, missing_values="keep", random_state=0)
+    path = tmp_path / "curator.html"
+    verdict = curator_report(
+        real, made, path, schema=SCHEMA, guarantee=model.guarantee_, control=people(1500, 2)
+    )
+    text = path.read_text()
+    said = inert(text)
+    assert text.count("CURATOR ONLY") == 3  # title, banner, watermark
+    complete = int(real.notna().all(axis=1).sum())
+    assert f"1,500 real rows, of which {complete:,} are complete" in said
+    for part in (*verdict, "region × job", "never age < 20", "2-differentially", "complete rows"):
+        assert part.replace("2-differentially", "differentially") in said, part
+    holes = int((real.pay.isna() & real.smoker.notna()).sum())
+    assert f"{holes:,}" in said  # rows in which pay alone is missing
+    assert not any("ATTACKED" in line for line in verdict)
+
+
+def test_a_release_that_copies_rows_is_flagged_and_others_are_not(tmp_path):
+    """Half the released rows are copies; the control has as many rows, from the same people."""
+    real, other, third = (people(1200, seed) for seed in (1, 2, 3))
+    planted = pd.concat([real[:600], third[:600]], ignore_index=True)
+    for control, released, found in ((other, planted, True), (other, third, False)):
+        verdict = curator_report(
+            real, released, tmp_path / "page.html", schema=SCHEMA, control=control
+        )
+        assert any("ATTACKED: copies" in line for line in verdict) == found
+    tables = [align(real, frame, SCHEMA)[1] for frame in (real, other, planted)]
+    each = attacks(*tables, np.random.default_rng(0))
+    assert [attack.found for attack in each] == [True] * 4
+
+
+def test_attacks_on_rows_like_all_others_succeed_no_more_often_than_by_chance():
+    real, other, third = (align(people(800, s), people(800, s), SCHEMA)[0] for s in (4, 5, 6))
+    found = attacks(real, other, third, np.random.default_rng(0))
+    assert not any(attack.found for attack in found)
+    assert Attack("none", 0, 0, 0).excess == 0
+    with pytest.raises(DataError, match="need rows"):
+        attacks(real, other.take(np.zeros(0, int)), third, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("name", ["t.release.json", "m.model.json", "release.json"])
+def test_it_is_not_written_beside_what_was_released(tmp_path, name):
+    (tmp_path / name).write_text("{}")
+    rows = people(50, 1)
+    with pytest.raises(OutputError, match="curator only"):
+        curator_report(rows, rows, tmp_path / "page.html", schema=SCHEMA)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
+    with pytest.raises(OutputError, match="curator only"):
+        curator_report(rows, rows, tmp_path / "link" / "page.html", schema=SCHEMA)
+    here = tmp_path / "other" / "page.html"
+    with pytest.raises(OutputError, match="curator only"):
+        curator_report(rows, rows, here, schema=SCHEMA, released=[tmp_path / "other" / "t.csv"])
+    assert not list(tmp_path.rglob("page.html"))
+
+
+def test_names_and_levels_are_inert(tmp_path):
+    schema = Schema(
+        (
+            *(Categorical(name=f"{e}{i}", levels=("x", e)) for i, e in enumerate(EVIL)),
+            Numeric(name="<b>n</b>", lower=0, upper=1),
+        )
+    )
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {a.name: rng.choice(list(a.levels), 60) for a in schema if a.name != "<b>n</b>"}
+    ).assign(**{"<b>n</b>": rng.random(60)})
+    curator_report(frame, frame[::-1], tmp_path / "page.html", schema=schema, control=frame)
+    said = inert((tmp_path / "page.html").read_text())
+    assert "49" not in [word.strip("0") for word in said.split() if word.startswith("49")]
+    assert all(e in said for e in EVIL[:4])
+
+
+def test_the_command_writes_the_page_elsewhere(tmp_path, capsys, monkeypatch, model):
+    monkeypatch.chdir(tmp_path)
+    model.save("synthetic.model.json")
+    people(1500, 1).to_csv("people.csv", index=False)
+    people(300, 2).to_csv("others.csv", index=False)
+    given = ["report", "synthetic.model.json", "--private", "people.csv"]
+    assert main([*given, "-o", "page.html"]) == 5
+    assert "another folder" in capsys.readouterr().err
+    (tmp_path / "curator").mkdir()
+    assert main([*given, "--control", "others.csv", "-o", "curator/page.html", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["curator_only"]
+    assert len(said["verdict"]) == 4
+    assert main([*given, "-o", "curator/page.html"]) == 5  # it is there
+    assert main([*given, "-o", "curator/page.html", "--overwrite"]) == 0
+    assert "CURATOR ONLY" in capsys.readouterr().out

@@ -1,0 +1,148 @@
+"""Plans are what runs turn out to be, from what a person declares."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema
+from missdp.cli.main import main
+from missdp.errors import ParameterError
+from missdp.office import Plan, plan
+from missdp.office.rehearsal import Declared, law_of, noise_of_tables, width_of_mean
+from missdp.schema import NotApplicable
+
+ROWS, MISSING = 2500, {"smoker": 0.2, "pay": 0.1}
+SCHEMA = Schema(
+    (
+        Categorical(name="smoker", levels=("no", "yes"), nullable=True),
+        Categorical(name="region", levels=("n", "e", "s", "w", "abroad")),
+        Numeric(name="age", lower=18, upper=98, integer=True, bins=8),
+        Numeric(name="pay", lower=0, upper=100, bins=10, nullable=True),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Real people: dependent, skewed, and not missing at random, of the declared spread."""
+    rng = np.random.default_rng(5)
+    age = np.clip(rng.normal(50, 18, ROWS), 18, 98).round()
+    pay = np.clip(30 + 0.4 * (age - 50) + rng.normal(0, 14, ROWS), 0, 100)
+    smoker = np.where(rng.random(ROWS) < 0.2 + 0.004 * (98 - age), "yes", "no")
+    region = rng.choice(["n", "e", "s", "w", "abroad"], ROWS, p=[0.5, 0.2, 0.15, 0.1, 0.05])
+    frame = pd.DataFrame({"smoker": smoker, "region": region, "age": age, "pay": pay})
+    frame["smoker"] = frame["smoker"].mask(rng.random(ROWS) < 0.2 + 0.1 * (age > 60))
+    frame["pay"] = frame["pay"].mask(rng.random(ROWS) < 0.1)
+    return frame, {"age": float(age.std()), "pay": float(pay.std())}
+
+
+@pytest.mark.parametrize("method", ["all-pairs", "mst"])
+def test_noise_and_intervals_are_those_of_a_run(people, method):
+    """Within 1.25, though real attributes depend on each other; bench/plan.py tries more."""
+    frame, spreads = people
+    wanted = ("age",) if method == "all-pairs" else ()
+    found = plan(
+        SCHEMA,
+        rows=ROWS,
+        missing=MISSING,
+        spreads=spreads,
+        epsilons=(1.0,) if wanted else (0.5, 2.0),
+        method=method,
+        means=wanted,
+        delta=1e-6,
+    )
+    for planned in found.planned:
+        family = {"all-pairs": AllPairs, "mst": MST}[method]
+        run = family(epsilon=planned.epsilon, delta=1e-6, random_state=1).fit(frame, schema=SCHEMA)
+        one_way, two_way = noise_of_tables(run)
+        assert planned.one_way == pytest.approx(one_way, rel=0.01)
+        assert 0.8 < planned.two_way / two_way < 1.25
+        for name in wanted:
+            assert 0.8 < planned.widths[name] / width_of_mean(run, name) < 1.25
+        assert planned.ground_truth == planned.epsilon  # every row is read, if holes are levels
+    assert Plan.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_missing_values_amplify_where_only_observed_cells_are_read():
+    found = plan(SCHEMA, rows=500, missing={"pay": 0.5}, epsilons=(1,), strategy="observed")
+    assert 0 < found.planned[0].ground_truth <= 1.0
+    model = AIM(epsilon=1.0, missing="complete-rows").fit(
+        Declared(schema=SCHEMA, rows=500, missing={"pay": 0.5}).made_up(0)
+    )
+    declared = Declared(schema=SCHEMA, rows=500, missing={"pay": 0.5})
+    assert declared.true_epsilon(model) < 0.75  # log(1 + (e - 1) / 2) = 0.62, with a delta
+
+
+def test_cells_that_noise_swamps_are_counted():
+    """Two attributes of two levels, 100 rows: 25 in each cell, or 44, 22, 22 and 11."""
+    pair = tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "ab")
+    declared = Declared(schema=Schema(pair), rows=100)
+    for noise, even, uneven in ((5, 0, 0), (6, 0, 0.25), (12, 0, 0.75), (13, 1, 0.75), (23, 1, 1)):
+        assert declared.swamped(noise, "uniform") == even
+        assert declared.swamped(noise, "zipf") == uneven
+    fewer = Declared(schema=Schema(pair), rows=100, missing={"a": 0.5})
+    assert fewer.swamped(7, "uniform") == 1
+
+
+def test_made_up_rows_have_what_was_declared_and_keep_rules():
+    schema = Schema(
+        (*SCHEMA.attributes, Numeric(name="packs", lower=0, upper=9, bins=3, nullable=True)),
+        rules=(NotApplicable(("packs",), unless="smoker = 'yes'"),),
+    )
+    table = Declared(
+        schema=schema, rows=20_000, missing={"pay": 0.3}, spreads={"age": 12.0}, margins="zipf"
+    ).made_up(0)
+    ages = table.values("age")
+    assert ages.std() == pytest.approx(12.0, abs=1.0)
+    assert ages.mean() == pytest.approx(58.0, abs=1.0)
+    assert table.mask("pay").mean() == pytest.approx(0.3, abs=0.02)
+    assert not table.mask("region").any()
+    shares = np.bincount(table.codes("region"), minlength=5) / len(table)
+    assert shares == pytest.approx((1 / np.arange(1, 6)) / (137 / 60), abs=0.02)
+    smokes = table.codes("smoker") == 1
+    assert table.mask("packs")[~smokes].all()
+    assert not table.mask("packs")[smokes].any()
+    assert law_of(schema["region"], "zipf").sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"rows": 0}, "rows"),
+        ({"missing": {"heigth": 0.1}}, "heigth"),
+        ({"missing": {"region": 0.1}}, "never missing"),
+        ({"missing": {"pay": 1.0}}, "missing rate"),
+        ({"missing": {"pay": math.nan}}, "missing rate"),
+        ({"spreads": {"region": 1.0}}, "no number"),
+        ({"spreads": {"age": 0.0}}, "spread"),
+        ({"margins": "flat"}, "margins"),
+        ({"epsilons": ()}, "epsilons"),
+        ({"epsilons": (-1.0,)}, "epsilon"),
+        ({"means": ["region"]}, "no number"),
+        ({"method": "magic"}, "magic"),
+    ],
+)
+def test_what_is_declared_of_nothing_is_refused(bad, said):
+    with pytest.raises(ParameterError, match=said):
+        plan(SCHEMA, **{"rows": 100, **bad})
+
+
+def test_the_command_prints_draws_and_writes_json(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    SCHEMA.to_toml("people.toml")
+    given = ["plan", "people.toml", "--rows", "300", "--missing", "pay=0.2", "--epsilons", "1,2"]
+    pytest.importorskip("matplotlib")
+    assert main([*given, "--mean", "pay", "--plot", "plan.svg", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [p["epsilon"] for p in document["planned"]] == [1.0, 2.0]
+    assert document["memory"] > 50
+    assert set(document["planned"][0]["widths"]) == {"pay"}
+    assert "epsilon" in (tmp_path / "plan.svg").read_text()
+    assert main([*given, "--method", "privbayes", "--delta", "0"]) == 0
+    said = capsys.readouterr().out
+    assert "as you declared" in said
+    assert "nan" not in said
+    assert main([*given[:-2], "--missing", "pay"]) == 2
