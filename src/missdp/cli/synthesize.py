@@ -19,7 +19,7 @@ import typer
 
 from missdp.cli import RUN, check_stdout, complain
 from missdp.cli.app import emit
-from missdp.cli.charges import Charge, charges_ledger
+from missdp.cli.charges import Charge, charges_ledger, paid_schema
 from missdp.cli.options import (
     EngineOption,
     HolesOption,
@@ -49,7 +49,6 @@ from missdp.cli.side_files import STAMP
 from missdp.errors import ParameterError
 from missdp.files import PutOff, check_outputs
 from missdp.progress import Progress, progress_bar
-from missdp.schema import Schema
 from missdp.sources import STRATEGIES
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.registry import (
@@ -159,7 +158,7 @@ def synthesize(
     asked = None if charge is None else charge.request
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
-    facts = declaring(Schema.from_toml(schema), unit, max_rows)
+    facts = declaring(paid_schema(schema, charge), unit, max_rows)
     check_holds(output, facts, values)
     check_repeatable(data if engine == "missdp" else None, facts.unit)
     if charge is not None and charge.found(release, facts, as_json=as_json):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,12 +23,14 @@ from missdp.accounting import (
     Condition,
     CutsFromRelease,
     DeclaredRowCount,
+    Event,
     ExplicitSeed,
     FilterEvent,
     Guarantee,
     LevelsFromRelease,
     RowsWithoutUnit,
 )
+from missdp.accounting.budget import check_paid
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import (
@@ -234,7 +236,10 @@ def learn(
         raise ParameterError("undeclared must be 'refuse' or 'accept'")
     if schema is None and isinstance(data, Table):
         schema = data.schema
-    unit = None if schema is None else check_schema(schema).unit
+    if schema is not None:
+        check_paid(check_schema(schema).ledger, model.budget)
+        schema = schema.without_ledger()
+    unit = None if schema is None else schema.unit
     opened = () if schema is None else open_attributes(schema)
     if unit is not None:
         check_unit(model, unit, opened=opened)
@@ -253,20 +258,29 @@ def learn(
     declared = is_declared(model.n_rows)
     rows = int(model.n_rows) if declared else None
     warn_if_weak(model.epsilon, model._delta, n=rows)
+    reserve = partial(_reserve, model, own, unit=unit, undeclared=undeclared, beside=rare)
+    unread = not isinstance(data, Table) and not is_source(data)
+    first = unread and schema is not None and getattr(model.budget, "charged_first", False)
+    if first and schema is not None:
+        model.planned_parts(schema)  # what is refused by public facts is not charged
+        reserve(schema)
     data, schema, kind = _as_rows(data, schema, opened)
     # As many levels are planned with as a fit may find; which they are, is found below.
     source = _open_data(data, at_most(schema) if opened and schema else schema, model._reads)
     facts = schema if opened and schema else source.schema
+    check_paid(facts.ledger, model.budget)
     conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows, unit)
     model._strategy.check(readable(source, model._reads(source.schema)))
-    fresh.schema_, fresh.kind_ = fresh._to_be_cut(source.schema, recodable(source)), kind
+    fresh.schema_, fresh.kind_ = (
+        fresh._to_be_cut(source.schema.without_ledger(), recodable(source)),
+        kind,
+    )
     grid = on_grid(fresh.schema_)  # refused now, if it cannot be
     fresh._check_schema(fresh.modelled_)
     fresh._split = fresh._planned_split()
     fresh._split.check()
-    if model.budget is not None:
-        label = f"{type(model).__name__}({model.missing})"
-        model.budget.reserve(own, label=label, conditions=conditions, beside=rare)
+    if not first:
+        reserve(facts)
     # Learned on a fresh model and taken over whole: neither what was learned before, nor half of
     # this fit, should it fail, must be taken for this model.
     model._forget()
@@ -297,6 +311,22 @@ def learn(
     if total.value >= 3 * total.std:  # else it was said already
         sizes = [attribute.extended_size for attribute in model.modelled_]
         warn_if_noise(model.n_rows_, sizes, partial(_noise, model, unit), epsilon=model.epsilon)
+
+
+def _reserve(
+    model: Synthesizer,
+    own: Budget,
+    facts: Schema,
+    *,
+    unit: Unit | None,
+    undeclared: str,
+    beside: Iterable[Event],
+) -> None:
+    """Charge the shared budget, if there is one, for a fit to rows of a schema."""
+    if model.budget is not None:
+        label = f"{type(model).__name__}({model.missing})"
+        conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows, unit)
+        model.budget.reserve(own, label=label, conditions=conditions, beside=beside)
 
 
 def _noise(model: Synthesizer, unit: Unit | None, epsilon: float, tables: int) -> float:
