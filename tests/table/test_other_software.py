@@ -97,7 +97,8 @@ def arrow(frame, *, zone=None):
 
 def spss(frame, path):
     pyreadstat.write_sav(
-        frame, path, column_labels={"sex": "Sex of the person"}, variable_value_labels={"sex": LABELS},
+        frame, path, column_labels={"sex": "Sex of the person"},
+        variable_value_labels={"sex": LABELS},
         missing_ranges={"sex": [-7]}, variable_measure={"grade": "ordinal", "sex": "nominal"},
     )  # fmt: skip
 

@@ -152,7 +152,7 @@ def synthesize(
     asked = None if charge is None else charge.request
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
-    facts = Schema.from_toml(schema)
+    facts = _facts(schema, engine)
     check_holds(output, facts, values)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
@@ -228,6 +228,16 @@ def synthesize(
         f"{release.wrote_in_words}\n{paid}{bins}\n{promised}"
     )
     emit(document, text, as_json=as_json)
+
+
+def _facts(path: Path, engine: str) -> Schema:
+    """Return the public facts; refuse those that the engine cannot read."""
+    facts = Schema.from_toml(path)
+    if engine == "spark":
+        from missdp.engines.spark import check_for_spark
+
+        check_for_spark(facts)
+    return facts
 
 
 @contextmanager
