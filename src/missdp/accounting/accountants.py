@@ -356,10 +356,6 @@ def to_dp_event(event: Event) -> Any:
         discrete Gaussian, sampled or not, and selections to ``ZCDpEvent``; what is made of other
         events to the composition of these, a filter to its capacity.
 
-    Returns
-    -------
-    dp_accounting.DpEvent
-
     Raises
     ------
     UnprovenError

@@ -60,11 +60,6 @@ class Budget:
         order that suits (epsilon, delta) best, or squares of the mu of Gaussian DP, which is best
         for Gaussian noise. Default: ``"zcdp"``, or ``"pure"`` at delta 0.
 
-    Raises
-    ------
-    ParameterError
-        If a parameter is out of range.
-
     Notes
     -----
     Fixed: adaptive queries with fixed parameters compose under pure DP, zCDP, Rényi DP and

@@ -243,10 +243,6 @@ class Guarantee(Record):
         *others : Guarantee
             Of the same adjacency and protecting the same table.
 
-        Returns
-        -------
-        Guarantee
-
         Raises
         ------
         UnprovenError

@@ -279,11 +279,12 @@ def as_array(tensor: Any) -> Floats:
 
 
 class RowsSide(Side):
-    """A generator of complete rows against one critic that takes holes in expectation.
+    """A generator of complete rows against one critic that takes missing cells in expectation.
 
-    Real rows have holes, generated ones have none. So that holes alone do not tell them apart,
-    generated rows are shown with holes at the released rates, whatever the values. The last
-    ``frozen`` maps of the generator are not learned. With conditions, the critic is shown them.
+    Real rows have missing cells, generated ones have none. So that missing cells alone do not tell
+    them apart, generated rows are shown with missing cells at the released rates, whatever the
+    values. The last ``frozen`` maps of the generator are not learned. With conditions, the critic
+    is shown them.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from missdp.types import Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class ClassTable(RowModel):
-    """A law of rows and holes: given a hidden class, all values and all holes are independent.
+    """A distribution of rows: given a hidden class, values and missing cells are independent.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ClassTable(RowModel):
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_holes: bool
     ) -> list[NDArray[np.int64]]:
-        """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``.
+        """Draw ``n`` rows, an array of codes per attribute; a missing cell has the code ``size``.
 
         They are spread over the classes, and over the levels in each, as evenly as
         whole rows can be: less chance than in independent rows, and the same law of each.

@@ -46,7 +46,8 @@ class DPAutoGAN(NeuralSynthesizer):
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row; the first layers of encoder and critic take the expectation
         over what is missing, by released margins, and nothing is asked of the decoder there.
-        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
+        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills missing cells privately
+        before.
     coder_share : float in (0, 1), default 0.4
         Share of what margins leave of the budget for the autoencoder.
     steps : int, optional
@@ -70,7 +71,7 @@ class DPAutoGAN(NeuralSynthesizer):
     ----------
     Tantipongpipat, Waites, Boob, Siva, Cummings (2021), "Differentially private synthetic
     mixed-type data generation for unsupervised learning", Intelligent Decision Technologies 15(4);
-    Śmieja et al. (2018) for holes in expectation.
+    Śmieja et al. (2018) for missing cells in expectation.
 
     Examples
     --------

@@ -41,7 +41,8 @@ class DPCTGAN(NeuralSynthesizer):
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row; the first layer of the critic takes the expectation over
         what is missing, by released margins, and only observed levels are conditions.
-        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
+        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills missing cells privately
+        before.
     steps : int, optional
         Steps of training of the critic; by default 800.
     batch : int, optional

@@ -52,7 +52,7 @@ _LEAST = 1e-6  # rate of holes
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPMisGAN(NeuralSynthesizer):
-    """Synthetic tables from generators of values and of holes that critics hold against real rows.
+    """Synthetic tables from a generator of values and one of masks, which critics judge.
 
     A critic sees a row's observed values and its mask, as in MisGAN (Li et al. 2019), and
     generators of values and of masks are fitted until it cannot tell their rows from private ones.
@@ -66,15 +66,16 @@ class DPMisGAN(NeuralSynthesizer):
     epsilon, delta, n_rows, cuts, random_state, budget, progress
         See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
-        ``"observed"`` reads every row, its observed values and its mask; holes can be sampled.
-        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
+        ``"observed"`` reads every row, its observed values and its mask; missing cells can be
+        sampled. ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills missing cells
+        privately before.
     critic : {"kernel", "mlp"}, default "kernel"
-        ``"kernel"``: linear in all pairs of values and holes of a row, in closed form from one
-        Gaussian release. ``"mlp"``: small networks, as in the publication, against generators that
-        are networks, for comparison: much further from the truth.
+        ``"kernel"``: linear in all pairs of values and missing cells of a row, in closed form from
+        one Gaussian release. ``"mlp"``: small networks, as in the publication, against generators
+        that are networks, for comparison: much further from the truth.
     masks : {"conditional", "independent"}, default "conditional"
-        Whether holes may depend on the values (missing at random given a hidden class), where there
-        is evidence that they do, or never do (missing completely at random).
+        Whether missing cells may depend on the values (missing at random given a hidden class),
+        where there is evidence that they do, or never do (missing completely at random).
     classes : int, default 200
         Hidden classes of a generator; of no use to ``"mlp"``.
     fits : int, default 3
@@ -159,10 +160,10 @@ class DPMisGAN(NeuralSynthesizer):
     def _contested(self, door: Door, crude: Crude) -> NetworkModel:
         """Return generators of rows and masks, their critics trained with all that is left.
 
-        A generator of complete rows, a generator of masks, and a critic for each of their
-        outcomes: one sees generated rows with generated holes beside incomplete real rows, the
-        other the masks alone (Li, Jiang & Marlin 2019). One clipped vector holds what a row says to
-        both critics.
+        A generator of complete rows, a generator of masks, and a critic for each of their outcomes:
+        one sees generated rows with generated missing cells beside incomplete real rows, the other
+        the masks alone (Li, Jiang & Marlin 2019). One clipped vector holds what a row says to both
+        critics.
         """
         from scipy.special import logit
 

@@ -6,9 +6,10 @@ of means. The generator descends on what the critic can still tell, in units of 
 and stops where that is no more than noise: what is left would be noise learned by heart. Several
 fits from random starts are mixed, which halves what noise they still took for signal.
 
-Holes start independent of the classes (values missing completely at random). Where the products of
-an attribute's holes with all other attributes differ from that by more than noise, its chance of
-being observed becomes the class's own: values missing at random, given the class.
+Missing cells start independent of the classes (values missing completely at random). Where the
+products of an attribute's missing cells with all other attributes differ from that by more than
+noise, its chance of being observed becomes the class's own: values missing at random, given the
+class.
 """
 
 from __future__ import annotations
@@ -302,7 +303,7 @@ class _Fit:
         return shares, laws
 
     def open_holes(self) -> bool:
-        """Let holes depend on the class where there is evidence that they do; say whether any.
+        """Let missing cells depend on the class where evidence says so; say whether any do.
 
         For each attribute the products of "missing" with what all others are: a χ² of how far they
         are from what they would be without dependence, given the noise and that rows are a sample.

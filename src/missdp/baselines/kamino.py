@@ -47,7 +47,8 @@ class Kamino(PairsSynthesizer):
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` (KaminoI) learns a head from the rows in which its attribute is observed, and
         fills in what they lack of its context by the earlier heads, or counts it as 0.
-        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
+        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills missing cells privately
+        before.
     heads : {"moments", "sequential"}, default "moments"
         What heads are learned from. ``"moments"``: one noisy release of all pairs of attributes,
         to which rows are raked as well (that of `AllPairs`). ``"sequential"``: noisy gradients of

@@ -4,11 +4,12 @@ A family is chosen by how far its counts are from independence of child and pare
 (``_dependence_score``), among all that public facts allow. All else is post-processing of released
 values.
 
-Holes are filled by a model that has the network's families, with conditional laws on complete
-cells. It starts at the law of each child among family members that are all observed, and is then
-re-estimated from the filled synthetic rows: stochastic expectation-maximisation, which is the
-maximum-likelihood answer for data missing at random (Rubin 1976; Dempster, Laird and Rubin 1977)
-up to the released model's own error: a dependence that no family of the network holds is not in it.
+Missing cells are filled by a model that has the network's families, with conditional laws on
+complete cells. It starts at the law of each child among family members that are all observed, and
+is then re-estimated from the filled synthetic rows: stochastic expectation-maximisation, which is
+the maximum-likelihood answer for data missing at random (Rubin 1976; Dempster, Laird and Rubin
+1977) up to the released model's own error: a dependence that no family of the network holds is not
+in it.
 """
 
 from __future__ import annotations

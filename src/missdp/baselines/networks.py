@@ -111,7 +111,7 @@ def same_masks(rates: Floats) -> Layers:
 
 @dataclass(frozen=True, eq=False)
 class NetworkModel(RowModel):
-    """Networks that draw rows and their holes from noise; released values.
+    """Networks that draw rows and their missing cells from noise; released values.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def calibrated(
     rates: Floats,
     rng: np.random.Generator,
 ) -> NetworkModel:
-    """Return a model whose observed cells have given margins, and whose holes have given rates.
+    """Return a model with given margins of observed cells and given rates of missing ones.
 
     What is added to the scores of each level, the same in all rows, leaves what the network has
     learned of dependence. Margins are among the rows in which an attribute is observed.

@@ -40,7 +40,7 @@ _MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivBayes(Synthesizer):
-    """Synthetic tables from a private Bayesian network (Zhang et al. 2017), holes included.
+    """Synthetic tables from a private Bayesian network (Zhang et al. 2017), missing cells included.
 
     Parents are chosen by the exponential mechanism with a count-scaled dependence score of
     constant sensitivity, family tables get Laplace noise (pure DP) or Gaussian noise
@@ -55,10 +55,10 @@ class PrivBayes(Synthesizer):
         0 gives pure epsilon-DP. None is 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n)
         if more, n, are declared.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
-        ``"joint"`` models values and holes together, every row counts everywhere, holes of
-        synthetic rows are filled from the model. ``"observed"`` (PrivBayesE, Mohapatra et al. 2024)
-        counts each family over the rows observed on it. ``"complete-rows"`` drops incomplete rows.
-        ``"impute-first"`` fills holes privately before learning.
+        ``"joint"`` models values and missing cells together, every row counts everywhere, missing
+        cells of synthetic rows are filled from the model. ``"observed"`` (PrivBayesE, Mohapatra et
+        al. 2024) counts each family over the rows observed on it. ``"complete-rows"`` drops
+        incomplete rows. ``"impute-first"`` fills missing cells privately before learning.
     degree : "auto" or int, default "auto"
         Number of parents; ``"auto"`` lets tables grow while they are useful (``theta``).
     theta : float, default 8

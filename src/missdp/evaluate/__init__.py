@@ -3,7 +3,8 @@
 What compares tables reads the private truth and adds no noise: results are **not** differentially
 private. Do not publish them, and do not choose what to publish by them, without a mechanism.
 `combine_estimates` reads estimates from released tables only, and may be published. Simulators of
-missing values (`MCAR`, `MAR`, `MNAR`, ...) punch holes into complete tables, for experiments.
+missing values (`MCAR`, `MAR`, `MNAR`, ...) punch missing cells into complete tables, for
+experiments.
 """
 
 from missdp.aliases import exported

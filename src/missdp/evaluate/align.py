@@ -1,7 +1,8 @@
 """Two tables under one schema, so that their codes mean the same and can be compared.
 
 In an aligned table every attribute may be missing, for a true table and a synthetic one need not
-agree on where there are holes. The rules of the schema are applied on reading, as everywhere.
+agree on where there are missing cells. The rules of the schema are applied on reading, as
+everywhere.
 """
 
 from __future__ import annotations

@@ -390,8 +390,8 @@ def missing_fidelity(
     Parameters
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
-        The private table with its holes, and a synthetic one that kept them. A cell that is not
-        applicable is no hole.
+        The private table with its missing cells, and a synthetic one that kept them. A cell that is
+        not applicable is no missing cell.
     schema : Schema, optional
         The declared domain; needed if neither is a Table.
 
@@ -532,9 +532,9 @@ def missingness_by_kind(
     Parameters
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
-        The private table, and a synthetic one that kept its holes. Where a file or frame holds
-        nulls instead of codes, kinds other than plain missing cannot be told, except that what is
-        not applicable follows from the rules: write codes, with ``holes="codes"``.
+        The private table, and a synthetic one that kept its missing cells. Where a file or frame
+        holds nulls instead of codes, kinds other than plain missing cannot be told, except that
+        what is not applicable follows from the rules: write codes, with ``holes="codes"``.
     schema : Schema, optional
         The declared domain; needed if neither is a Table.
 

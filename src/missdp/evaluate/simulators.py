@@ -42,19 +42,20 @@ class MissingMechanism(ABC):
 
     Subclasses say with which probability each cell goes missing; cells are then drawn
     independently given those probabilities (``rates="expected"``), or so that each column has an
-    exact number of holes (``rates="exact"``).
+    exact number of missing cells (``rates="exact"``).
 
     Where an attribute is not applicable there is nothing to lose: such a cell never goes missing,
     rates are shares of the other cells, and as a driver it weighs 0. A cell that follows by a rule
-    of the schema from what is left of its row is no hole either: whoever reads the table knows it.
+    of the schema from what is left of its row is no missing cell either: whoever reads the table
+    knows it.
     """
 
     @property
     def row_independent(self) -> bool:
-        """Whether a row's holes depend on that row alone (Mohapatra et al. 2024, Theorem 5.2).
+        """Whether what a row lacks depends on that row alone (Mohapatra et al. 2024, Theorem 5.2).
 
         True only for mechanisms with declared parameters and independent draws. Weights or
-        intercepts that are fitted to the table, and exact hole counts, couple the rows.
+        intercepts that are fitted to the table, and exact missing cell counts, couple the rows.
         """
         return False
 
@@ -89,7 +90,7 @@ class MissingMechanism(ABC):
         """Probability of a hole per row, for every column that may get holes."""
 
     def probabilities(self, table: Table, *, random_state: RandomState) -> Probabilities:
-        """Return each row's probability of a hole, for the columns that may get holes: private.
+        """Return each row's probability of a missing cell, by column that may get one: private.
 
         The same seed gives :meth:`apply` the same probabilities.
         """
@@ -106,7 +107,7 @@ class MissingMechanism(ABC):
         return {name: np.where(table.mask(name), 0.0, p) for name, p in chances.items()}
 
     def apply(self, table: Table, *, random_state: RandomState) -> Table:
-        """Return the table with holes.
+        """Return the table with missing cells.
 
         Parameters
         ----------
@@ -117,13 +118,13 @@ class MissingMechanism(ABC):
         Returns
         -------
         Table
-            Same rows. Its schema declares every column nullable that may have holes, and what
-            follows from one of these by a rule.
+            Same rows. Its schema declares every column nullable that may have missing cells, and
+            what follows from one of these by a rule.
 
         Raises
         ------
         DataError
-            If the table already has holes.
+            If the table already has missing cells.
         """
         rng = np.random.default_rng(random_state)
         chances = self._chances(table, rng)
@@ -132,7 +133,7 @@ class MissingMechanism(ABC):
     def apply_blocks(
         self, tables: Iterable[Table], *, random_state: RandomState
     ) -> Iterator[Table]:
-        """Yield tables with holes, each as :meth:`apply` would make them if it were the whole.
+        """Yield tables with missing cells, each as :meth:`apply` makes it if it is the whole.
 
         Of mechanisms whose rows lose cells independently that is the same law.
         """
@@ -155,9 +156,10 @@ class MCAR(MissingMechanism):
     rate : float or mapping of str to float
         Share of missing cells, in [0, 1): the same for every column, or one per column.
     columns : tuple of str, optional
-        Columns that get holes (default: all). Not with a mapping.
+        Columns that get missing cells (default: all). Not with a mapping.
     rates : {"expected", "exact"}, default "expected"
-        ``"exact"`` puts exactly ``round(rate * n)`` holes into a column, which couples the rows.
+        ``"exact"`` puts exactly ``round(rate * n)`` missing cells into a column, which couples the
+        rows.
 
     Raises
     ------
@@ -231,9 +233,9 @@ class DeclaredMechanism(MissingMechanism):
     Parameters
     ----------
     intercepts : mapping of str to float
-        One per column that gets holes; the logit of a row whose weights add up to 0.
+        One per column that gets missing cells; the logit of a row whose weights add up to 0.
     weights : mapping of str to mapping, optional
-        Per column that gets holes, the weights of its drivers (its own name is allowed:
+        Per column that gets missing cells, the weights of its drivers (its own name is allowed:
         self-masking). A number is the slope of an ordinal or numeric driver whose levels or bins
         are placed evenly on [-1, 1]. A mapping gives a weight per level of a categorical or
         ordinal driver; levels that are not named weigh 0.
@@ -354,18 +356,18 @@ class _Fitted(MissingMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class MAR(_Fitted):
-    """Missing at random: columns that are always observed drive the holes of the others.
+    """Missing at random: columns that are always observed drive the missing cells of the others.
 
     Parameters
     ----------
     rate : float
-        Share of missing cells in each column that gets holes, in [0, 1).
+        Share of missing cells in each column that gets missing cells, in [0, 1).
     drivers : tuple of str, optional
         Columns that stay observed (default: half of them, drawn at random).
     strength : float, default 1.0
         Standard deviation of the logits in the table.
     rates : {"expected", "exact"}, default "expected"
-        Whether the rate is met on average or by the exact number of holes in each column.
+        Whether the rate is met on average or by the exact number of missing cells in each column.
 
     Examples
     --------
@@ -386,16 +388,16 @@ class MAR(_Fitted):
 
 @dataclass(frozen=True, kw_only=True)
 class MNAR(_Fitted):
-    """Missing not at random: the values that drive the holes are themselves missing at times.
+    """Missing not at random: the values that decide what is missing may be missing themselves.
 
     Parameters
     ----------
     rate : float
         Share of missing cells in every column, in [0, 1).
     model : {"hidden-drivers", "all-columns"}, default "hidden-drivers"
-        ``"hidden-drivers"``: half of the columns drive the holes of the others, and lose cells
-        completely at random themselves (Mohapatra et al. 2024). ``"all-columns"``: every column's
-        holes depend on the whole row, its own value included.
+        ``"hidden-drivers"``: half of the columns drive the missing cells of the others, and lose
+        cells completely at random themselves (Mohapatra et al. 2024). ``"all-columns"``: every
+        column's missing cells depend on the whole row, its own value included.
     drivers : tuple of str, optional
         The driving columns (default: half of them, drawn at random). Not with ``"all-columns"``.
     strength, rates
@@ -439,9 +441,9 @@ class SelfMasking(_Fitted):
     Parameters
     ----------
     rate : float
-        Share of missing cells in each column that gets holes, in [0, 1).
+        Share of missing cells in each column that gets missing cells, in [0, 1).
     columns : tuple of str, optional
-        Columns that get holes (default: all).
+        Columns that get missing cells (default: all).
     strength, rates
         As in :class:`MAR`.
 
@@ -483,7 +485,7 @@ def _split(
 
 
 def _draw_exact(chance: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw exactly ``round(sum(chance))`` holes, each cell with its own probability.
+    """Draw exactly ``round(sum(chance))`` missing cells, each cell with its own probability.
 
     Systematic sampling on a random order of the rows (Madow 1949): the inclusion probabilities
     are the given ones whenever their sum is whole.

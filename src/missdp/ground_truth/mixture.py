@@ -217,15 +217,6 @@ def mask_mixture(
         Most variables that one is summed out beside. Beyond it some attributes are treated as
         always observed, which is an upper bound; the result then says so.
 
-    Returns
-    -------
-    MaskMixture
-
-    Raises
-    ------
-    ParameterError
-        If a parameter is out of its range or lengths differ.
-
     Notes
     -----
     It needs masks that are independent across rows and attributes and of the values, and gates

@@ -75,7 +75,7 @@ class Door(Session):
     source : MarginalSource
         The private rows.
     strategy : Strategy
-        How rows with holes are counted.
+        How rows with missing cells are counted.
     budget : Budget
         With schedule ``"adaptive"``; charged before each answer.
     noise : NoiseSource
@@ -374,8 +374,8 @@ class Door(Session):
         """Return a noisy share of the pairs of rows that violate a denial constraint.
 
         Counted are rows with a value of all its attributes, by their exact numbers, as they were
-        before holes were filled or levels merged; only complete rows if only those are counted. The
-        proof that one row moves it by no more than is charged for is in the notes of
+        before missing cells were filled or levels merged; only complete rows if only those are
+        counted. The proof that one row moves it by no more than is charged for is in the notes of
         `missdp.mechanisms.queries.ViolatingPairs`.
 
         Parameters
@@ -489,7 +489,7 @@ class Door(Session):
     # The same rows, changed row by row
 
     def filled(self, laws: Mapping[str, ArrayLike] | Conditionals) -> Door:
-        """Return a door to the rows with every hole drawn from a released law.
+        """Return a door to the rows with every missing cell drawn from a released law.
 
         Each row is filled by itself, so that adding or removing one still changes one row.
 

@@ -217,10 +217,6 @@ def noise_source(
         None (the default) gives `SecureNoise`; a seed or generator gives `SeededNoise`, whose
         releases carry the condition `ExplicitSeed`. A source is returned as it is.
 
-    Returns
-    -------
-    NoiseSource
-
     Raises
     ------
     ParameterError

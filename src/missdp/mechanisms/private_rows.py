@@ -2,8 +2,8 @@
 
 A function is shown `Rows`: the attributes that it named, and nothing to change.
 
-Of the kinds of missing two are left here: what is not applicable, and a hole. What a person refused
-to say is as missing, for a statistic, as what got lost.
+Of the kinds of missing two are left here: what is not applicable, and a missing cell. What a person
+refused to say is as missing, for a statistic, as what got lost.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ class Prepared:
         Rows that stay; the others, and their filled cells, are dropped. Not with ``ways``.
     profile : object, optional
         For preparations in which a row's filled cells depend on other rows: how many one row can
-        move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth bound of ``own + donee *
-        (rows that one row can move)``, rounded up by a factor of at most 1 + 2**-40. A row that is
-        moved in a part of its ways only counts as that part.
+        move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth bound of ``own + donee
+        * (rows that one row can move)``, rounded up by a factor of at most 1 + 2**-40. A row that
+        is moved in a part of its ways only counts as that part.
     ways : Ways, optional
         How rows are filled in several ways, instead of ``columns``.
     """
@@ -219,8 +219,9 @@ class Rows:
     def applies(self, name: str) -> Verdict:
         """Tell to which rows an attribute surely applies, and to which it may.
 
-        By each row's cells as they came: other rows have no say in it, however holes are filled.
-        Where a value is there it applies; where a cell is missing, the schema's rules decide.
+        By each row's cells as they came: other rows have no say in it, however missing cells are
+        filled. Where a value is there it applies; where a cell is missing, the schema's rules
+        decide.
         """
         if name not in self._reads | self._asks:
             raise ParameterError("a function reads only the attributes that it named")
@@ -239,7 +240,7 @@ class Rows:
 
 
 def with_one_kind_of_hole(table: Table) -> Table:
-    """Return the table with all holes plainly missing; not applicable stays what it is.
+    """Return the table with all missing cells plainly missing; not applicable stays what it is.
 
     Each cell by itself. A table without other kinds of missing is returned as it is.
     """
@@ -291,7 +292,7 @@ class PrivateRows:
 
 
 class FilledRows:
-    """Codes and values of every attribute, filled cells in the place of holes. Private.
+    """Codes and values of every attribute, filled cells in the place of missing cells. Private.
 
     Whatever a preparation does, a cell without a value gets one only where its attribute surely
     applies to the row, as the row came.

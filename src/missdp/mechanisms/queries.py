@@ -246,8 +246,8 @@ class ViolatingPairs(DoorQuery):
         v / m - S / (m (m - 1)),   where 0 <= v <= m and 0 <= S <= m (m - 1) / 2,
 
     which lies between -1/2 and 1. With ``m = 1`` it moves from 0 to ``v``, and with ``m = 0`` not
-    at all. A row with a hole in one of the attributes moves nothing. So ``g`` moves by at most 1,
-    whatever the rows are, and the share can be told with noise that falls as ``1 / m``.
+    at all. A row with a missing cell in one of the attributes moves nothing. So ``g`` moves by at
+    most 1, whatever the rows are, and the share can be told with noise that falls as ``1 / m``.
 
     In whole numbers ``g`` is rounded down to a multiple of a grid's step. Numbers that differ by at
     most a whole number of steps still do so when both are rounded down, so rounding adds nothing.

@@ -81,7 +81,7 @@ class Ask:
     dimension : int, default 1
         How many numbers the result has.
     observed : bool, default False
-        Whether it is asked of the rows as they came, with their holes.
+        Whether it is asked of the rows as they came, with their missing cells.
     gate : frozenset of str, default empty
         Rows are read only if all these attributes are observed in them; for ``observed`` ones.
     delta : float, default 0

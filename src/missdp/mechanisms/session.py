@@ -330,10 +330,6 @@ class Session:
             reads.
         how : Noise, Selection or Cost
             The mechanism, of which the query knows the type; or what to spend on noise.
-
-        Returns
-        -------
-        Measurement
         """
         self._check(query)
         query.check(self._rows)

@@ -28,8 +28,8 @@ weights only. They minimise the noise's standard deviation on a fixed reference 
 The scale of Lomax noise stays private, so nobody can say how far an answer may be off. Noise that
 tells its own scale is in `self_scaled`.
 
-**A released bound** (`ScaleRelease` with ``rho`` and ``delta``) is what Gaussian noise needs.
-The logarithm of ``T = max_j exp(-beta j) A_j`` (the smooth bound with weights own = 0, donee = 1)
+**A released bound** (`ScaleRelease` with ``rho`` and ``delta``) is what Gaussian noise needs. The
+logarithm of ``T = max_j exp(-beta j) A_j`` (the smooth bound with weights own = 0, donee = 1)
 changes by at most ``beta`` between neighbours (`log_moves` says how far its rounding does), so it
 can be released with Gaussian noise; adding a quantile of that noise gives an upper bound that fails
 with the probability delta. ``own + donee * T`` bounds how far one row moves every query.

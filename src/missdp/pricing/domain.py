@@ -95,11 +95,6 @@ class RowDomain:
     complete : bool, default True
         Whether no cell is missing.
 
-    Raises
-    ------
-    ParameterError
-        If a number is out of range.
-
     Examples
     --------
     >>> RowDomain(rows=100, columns=3).diameter

@@ -332,7 +332,7 @@ class RegressionImputer(Imputer):
     ----------
     target : int
         The column to predict. A missing cell of any other column becomes 0: each row is mapped on
-        its own, so no table is refused for the holes of one row.
+        its own, so no table is refused for the missing cells of one row.
     max_incomplete : int
         Condition: at most this many rows have a missing cell (p).
     regularization : float, default 0.0

@@ -57,9 +57,9 @@ class DPImputer(StableTransformer):
 
     The model was fitted within a privacy budget; all that is used of it is post-processing. Rows
     that it draws say how each attribute depends on all others (one multinomial logistic regression
-    each, fitted once), and the holes of a row are drawn from these laws given its observed cells,
-    by Gibbs sampling. `fit` learns nothing: what is filled in depends on no row but the one that
-    has the hole.
+    each, fitted once), and the missing cells of a row are drawn from these laws given its observed
+    cells, by Gibbs sampling. `fit` learns nothing: what is filled in depends on no row but the one
+    that has the missing cell.
 
     **The filled rows are private.** They hold every observed cell, and may be shown to nobody who
     may not see the rows themselves. Only the model is a release, and `guarantee_` is the model's.
@@ -70,11 +70,11 @@ class DPImputer(StableTransformer):
         Fitted, of any family, or loaded with :func:`missdp.load`. It is shared, not copied, by
         clones.
     filling : {"random", "likely", "mean"}, default "random"
-        ``"random"`` draws from the law of each hole, so that margins and dependence come out right;
-        numbers are drawn uniformly inside their bin. ``"likely"`` takes the likeliest level, or the
-        middle of the likeliest bin: more cells are right, but rare levels get rarer still.
-        ``"mean"`` does the same for levels, and fills in the mean of a number's law: nearest to the
-        true number on average, and with too little spread.
+        ``"random"`` draws from the law of each missing cell, so that margins and dependence come
+        out right; numbers are drawn uniformly inside their bin. ``"likely"`` takes the likeliest
+        level, or the middle of the likeliest bin: more cells are right, but rare levels get rarer
+        still. ``"mean"`` does the same for levels, and fills in the mean of a number's law: nearest
+        to the true number on average, and with too little spread.
     random_state : int or None
         None draws afresh each time. A number makes fillings repeatable: a row at the same place
         then becomes the same, whatever the other rows are.
@@ -93,7 +93,7 @@ class DPImputer(StableTransformer):
     knows but you.
 
     What is not applicable stays so, and what follows from other cells is computed. If no filling
-    that obeys the rules of the schema was found in 25 attempts, the holes of that row stay.
+    that obeys the rules of the schema was found in 25 attempts, the missing cells of that row stay.
     Rules about two rows are not looked at, since no other row may have a part in it.
 
     Examples
@@ -159,17 +159,17 @@ class DPImputer(StableTransformer):
         return self
 
     def transform(self, X: Any, *, multiple: int | None = None, holes: Holes = "nulls") -> Any:
-        """Return the rows with their holes filled. They are as private as they were.
+        """Return the rows with their missing cells filled. They are as private as they were.
 
         Parameters
         ----------
         X : Table, pandas, polars or Arrow table, DuckDB relation, path, or array of floats
             Rows with the columns of the model's schema; n of them, n may be 0. An array has the
-            columns that :func:`~missdp.pricing.rows_of` makes of a table, NaN in each hole.
+            columns that :func:`~missdp.pricing.rows_of` makes of a table, NaN in each missing cell.
         multiple : int, optional
-            Fill the holes that many times, at least 2, with independent draws from one model. Its
-            own error is not in them: pooled intervals do not hold where holes depend on other
-            answers.
+            Fill the missing cells that many times, at least 2, with independent draws from one
+            model. Its own error is not in them: pooled intervals do not hold where missing cells
+            depend on other answers.
         holes : {"nulls", "codes"}, default "nulls"
             What cells that are not applicable come back as; see `Table.to_arrow`.
 
@@ -192,14 +192,14 @@ class DPImputer(StableTransformer):
         return filled[0] if multiple is None else filled
 
     def transform_blocks(self, data: Any, *, draws: int = 1) -> Iterator[list[Table]]:
-        """Yield rows that stream with their holes filled, in blocks. They stay private.
+        """Yield rows that stream with their missing cells filled, in blocks. They stay private.
 
         Parameters
         ----------
         data : DuckDB relation, RowStream, str or Path
             Read once; with a seed, rows are filled as :meth:`transform` fills them.
         draws : int, default 1
-            How often to fill the holes.
+            How often to fill the missing cells.
 
         Yields
         ------
@@ -298,10 +298,10 @@ class DPImputer(StableTransformer):
 
 
 def _filled_numbers(X: Rows, schema: Schema, complete: Callable[[Table], Table]) -> Floats:
-    """Return rows of numbers with their holes filled, each row by itself.
+    """Return rows of numbers with their missing cells filled, each row by itself.
 
-    Observed numbers stay as they are; a filled row longer than any row of a table of this schema
-    is scaled down to that length. A hole that could not be filled as rules have it becomes 0.
+    Observed numbers stay as they are; a filled row longer than any row of a table of this schema is
+    scaled down to that length. A missing cell that could not be filled as rules have it becomes 0.
     """
     numbers, columns = as_rows(X), len(column_names(schema))
     if numbers.shape[1] != columns:

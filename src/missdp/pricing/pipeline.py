@@ -139,10 +139,6 @@ class PricedPipeline(Parameters):
         y : array_like of shape (rows,), optional
             Target; not preprocessed.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         BudgetExceededError
@@ -268,10 +264,6 @@ def plan_test(
         At most the pipeline's delta. None: half of it, so that a budget with the same delta can
         account for the whole as a composition.
 
-    Returns
-    -------
-    TestPlan
-
     Raises
     ------
     UnprovenError
@@ -346,10 +338,6 @@ def propose_test_release(
         As for `PricedPipeline.fit`.
     test_epsilon, failure_delta
         As for `plan_test`.
-
-    Returns
-    -------
-    Released or Refused
 
     Raises
     ------

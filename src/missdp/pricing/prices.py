@@ -170,10 +170,6 @@ def price(
     delta : float or None
         At which epsilon is stated. None: the pipeline's (the estimator's) own.
 
-    Returns
-    -------
-    Price
-
     Raises
     ------
     UnprovenError
@@ -319,10 +315,6 @@ def load_pipeline(
     open_model : callable, optional
         Opens the model that a step ``impute-model`` names by its path beside this file:
         :func:`missdp.load`.
-
-    Returns
-    -------
-    PricedPipeline
 
     Raises
     ------

@@ -520,7 +520,7 @@ class SecretStop:
         return point
 
     def exceeds(self, event: Event, exact: Any, other: Any) -> NoReturn:
-        """Refuse: gradients are functions of every iterate, of which some would be tried only."""
+        """Refuse: sensitivity at a few iterates that are tried says nothing of all others."""
         del event, exact, other
         raise UnprovenError(
             "how far a row moves gradients cannot be seen at every iterate: prove the constants "

@@ -444,10 +444,6 @@ class PrivateEstimator(Parameters):
         y : array_like of shape (n,), optional
             Target, for estimators that need one.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         BudgetExceededError

@@ -188,7 +188,7 @@ class Date(Numeric):
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
-        """Read facts; of a date that is a document by itself, "format" is that of the document."""
+        """Read facts; a whole number as "format" is the version of the file, no format of dates."""
         return super()._read({k: v for k, v in data.items() if (k, type(v)) != ("format", int)})
 
     def _problems(self) -> Iterator[str]:

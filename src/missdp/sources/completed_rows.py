@@ -2,7 +2,7 @@
 
 What a row becomes is a function of its own cells, of public facts and released laws, and of random
 numbers that belong to its place in the table. A row that breaks a rule once it is filled is filled
-again: its holes, and the values inside bins. If that does not help, its holes stay.
+again: its missing cells, and the values inside bins. If that does not help, its missing cells stay.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def completed(
     filling: Filling = "random",
     first: int = 0,
 ) -> Table:
-    """Return the table with its holes filled; private, as the table is.
+    """Return the table with its missing cells filled; private, as the table is.
 
     ``laws`` are of what is modelled of its attributes; random numbers come from ``entropy``, and
     each of several tables has ``draw`` of its own. With ``filling`` "likely", the likeliest level,
@@ -132,7 +132,7 @@ class _Block:
         return np.cumsum(law * attribute.centres, axis=1)[:, -1] / np.where(total > 0, total, 1)
 
     def _loosened(self, codes: Ints, rows: Ints, turn: int) -> Ints:
-        """Let half of the holes be any level, for rows that the laws do not fill as rules have it.
+        """Let half of the missing cells be any level, for rows that no filling made obey the rules.
 
         Never "not applicable" where no rule says so.
         """
@@ -156,7 +156,7 @@ class _Block:
 def _with_cells(
     attribute: AnyAttribute, column: Column, codes: Ints, unit: Floats | None, mean: Floats | None
 ) -> Column:
-    """Return a column with codes in place of holes; numbers in their bins, or the mean.
+    """Return a column with codes in place of missing cells; numbers in their bins, or the mean.
 
     "Not applicable" has the same code in what is modelled as in the table.
     """

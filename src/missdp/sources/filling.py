@@ -1,4 +1,4 @@
-"""Holes filled, row by row, from released laws. Each filled row is a function of three things.
+"""Missing cells filled from released distributions. A filled row is a function of three things.
 
 They are the row itself, the laws, and random numbers of its own. So adding or removing a row still
 adds or removes one filled row, and whatever is proven of counts of rows holds of counts of filled
@@ -41,11 +41,11 @@ def fill_codes(
     never: Mapping[int, int] | None = None,
     filling: Filling = "random",
 ) -> Ints:
-    """Fill the holes of rows, each row by itself, from released laws.
+    """Fill the missing cells of rows, each row by itself, from released laws.
 
-    A hole alone is drawn from its law given all other cells. Of several holes in a row each is
-    first drawn given what is known by then, and then, in turns, given all other cells (Gibbs
-    sampling).
+    A missing cell alone is drawn from its law given all other cells. Of several missing cells in a
+    row each is first drawn given what is known by then, and then, in turns, given all other cells
+    (Gibbs sampling).
 
     Notes
     -----
@@ -100,7 +100,7 @@ def _drawn(law: Floats, uniforms: Floats) -> Ints:
 def filled_given_all(
     source: MarginalSource, laws: Conditionals, rng: np.random.Generator, modelled: Modelled
 ) -> MarginalSource:
-    """Return the rows with every hole drawn given the rest of its row, and rules settled again.
+    """Return the rows with missing cells drawn given the rest of the row, and rules settled again.
 
     See `fill_codes`.
     """
@@ -133,10 +133,10 @@ def fill_modelled(
     *,
     filling: Filling = "random",
 ) -> Ints:
-    """Fill the holes of rows of what is modelled; what is not applicable is so where rules say.
+    """Fill missing cells of modelled rows; what is not applicable is so where rules say.
 
-    While holes are drawn, "not applicable" is a level like any other where rules say when it holds:
-    or an attribute could never become what makes another one not applicable.
+    While missing cells are drawn, "not applicable" is a level like any other where rules say when
+    it holds: or an attribute could never become what makes another one not applicable.
     """
     filled = fill_codes(laws, codes, uniforms, never=modelled.never_filled, filling=filling)
     names = modelled.schema.names
@@ -156,7 +156,7 @@ def filled_rows(
     rng: np.random.Generator,
     modelled: Modelled,
 ) -> MarginalSource:
-    """Return the rows with every hole drawn from its attribute's law, and rules settled again.
+    """Return the rows with missing cells drawn from released margins, and rules settled again.
 
     Each row is filled by itself, so adding or removing one row still changes one filled row.
     """

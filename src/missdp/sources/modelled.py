@@ -1,9 +1,9 @@
 """What is modelled: what rules determine is left out, and "not applicable" is a level.
 
 A synthesizer family sees a plainer table than the private one. Attributes that follow from others
-are not in it. "Not applicable" is one more level of its attribute: it is no hole, nothing is spent
-on it apart, and nothing fills it. All other kinds of missing are one: missing. Each row is made
-plainer by itself, so that whatever is proven of counts holds as before.
+are not in it. "Not applicable" is one more level of its attribute: it is no missing cell, nothing
+is spent on it apart, and nothing fills it. All other kinds of missing are one: missing. Each row is
+made plainer by itself, so that whatever is proven of counts holds as before.
 """
 
 from __future__ import annotations
@@ -250,9 +250,9 @@ class _PlainerSource:
         return {clique: self._merged(found[clique], clique, "extended") for clique in wanted}
 
     def observed_on(self, names: Iterable[str]) -> _PlainerSource:
-        """Return what is modelled of the rows without a hole in any of these attributes.
+        """Return what is modelled of the rows without a missing cell in any of these attributes.
 
-        A hole of what is modelled is one of the whole row, whatever its kind.
+        A missing cell of what is modelled is one of the whole row, whatever its kind.
         """
         fewer = self._source.observed_on(names)  # type: ignore[attr-defined]
         return _PlainerSource(fewer, self._modelled)

@@ -83,7 +83,7 @@ def observed_on(names: Iterable[str], rows: Table) -> Flags:
 
 
 class _Sides:
-    """Rows as the first and the second one of a pair."""
+    """Which rows may be the first and which the second of a pair that violates a constraint."""
 
     def __init__(
         self, denial: PairDenial, rows: Table, ranks: NDArray[np.integer] | None = None

@@ -1,8 +1,8 @@
-"""Missing-data strategies: which rows are counted, and what that makes of their holes.
+"""Missing-data strategies: which rows are counted, and what that makes of their missing cells.
 
-A `Strategy` states its facts: which rows it reads, behind which gates, and whether holes are
-modelled. `ExactCounts` counts a source under a strategy, and a door keeps these counts while they
-are needed. `open_source` finds the source that fits an input.
+A `Strategy` states its facts: which rows it reads, behind which gates, and whether missing cells
+are modelled. `ExactCounts` counts a source under a strategy, and a door keeps these counts while
+they are needed. `open_source` finds the source that fits an input.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ GateChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """A way to count rows that have holes, as the facts that follow from it.
+    """A way to count rows that have missing cells, as the facts that follow from it.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ class Strategy:
         Over which rows a clique is counted: those observed on it, or every row with "missing" as
         one more level.
     complete_only : bool
-        Whether rows with any hole are dropped before anything is counted.
+        Whether rows with any missing cell are dropped before anything is counted.
     fills : bool
-        Whether holes are filled, row by row, before anything is modelled.
+        Whether missing cells are filled, row by row, before anything is modelled.
     gates : {"none", "schema", "parameters", "data"}
         Who chose which attributes a row must have observed to be read: nobody, since every row is
         read; the schema; the parameters of the fit; or what was released before.

@@ -77,9 +77,9 @@ class StreamedSource(CountingSource):
         self._validated = False
 
     def observed_on(self, names: Iterable[str]) -> Self:
-        """Return a source of the rows in which no cell of these attributes is a hole.
+        """Return a source of the rows in which no cell of these attributes is a missing cell.
 
-        What is not applicable is no hole. Each row is left out by its own cells.
+        What is not applicable is no missing cell. Each row is left out by its own cells.
         """
         found = copy.copy(self)
         found._observed = tuple(dict.fromkeys((*self._observed, *names)))
@@ -125,8 +125,8 @@ class DuckDBSource(StreamedSource):
     """Count rows that are streamed, in memory that does not depend on how many there are.
 
     DuckDB runs relations and queries; Arrow reads files. The cells then go through the same door
-    and the same kernel as a table in memory, so a hole, a sentinel or a value outside the domain
-    means the same in both.
+    and the same kernel as a table in memory, so a missing cell, a sentinel or a value outside the
+    domain means the same in both.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 """Rows grouped by matching cell, and the k nearest donors of every incomplete row.
 
-*Ties.* A donee with N strictly nearer donors and T donors at the distance at which there are k
-takes the N, and k - N of the T. Nobody chooses: a donee counts as the average over T choices, each
-of k - N donors that follow each other in the order of the table, around a circle. So each of the T
-donors counts for (k - N) / T; with k = 1 the donee is filled from each of its nearest donors once.
-No label is drawn, and donees of one matching cell have the same ways to be filled.
+*Ties.* A recipient with N strictly nearer donors and T donors at the distance at which there are k
+takes the N, and k - N of the T. Nobody chooses: a recipient counts as the average over T choices,
+each of k - N donors that follow each other in the order of the table, around a circle. So each of
+the T donors counts for (k - N) / T; with k = 1 the recipient is filled from each of its nearest
+donors once. No label is drawn, and recipients of one matching cell have the same ways to be filled.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Layout:
 def lay_out(rows: Rows, names: Sequence[str], metric: Metric) -> Layout:
     """Group rows by matching cell, and tell who gives and who lacks some attributes.
 
-    They are filled together. A donor has no hole in any of them, and a value in one at least. A
-    donee lacks one that surely applies to it. Others, to whom none applies or of whom that is
-    open, are neither. Each row's own cells decide.
+    They are filled together. A donor has no missing cell in any of them, and a value in one at
+    least. A recipient lacks one that surely applies to it. Others, to whom none applies or of whom
+    that is open, are neither. Each row's own cells decide.
     """
     give, take = (room(len(rows), bool) for _ in range(2))
     for where, part in rows.parts():
@@ -101,7 +101,7 @@ def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NearCells:
-    """Donor cells around donee cells, nearest first, in shells of equal distance. Private.
+    """Donor cells around recipient cells, nearest first, in shells of equal distance. Private.
 
     ``radius`` is the distance within which donors are complete: the last shell's if it reaches
     the wanted number of donors, else all that the group allows.
@@ -132,7 +132,7 @@ class NearCells:
 
 
 def near_cells(layout: Layout, wanted: int) -> NearCells:
-    """Find, for every cell with donees, its donor cells up to ``wanted`` donors and ties.
+    """Find, for every cell with recipients, its donor cells up to ``wanted`` donors and ties.
 
     A cell with that many donors of its own has itself as its only neighbour; the distance matrix
     of the others to the donor cells is built in chunks.
@@ -192,10 +192,10 @@ def _begins(owner: IntArray, distance: IntArray) -> NDArray[np.bool_]:
 
 
 def choose_donors(layout: Layout, k: int) -> tuple[IntArray, IntArray]:
-    """Return the donors of all ways to fill donees, and where the ways of each cell begin.
+    """Return the donors of all ways to fill recipients, and where the ways of each cell begin.
 
-    The cells are those with donees; a way has the row numbers of k donors, the nearest first, and
-    -1 where there are fewer. Those of one distance stand in the order of the table.
+    The cells are those with recipients; a way has the row numbers of k donors, the nearest first,
+    and -1 where there are fewer. Those of one distance stand in the order of the table.
     """
     near = near_cells(layout, k)
     counts = layout.donors.counts[near.pair_cell]

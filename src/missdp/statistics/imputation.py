@@ -48,9 +48,9 @@ class KNNImputation:
     many that follow each other in the table are taken; each of them counts alike.
 
     What is not applicable is never filled, and rows to which nothing of ``impute`` applies neither
-    give nor take. A hole in a routed attribute is filled where the rule's condition surely holds
-    in its row; where the condition itself is missing it stays a hole. Attributes filled together
-    come from donors to which the same of them apply.
+    give nor take. A missing cell in a routed attribute is filled where the rule's condition surely
+    holds in its row; where the condition itself is missing it stays a missing cell. Attributes
+    filled together come from donors to which the same of them apply.
 
     Parameters
     ----------

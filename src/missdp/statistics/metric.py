@@ -44,14 +44,14 @@ class Metric:
     names : tuple of str
         Grouping attributes, then matching ones.
     tables : tuple of int32 arrays, each of shape (levels, levels)
-        Distance from a code of a donee to one of a donor; what is missing, and what is not
+        Distance from a code of a recipient to one of a donor; what is missing, and what is not
         applicable, is one more level each. Those of ``together`` come first, then ``names``.
     site_tables : tuple of int32 arrays, each of shape (levels, blocks)
         Smallest distance from a code to a block of the public partition (a block is one level
         unless the partition is coarser).
     together : tuple of str
-        Attributes that a donor must have if they apply to the donee, and must not have if they do
-        not: see `state`.
+        Attributes that a donor must have if they apply to the recipient, and must not have if they
+        do not: see `state`.
     """
 
     names: tuple[str, ...]
@@ -100,7 +100,7 @@ def build_metric(
     match_on : mapping of str to float
         Matching attributes and their weights, finite and above 0.
     group : tuple of str
-        Attributes on which donor and donee must agree exactly.
+        Attributes on which donor and recipient must agree exactly.
     metric : {"gower", "euclidean"}
         How the terms add up.
     partition : mapping of str to int

@@ -1,9 +1,9 @@
-"""How many donees one donor could ever serve: the profile that bounds an imputed question.
+"""How many recipients one donor could ever serve: the profile that bounds an imputed question.
 
-A donor t would find N(x) donors strictly nearer to a donee x than itself, and T(x) others as near.
-It would count for the share min(1, (k - N)^+ / (T + 1)) of a donor of x (see
-`missdp.statistics.donors.choose_donors`). The donation profile M_j says how many donees that
-is in all, if up to j donors could have gone before:
+A donor t would find N(x) donors strictly nearer to a recipient x than itself, and T(x) others as
+near. It would count for the share min(1, (k - N)^+ / (T + 1)) of a donor of x (see
+`missdp.statistics.donors.choose_donors`). The donation profile M_j says how many recipients that is
+in all, if up to j donors could have gone before:
 
     h_j(N, T) = max over r + q <= j, r <= N, q <= T of min(1, (k - N + r)^+ / (T - q + 1))
     M_j(D)    = max_t sum over x in I of h_j(N(x), T(x))
@@ -28,13 +28,13 @@ Where the function moves by at most c when one of the k donors is exchanged, its
 2 c h_0 at most: m - 1 of the runs that hold t replace runs from which they differ in one donor, and
 1 / (T + 1) of all ways moves to a run that differs in m at most. With k = 1 it is c h_0.
 
-*Property.* ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, and
-``|M_j(D) - M_j(D')| <= 1`` if it has one donee more or less. *Proof.* For a fixed place of t, one
-donor more or less moves N by one, or T, or neither, and one more change in the place of t takes
-that back: h_j(N, T) <= h_{j+1}(N', T'), because h falls in N and in T and rises in j. A donee adds
-at most 1. Take maxima. ∎ In a block a donor may come that is not at the smallest distance from x:
-then T (less the one) falls by one, or N is as it was; the same holds. And the true share of a donor
-farther off in its block is no larger: it has N + T nearer ones.
+*Property.* ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, and ``|M_j(D) - M_j(D')| <=
+1`` if it has one recipient more or less. *Proof.* For a fixed place of t, one donor more or less
+moves N by one, or T, or neither, and one more change in the place of t takes that back: h_j(N, T)
+<= h_{j+1}(N', T'), because h falls in N and in T and rises in j. A recipient adds at most 1. Take
+maxima. ∎ In a block a donor may come that is not at the smallest distance from x: then T (less the
+one) falls by one, or N is as it was; the same holds. And the true share of a donor farther off in
+its block is no larger: it has N + T nearer ones.
 
 h_j takes r first, then q: (m + 1) / (D) >= m / (D - 1) for m < D. It is rounded up to multiples of
 2**-20, which keeps the property, so that all sums are of whole numbers.
@@ -48,10 +48,10 @@ The smooth bound of a query on imputed data, for every beta above 0, follows:
 a beta-smooth upper bound. *Proof.* Adding or removing a donor moves the query by its own
 contribution and by ``donee`` times the shares above, at most M_0 in all. Any other row has its own
 contribution only. For the second claim use the property of M: one donor more or less is taken up by
-b -> b + 1, one donee more or less by a -> a + 1. ∎
+b -> b + 1, one recipient more or less by a -> a + 1. ∎
 
-Beyond ``Profile.max_terms`` (a public number) M_b is replaced by the number of donees |I|, which
-changes by at most 1 when an incomplete row comes or goes, so the same argument holds.
+Beyond ``Profile.max_terms`` (a public number) M_b is replaced by the number of recipients |I|,
+which changes by at most 1 when an incomplete row comes or goes, so the same argument holds.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class Profile:
     def smooth_bound(self, *, own: float, donee: float, beta: float) -> float:
         """Return S_beta, rounded up by a factor of at most 1 + 2**-40. Private.
 
-        Later terms are skipped once even |I| donees could not beat the maximum so far.
+        Later terms are skipped once even |I| recipients could not beat the maximum so far.
 
-        ``own`` and ``donee`` are public weights: how far a row's own contribution, and one donee
-        that exchanges one donor, can move the query.
+        ``own`` and ``donee`` are public weights: how far a row's own contribution, and one
+        recipient that exchanges one donor, can move the query.
         """
         if not (beta > 0 and own >= 0 and donee >= 0):
             raise ParameterError("beta must be above 0 and the weights at least 0")
@@ -190,7 +190,7 @@ def _chunks(near: NearCells, sites: int) -> Iterator[IntArray]:
 def _within_reach(
     layout: Layout, near: NearCells, rows: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Triples (donee cell, site, distance) with distance up to the cell's radius.
+    """Triples (recipient cell, site, distance) with distance up to the cell's radius.
 
     Built one attribute at a time, dropping what is already too far.
     """

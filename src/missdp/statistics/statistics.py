@@ -46,8 +46,9 @@ class ImputedStatistics:
     table : Table
         Private rows.
     imputation : KNNImputation or None
-        How holes are filled. With None they stay: a row in which what is asked about is missing
-        has no part in the answer, which is biased unless values are missing completely at random.
+        How missing cells are filled. With None they stay: a row in which what is asked about is
+        missing has no part in the answer, which is biased unless values are missing completely at
+        random.
     budget : Budget
         What may be spent, shared with whatever else uses it.
     scale : ScaleRelease, optional
@@ -64,9 +65,9 @@ class ImputedStatistics:
 
     Notes
     -----
-    Guarantee: add-remove, for the incomplete table. The number of rows is private: proportions
-    and means divide by a released count. Weights (own, donee) of a sum of a row function f in
-    [-L, L]: own = L; donee = 0 if f reads no imputed value, at most the range of f otherwise, and
+    Guarantee: add-remove, for the incomplete table. The number of rows is private: proportions and
+    means divide by a released count. Weights (own, donee) of a sum of a row function f in [-L,
+    L]: own = L; donee = 0 if f reads no imputed value, at most the range of f otherwise, and
     range / k if f is the k-NN mean itself on a subpopulation fixed by other attributes. Means use
     values centred at the middle of their bounds, which halves the own weight. Rows in which what is
     asked about is not applicable are left out.
@@ -300,10 +301,6 @@ def run_query(
     undeclared : {"refuse", "accept"}
         See `ImputedStatistics`.
 
-    Returns
-    -------
-    Estimate or Histogram
-
     Examples
     --------
     >>> import pandas as pd
@@ -339,10 +336,6 @@ def run_queries(
         Charged with the sum of their epsilons.
     undeclared : {"refuse", "accept"}
         See `ImputedStatistics`.
-
-    Returns
-    -------
-    list of Estimate or Histogram
 
     Examples
     --------

@@ -108,7 +108,7 @@ def _tally(
     about: Names,
     names: Names,
 ) -> NDArray[np.float64]:
-    """Return how much of each row, with its holes, is in each of some places: 1 at most in all.
+    """Return how much of each row, with what it lacks, is in each of some places: 1 at most.
 
     Multiples of 1 / `QUANTA`; ``about`` are attributes that say a portion, or whether there is one.
     """

@@ -427,10 +427,6 @@ def audit(
     subject : str
         Public name, for reports.
 
-    Returns
-    -------
-    Audit
-
     Examples
     --------
     >>> from missdp import PrivBayes

@@ -356,10 +356,6 @@ def check_habits(
     habits : iterable of str, optional
         Names of those to check (see ``HABITS``); all by default.
 
-    Returns
-    -------
-    Report
-
     Raises
     ------
     CheckFailedError

@@ -1,4 +1,4 @@
-"""Pairs of tables that differ in one hole, for any library, and what a release tells apart.
+"""Pairs of tables that differ in one missing cell, for any library, and what a release tells apart.
 
 Two tables that differ in one cell of one row are neighbours under any definition of differential
 privacy. So nothing about a release that does not vary from run to run may differ between them: its
@@ -41,7 +41,7 @@ class HolePair:
 
 
 def hole_pairs(rows: int = 300, *, seed: int = 0) -> tuple[HolePair, ...]:
-    """Return pairs of tables that differ in one cell, a hole in at least one of them.
+    """Return pairs of tables that differ in one cell, a missing cell in at least one of them.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ def hole_pairs(rows: int = 300, *, seed: int = 0) -> tuple[HolePair, ...]:
     -------
     tuple of HolePair
         ``"one hole"``: one more, in a column that has some. ``"a hole where others have none"``:
-        the only one of its column. ``"one missing code"``: a cell is -9 instead of a number.
-        ``"a hole among whole numbers"``: the only one of a column of whole numbers, which data
-        frames then hold as decimal ones. ``"NaN against null"``: the same hole, as NaN or as None.
+        the only one of its column. ``"one missing code"``: a cell is -9 instead of a number. ``"a
+        hole among whole numbers"``: the only one of a column of whole numbers, which data frames
+        then hold as decimal ones. ``"NaN against null"``: the same missing cell, as NaN or as None.
         ``"an all-missing column"``: no value at all, or one.
 
     Examples

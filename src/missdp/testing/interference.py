@@ -89,10 +89,6 @@ def check_non_interference(
     tables : mapping of str to pair, optional
         Pairs of tables for a function, by name, instead of those that are made up.
 
-    Returns
-    -------
-    Report
-
     Raises
     ------
     CheckFailedError
@@ -220,7 +216,7 @@ def _shown_by_run(run: Run, witness: Recorder, table: Any) -> tuple[Facts, Any]:
 
 
 def _called(name: str, call: Callable[[], Any]) -> Facts:
-    """Call, and return what is warned of and what is refused."""
+    """Make a call, and return its warnings and its refusal as facts that a reader sees."""
     with warnings.catch_warnings(record=True) as warned, Caught() as failed:
         warnings.simplefilter("always")
         call()

@@ -1,4 +1,4 @@
-"""Made-up tables, with holes of every kind, and the schemas that they are made up for.
+"""Made-up tables, with missing cells of every kind, and the schemas that they are made up for.
 
 Nothing here is private. Rows are made up cell by cell, and may break rules; what a reader makes of
 such rows is then made of them.
@@ -82,7 +82,7 @@ def has_kinds_or_rules(schema: Schema) -> bool:
 
 
 def made_up(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Table:
-    """Return a table whose attributes depend on each other, with holes at random.
+    """Return a table whose attributes depend on each other, with missing cells at random.
 
     Rules are applied to it, as they are to rows that are read.
 
@@ -142,8 +142,7 @@ def constant(schema: Schema, n: int, *, missing: bool = False) -> Table:
 def canary(schema: Schema, n: int) -> tuple[Table, Table]:
     """Return a crowd of equal rows, and the crowd with one row that differs in every attribute.
 
-    That row moves every count that reads it in a cell of its own, whatever is counted: what an
-    attacker hopes for.
+    Whatever is counted, that row lies in a cell of its own: no pair is easier to tell apart.
     """
     crowd = constant(schema, n)
     row = {a.name: np.array([a.size - 1]) for a in schema}
@@ -168,7 +167,7 @@ def with_other_kinds(table: Table) -> Table:
 
 
 def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, Table, Codes]]:
-    """Yield tables, each with one row more, and that row; it has holes in every other pair.
+    """Yield tables, each with one row more, and that row; it has missing cells in every other pair.
 
     Rows may break rules. The row is as it was before rules were applied to it.
     """

@@ -63,9 +63,9 @@ def check_sensitivity(
 ) -> Report:
     """Check that one row moves what is behind each charge by at most its declared sensitivity.
 
-    Neighbours are made up at random; the row that one has more has holes in every other pair. A row
-    with a hole in the gate of a charge must move nothing. There must be as many reads of the rows
-    as charges, in their order, and a family must not read them in between.
+    Neighbours are made up at random; the row that one has more has missing cells in every other
+    pair. A row with a missing cell in the gate of a charge must move nothing. There must be as many
+    reads of the rows as charges, in their order, and a family must not read them in between.
 
     Each mechanism says how far is too far (``exceeds``, see `missdp.mechanisms.session.Mechanism`):
     one that does not say fails, and one that cannot tell is listed as not checked.
@@ -85,10 +85,6 @@ def check_sensitivity(
         Pairs of neighbours for each strategy.
     seed : int, default 0
         Of the pairs.
-
-    Returns
-    -------
-    Report
 
     Raises
     ------
