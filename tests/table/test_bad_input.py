@@ -46,6 +46,7 @@ FILES = {
     "half of a .csv.gz": (".csv.gz", lambda p: half(p, ROW.to_csv)),
     "a .xlsx with a password": (".xlsx", locked),
     "a .xlsx that unpacks to gigabytes": (".xlsx", bomb),
+    "no .xpt": (".xpt", locked),
     "text that is no .sas7bdat": (".sas7bdat", lambda p: p.write_text("secret")),
     "a quote that is never closed": (".csv", lambda p: p.write_text('day\n"secret\n2020-01-01\n')),
     "more cells than names": (".csv", lambda p: p.write_text("day,a\n1,2,secret\n")),
