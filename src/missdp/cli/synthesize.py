@@ -19,7 +19,7 @@ import typer
 
 from missdp.cli import RUN, check_stdout, complain
 from missdp.cli.app import emit
-from missdp.cli.charges import Charge, charges_ledger
+from missdp.cli.charges import Charge, charges_ledger, paid_schema
 from missdp.cli.options import (
     EngineOption,
     HolesOption,
@@ -153,7 +153,7 @@ def synthesize(
     asked = None if charge is None else charge.request
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
-    facts = _facts(schema, engine)
+    facts = _facts(schema, engine, charge)
     check_holds(output, facts, values)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
@@ -231,9 +231,9 @@ def synthesize(
     emit(document, text, as_json=as_json)
 
 
-def _facts(path: Path, engine: str) -> Schema:
+def _facts(path: Path, engine: str, charge: Charge | None) -> Schema:
     """Return the public facts; refuse those that the engine cannot read."""
-    facts = Schema.from_toml(path)
+    facts = paid_schema(path, charge)
     if engine == "spark":
         from missdp.engines.spark import check_for_spark
 
