@@ -5,6 +5,7 @@ installs all extras and fails if anything is skipped.
 """
 
 import contextlib
+import gc
 import signal
 import sys
 import threading
@@ -28,6 +29,16 @@ class OutOfTime(BaseException):
     """Not an `Exception`: neither a test nor a library is to take it for an ordinary failure."""
 
 
+gc.disable()  # until all is imported: what stays need not be looked through, again and again
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of what the garbage collector looks through."""
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+    gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a module that is not installed."""
     lacking = {part: module for part, module in _NEEDS.items() if find_spec(module) is None}
@@ -35,6 +46,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for part, module in lacking.items():
             if part in item.path.as_posix():
                 item.add_marker(pytest.mark.skip(reason=f"needs {module}, an extra"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Keep the tests of a file in one process: they share models that are fitted once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ made to go missing, a model is fitted, and intervals are to hold the values of t
 of `model.estimate` and `model.regress`, or (`--tables 10`) those that `combine_estimates` makes of
 the tables of `sample(multiple=)`. Widths are relative to the unavoidable: the variance of the
 complete private rows, what it grows by if rows with missing values are dropped, and the noise
-that the same number would have as one coordinate of the release. Every repetition is a line of a
+of those released sums that the number is made of. Every repetition is a line of a
 file, so that a run goes on where it stopped, and several may write to files of their own.
 
     python bench/interval_coverage.py TRUTH.parquet DOMAIN.json runs.jsonl --repetitions 100
@@ -28,10 +28,10 @@ from fidelity import default_schema, with_holes
 
 import missdp
 from missdp.evaluate import combine_estimates
+from missdp.synth.coordinates import WEIGHT
 
 KINDS = ("mean", "share", "subgroup", "difference", "correlation", "coefficient", "logistic")
 LARGE = 0.1  # share of the rows that a group must have
-NUMBERS, GROUPS = 6, 5  # at most
 WIDE = 1.959964
 
 
@@ -49,13 +49,14 @@ class Asked:
         return f"{self.kind}: {self.question} [{self.label}]"
 
 
-def estimands(population, domain):
+def estimands(population, domain, options):
     """Yield what is asked of a table: numbers, common levels, all their pairs, regressions."""
-    numbers = [name for name, fact in domain.items() if fact["kind"] == "numeric"][:NUMBERS]
+    numbers = [name for name, fact in domain.items() if fact["kind"] == "numeric"]
+    numbers = numbers[: options.numbers]
     groups = {}
     for name in [name for name in domain if domain[name]["kind"] != "numeric"]:
         shares = population[name].value_counts(normalize=True)
-        if len(groups) < GROUPS and shares.iloc[0] < 1 - LARGE:
+        if len(groups) < options.groups and shares.iloc[0] < 1 - LARGE:
             groups[name] = list(shares[shares > LARGE].index[:2])
     for x in numbers:
         yield Asked("mean", f"mean(`{x}`)", "all", (x,))
@@ -171,17 +172,44 @@ def unavoidable(model, population, asked, domain, options):
     seen = max(0.3, (1 - rate) ** len(asked.of))
     pairs = getattr(model, "pairs_", None)
     std = 0.0
-    if pairs is not None and pairs.products is not None:
-        one = asked.kind in ("mean", "share")
-        std = (pairs.products.single_std if one else pairs.products.std) / options.rows
-        scale = np.sqrt(variance * options.rows)  # of one row's influence: a coordinate of size 1
-        std = std * scale
+    if pairs is not None and pairs.products is not None and asked.kind != "logistic":
+        std = noise_of_products(pairs, population, asked, domain) / options.rows
     return WIDE * float(std), WIDE * float(np.sqrt(variance / seen))
+
+
+def noise_of_products(pairs, population, asked, domain):
+    """What an estimand varies by, times the rows, if nothing but the sums it is made of is noisy.
+
+    A mean is made of the sum of a number, a mean in a group of its product with the group, a
+    correlation of that of two numbers, and coefficients of those of the outcome with each term.
+    """
+    single, double = pairs.products.single_std, pairs.products.std
+    if asked.kind == "share":
+        return (single**-2 + pairs.crude.std**-2) ** -0.5
+    first, *others = asked.of
+    spread = population[first].to_numpy(float).std()
+    if asked.kind == "mean":
+        return single / WEIGHT * spread
+    if asked.kind in ("subgroup", "difference"):
+        shares = [(population[others[0]] == one).mean() for one in asked.label.split(" - ")]
+        return double / WEIGHT * spread * math.hypot(*(1 / share for share in shares))
+    if asked.kind == "correlation":
+        return double / WEIGHT**2
+    numeric = [domain[o]["kind"] == "numeric" for o in others]
+    columns = [
+        population[o].astype(float) if number else population[o] == domain[o]["levels"][1]
+        for o, number in zip(others, numeric, strict=True)
+    ]
+    spreads = np.array([column.std() for column in columns])
+    noise = np.where(numeric, 1 / WEIGHT, 1 / spreads) * double / WEIGHT  # of each correlation
+    place = [asked.label.partition("=")[0] == o for o in others].index(True)
+    line = np.linalg.pinv(np.corrcoef(np.stack(columns)).reshape(len(others), -1))[place]
+    return math.hypot(*(line * noise)) * spread / spreads[place]
 
 
 def repetition(population, domain, options, seed):
     """Truth, value and half width of each estimand, and the unavoidable half width."""
-    wanted = [*estimands(population, domain)]
+    wanted = [*estimands(population, domain, options)]
     rows = population.sample(options.rows, replace=True, random_state=seed).reset_index(drop=True)
     schema = default_schema(domain, nullable=options.holes is not None)
     private = with_holes(missdp.Table.read(rows, schema), options.holes, seed)
@@ -235,6 +263,8 @@ def main():
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--holes", help="mcar:RATE or mar:RATE")
     parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--numbers", type=int, default=6, help="that are asked about, at most")
+    parser.add_argument("--groups", type=int, default=5, help="attributes of them, at most")
     parser.add_argument("--tables", type=int, default=0, help="of sample(multiple=), instead")
     parser.add_argument("--repetitions", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="number of the first repetition")

@@ -374,7 +374,7 @@ def test_numbers_at_the_ends_of_floating_point_are_read_or_refused():
     for record in SINGLE:
         document = {"format": FORMAT, **record.to_dict()}
         for path in filter(None, places(document)):
-            for number in (1e308, 5e-324, -1e308):
+            for number in (1e308, 5e-324):
                 inner = changed = json.loads(json.dumps(document))
                 for key in path[:-1]:
                     inner = inner[key]

@@ -142,6 +142,10 @@ def test_pairs_of_complete_rows_are_learned():
 
 def test_conditional_holes_undo_the_bias_of_values_missing_at_random():
     assert distance(fitted("mar")) < 0.04
+
+
+@pytest.mark.slow
+def test_holes_that_depend_on_nothing_leave_that_bias():
     assert distance(fitted("mar", conditional=False, classes=4)) > 0.05
 
 

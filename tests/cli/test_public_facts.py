@@ -175,7 +175,7 @@ def violations(ok, name):
     return document
 
 
-@pytest.mark.parametrize("method", ["aim", "privbayes"])
+@pytest.mark.parametrize("method", [pytest.param("aim", marks=pytest.mark.slow), "privbayes"])
 def test_every_method_obeys_the_rules_and_keeps_the_kinds(folder, ok, method):
     survey(5000, 0).to_csv("data.csv", index=False)
     kept = ("--method", method, "--keep-holes", "--holes", "codes", "--model", "m.json")

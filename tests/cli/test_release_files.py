@@ -59,11 +59,15 @@ def ids():
 
 @posix
 @pytest.mark.parametrize(
-    ("template", "how"),
-    [pytest.param("plain", "SIGTERM", marks=pytest.mark.slow), ("old", "SIGKILL")],
+    ("template", "how", "each"),
+    [
+        pytest.param("plain", "SIGTERM", 1, marks=pytest.mark.slow),
+        pytest.param("old", "SIGKILL", 1, marks=pytest.mark.slow),
+        ("old", "SIGKILL", 2),
+    ],
 )
 def test_a_run_that_is_stopped_at_any_rename_leaves_no_mixture_and_says_what_is_true(
-    bench, base, template, how
+    bench, base, template, how, each
 ):
     old = base / "old" if template == "old" else None
     extra = ["--overwrite"] if old else []
@@ -71,7 +75,7 @@ def test_a_run_that_is_stopped_at_any_rename_leaves_no_mixture_and_says_what_is_
         counts = bench.steps_of(folder, [*bench.RUN, "--epsilon", "1", *extra])
     moments = [(step, k + 1) for step in ("link", "replace") for k in range(counts[step])]
     assert len(moments) >= 8
-    for step, number in moments:
+    for step, number in moments[::each]:
         hook = bench.stopping(step, number, True, getattr(signal, how))
         assert bench.stopped(base, old, hook) is None, (step, number)
 

@@ -12,9 +12,9 @@ from missdp.inference import raking
 from missdp.inference.fit_heads import fit_tree
 from missdp.inference.pair_model import PairModel
 from missdp.inference.raking import (
-    _effective_share,
     _swap,
     centred,
+    effective_share,
     rake,
     resample,
     sample_raked,
@@ -67,8 +67,8 @@ def test_the_effective_sample_stays_above_what_is_asked_for(least, seed):
     rows = rng.integers(0, 5, (2000, 3))
     tables = {c: rng.random((5, 5)) ** 6 for c in itertools.combinations(range(3), 2)}
     weights = rake(rows, tables, least_share=least)
-    assert _effective_share(weights) >= least
-    assert _effective_share(weights) <= least + 0.05  # it is used up, not given away
+    assert effective_share(weights) >= least
+    assert effective_share(weights) <= least + 0.05  # it is used up, not given away
 
 
 @given(st.integers(1, 300), st.integers(0, 400), st.integers(0, 1000), st.booleans())
@@ -134,7 +134,7 @@ def test_rows_hold_tables_that_re_weighting_alone_cannot_give_them():
     assert worst(found, tables, 8) < 0.01
     # Weights of independent rows would have had to be far apart:
     rows = rng.integers(0, 2, (100_000, 8))
-    assert _effective_share(rake(rows, tables, least_share=0.0)) < 0.4
+    assert effective_share(rake(rows, tables, least_share=0.0)) < 0.4
 
 
 def test_steps_that_draw_several_at_once_and_tables_in_any_order_of_axes():

@@ -639,7 +639,7 @@ def test_log_ratios_are_those_of_the_law(law, exact, other):
     source = SeededNoise(5)
     # A likelihood ratio has mean 1 under the law in its denominator, and so has its inverse.
     for one, two in ((exact, other), (other, exact)):
-        draws = (law.draw(two, source) for _ in range(700))
+        draws = (law.draw(two, source) for _ in range(400))
         ratios = np.exp([law.log_ratio(draw, one, two) for draw in draws])
         assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(len(ratios))
         assert ratios.std() > 0.02

@@ -225,7 +225,7 @@ def test_the_metric_refuses_domains_beyond_the_exact_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("examples", "each"), [(50, 4), pytest.param(100, 12, marks=pytest.mark.slow)]
+    ("examples", "each"), [(25, 4), pytest.param(100, 12, marks=pytest.mark.slow)]
 )
 def test_no_table_near_by_is_more_sensitive_than_the_bound_of_this_one(examples, each) -> None:
     """The bound at j holds for all tables that j rows more or less make of this one."""

@@ -75,9 +75,13 @@ def test_what_a_statistic_shows_was_released(name, way):
 
 
 @pytest.mark.parametrize(
-    ("name", "way"), [("one", "gaussian"), ("nearest", "error bars"), ("none", "gaussian")]
+    ("name", "way", "other"),
+    [
+        ("one", "gaussian", "all holes"),
+        ("nearest", "error bars", "all not applicable"),
+        ("none", "gaussian", "all holes"),
+    ],
 )
-@pytest.mark.parametrize("other", OTHERS)
 def test_so_it_was_where_rules_say_what_applies(name, way, other):
     table = as_table(OTHERS[other], RULED)
     assert not interferes(WHOLE, table, RULED_IMPUTATIONS[name], way, RULED_QUESTIONS)

@@ -89,7 +89,7 @@ WAYS = [
 def test_every_table_has_an_answer(rows):
     table = read(rows)
     for turn, imputation in enumerate(IMPUTATIONS.values()):
-        for scale, cost in (WAYS[turn % 3], WAYS[(turn + 1) % 3]):
+        for scale, cost in (WAYS[turn % 3],):
             asked = ImputedStatistics(
                 table, imputation, budget=Budget(1e4, 1e-3), scale=scale, random_state=0
             )

@@ -76,7 +76,7 @@ def check_neighbours(data: Any, case: tuple[Schema, str], way: str, chance: Any,
 
 
 @pytest.mark.parametrize(
-    ("examples", "each"), [(24, 1), pytest.param(120, 4, marks=pytest.mark.slow)]
+    ("examples", "each"), [(12, 1), pytest.param(120, 4, marks=pytest.mark.slow)]
 )
 def test_what_is_behind_an_answer_moves_no_further_than_was_charged_for(examples, each):
     @settings(QUICK, max_examples=examples)

@@ -171,15 +171,15 @@ def test_noise_of_a_count_has_the_smooth_scale() -> None:
     scale = profile.smooth_bound(own=1, donee=1, beta=noise.beta) / noise.alpha
     exact = truth()["count"]
     errors = np.array(
-        [asked.count(where="income > 40", epsilon=1.0).value - exact for _ in range(1200)]
+        [asked.count(where="income > 40", epsilon=1.0).value - exact for _ in range(400)]
     )
 
     def cdf(x: np.ndarray) -> np.ndarray:
         return 0.5 + np.sign(x) * 0.5 * (1 - (1 + np.abs(x) / scale) ** -noise.shape)
 
     assert stats.kstest(errors, cdf).pvalue > 1e-3
-    assert stats.kstest(errors * 1.3, cdf).pvalue < 1e-3
-    assert stats.kstest(errors * 0.7, cdf).pvalue < 1e-3
+    assert stats.kstest(errors * 2, cdf).pvalue < 1e-3
+    assert stats.kstest(errors / 2, cdf).pvalue < 1e-3
 
 
 @pytest.mark.parametrize("name", [n for n in ASKS if n != "histogram"])
@@ -187,10 +187,10 @@ def test_intervals_cover_and_are_not_absurd(name: str) -> None:
     found = prepared(KNN, TABLE)
     exact = ASKS[name](prepared_statistics(found, None, budget=Budget(1e9)), epsilon=1e7).value
     bars = []
-    for seed in range(40):
+    for seed in range(20):  # of intervals that hold half of the time, one set in 170 passes
         asked = prepared_statistics(found, seed, scale=ScaleRelease())
         bars.append(ASKS[name](asked, epsilon=20.0 if name == "correlation" else 4.0).interval)
-    assert sum(low <= exact <= high for low, high in bars) >= 33
+    assert sum(low <= exact <= high for low, high in bars) >= 16
     widest = {"correlation": 1.5}.get(name, 2 * abs(exact))
     assert np.median([high - low for low, high in bars]) < widest
 

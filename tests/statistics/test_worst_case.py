@@ -200,7 +200,7 @@ def coverage(name: str, *, imputed: bool, epsilon: float, confidence: float) -> 
     """Shares of runs with the truth in the noise interval, and in the other; width of the other."""
     table, truth = not_at_random()
     found = []
-    for seed in range(40):
+    for seed in range(30):
         statistics = asked(
             table,
             KNNImputation(impute="income", match_on="age") if imputed else None,

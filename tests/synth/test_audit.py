@@ -12,9 +12,10 @@ from missdp import AllPairs, Numeric, PrivBayes, Schema, Table
 from missdp.synth import AIM, MST
 from missdp.testing import TINY, audit_synthesizer, canary
 from missdp.testing.made_up import appended
-from synth.conformance import CASES, FIRST, IDS
+from synth.conformance import CASES, FIRST, IDS, NEURAL
 
 pytestmark = pytest.mark.usefixtures("one_turn")
+AUDITED = [case for case in FIRST if case[0].name not in NEURAL]
 CROWD, _ = canary(TINY, 12)
 COMMON, RARE, MISSING = 0, 1, 2
 ROWS = {"rare level": (RARE, COMMON), "unique row": (RARE, RARE), "all missing": (MISSING, MISSING)}
@@ -37,8 +38,9 @@ def tables(row):
 @pytest.mark.parametrize(
     ("family", "strategy"),
     [
-        # Each class with one strategy every day: the others differ in the door only.
-        pytest.param(*case, id=name, marks=[pytest.mark.slow] * (case not in FIRST))
+        # Each class with one strategy every day: the others differ in the door only. What trains is
+        # audited daily by tests/testing/test_doors.py.
+        pytest.param(*case, id=name, marks=[pytest.mark.slow] * (case not in AUDITED))
         for case, name in zip(CASES, IDS, strict=True)
     ],
 )
@@ -75,7 +77,7 @@ def test_the_claim_of_privbayes_survives_the_attack_and_comes_near(strategy, row
     assert found.ratio > 0.5 or (strategy, row) == ("observed", "all missing")
 
 
-@pytest.mark.parametrize("family", [AIM, MST])
+@pytest.mark.parametrize("family", [pytest.param(AIM, marks=pytest.mark.slow), MST])
 def test_the_pure_claim_of_chosen_marginals_survives_and_comes_near(family):
     given = PURE | {"model_rows": 100}
     found = attacked(family, given, "observed", "unique row", trials=48)
@@ -108,7 +110,7 @@ def test_the_claim_survives_where_bins_are_found(family, given, strategy, far):
     near = pd.DataFrame({"x": [3.0] * 12, "y": [10.0] * 12})
     more = pd.concat([near, pd.DataFrame({"x": [far], "y": [5e5]})], ignore_index=True)
     both = tuple(Table.read(frame, OPEN) for frame in (near, more))
-    trials = 40 if family is PrivBayes else 60 if far else 120
+    trials = 24 if "clip" in given else 40 if family is PrivBayes else 60 if far else 120
     facts = {"parameters": given, "strategies": [strategy], "tables": both, "trials": trials}
     found = audit_synthesizer(family, **facts)[strategy]
     assert not found.flagged

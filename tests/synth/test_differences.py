@@ -71,7 +71,7 @@ def model(data: pd.DataFrame) -> AllPairs:
 def test_stays_and_ages_are_kept_and_no_row_breaks_a_rule(
     data: pd.DataFrame, model: AllPairs
 ) -> None:
-    drawn = model.sample(100_000, missing_values="keep", random_state=1)
+    drawn = model.sample(30_000, missing_values="keep", random_state=1)
     assert list(drawn.columns) == list(data.columns)
     assert list(drawn.dtypes.astype(str)) == ["datetime64[s]"] * 3 + ["string"]
     stays, ages = between(drawn)
@@ -119,8 +119,13 @@ def test_a_saved_model_draws_the_same(tmp_path: Path, model: AllPairs) -> None:
     )
 
 
-@pytest.mark.parametrize("missing", ["joint", "observed", "complete-rows", "impute-first"])
-@pytest.mark.parametrize("family", [AIM, PrivBayes])
+@pytest.mark.parametrize(
+    ("family", "missing"),
+    [
+        (AIM, "joint"),
+        *((PrivBayes, missing) for missing in ("observed", "complete-rows", "impute-first")),
+    ],
+)
 def test_other_families_compute_dates_back(family: type[AllPairs], missing: str) -> None:
     rules = (Impossible("ward = 'surgery' and stay = 0"),)
     sure = replace(SCHEMA["admission"], nullable=False)

@@ -47,7 +47,9 @@ def test_tables_differ_by_as_much_as_the_model_is_uncertain(missing):
     assert 0.6 < ratio < 1.6
 
 
-@pytest.mark.parametrize(("family", "rounds"), [(AIM, {"rounds": 3}), (MST, {})])
+@pytest.mark.parametrize(
+    ("family", "rounds"), [pytest.param(AIM, {"rounds": 3}, marks=pytest.mark.slow), (MST, {})]
+)
 def test_weak_slopes_are_not_shrunk_twice(family, rounds):
     """Refits to rows of a fitted model would have a smaller mean, and vary by too little."""
     rng, found = np.random.default_rng(0), []

@@ -193,7 +193,11 @@ def shares(family, table, **parameters):
 
 
 @pytest.mark.parametrize(
-    ("family", "unless"), [(AllPairs, "smokes = 'yes'"), (AIM, "smokes = 'yes' and age = 'old'")]
+    ("family", "unless"),
+    [
+        (AllPairs, "smokes = 'yes'"),
+        pytest.param(AIM, "smokes = 'yes' and age = 'old'", marks=pytest.mark.slow),
+    ],
 )
 def test_blanks_under_a_missing_condition_make_nobody_a_smoker(family, unless):
     table, *truth = survey(unless)

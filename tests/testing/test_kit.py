@@ -155,7 +155,7 @@ def test_two_reads_for_one_charge_are_found():
 
 def test_too_little_noise_is_found_by_the_audit():
     found = audit_synthesizer(
-        examples.UnderNoised, strategies=["joint"], trials=160, parameters={"epsilon": 4.0}
+        examples.UnderNoised, strategies=["joint"], trials=80, parameters={"epsilon": 4.0}
     )
     assert found["joint"].flagged
     sound = audit_synthesizer(

@@ -431,14 +431,14 @@ class Inside:
         They are taken out of the bins that they were counted in; what other attributes they go with
         is as in these, up to a draw.
         """
-        table, size = np.moveaxis(table, axis, 0).copy(), len(self.shares)
-        further = np.zeros((len(move.hidden), *table.shape[1:]))
-        for place, home in enumerate(self.beyond.home):
-            law = np.maximum(table[home], 0.0)
-            law = law / law.sum() if law.sum() > 0 else np.full(law.shape, 1 / max(1, law.size))
-            draw = np.sqrt(law) * rng.normal(size=law.shape) * move.spread[place]
-            further[place] = move.hidden[place] * law + draw - law * draw.sum()
-            table[home] -= further[place]
+        table, home, size = np.moveaxis(table, axis, 0).copy(), self.beyond.home, len(self.shares)
+        law = np.maximum(table[home], 0.0).reshape(len(home), math.prod(table.shape[1:]))
+        total = law.sum(axis=1, keepdims=True)
+        law = np.where(total > 0, law / np.where(total > 0, total, 1.0), 1 / max(1, law.shape[1]))
+        draw = np.sqrt(law) * rng.normal(size=law.shape) * move.spread[:, None]
+        further = (move.hidden - draw.sum(axis=1))[:, None] * law + draw
+        further = further.reshape(len(home), *table.shape[1:])
+        np.subtract.at(table, home, further)
         return np.moveaxis(np.concatenate([table[:size], further, table[size:]]), 0, axis)
 
     def hiding_of(

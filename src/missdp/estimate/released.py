@@ -214,6 +214,9 @@ class _Source(abc.ABC):
     n_rows: float
     flags: tuple[str, ...] = ()
 
+    def __init__(self) -> None:
+        self._insides: dict[tuple[int, bytes], Inside] = {}  # shared by copies
+
     @cached_property
     def draws(self) -> list[tuple[Floats, Statistics, Statistics]]:
         """Weights of rows, what other noise and what rows of these weights would have made."""
@@ -249,6 +252,16 @@ class _Source(abc.ABC):
         """Return what was released of a number beside its bins."""
         return None
 
+    def inside(self, model: Synthesizer, at: int, margin: Floats) -> Inside:
+        """Return how a number lies inside its bins; it takes long, and questions share it."""
+        key = at, margin.tobytes()
+        if key not in self._insides:
+            holes, sums = self.holes[:, at], self.sums(at)
+            self._insides[key] = Inside.of(
+                model, at, margin, n_rows=self.n_rows, holes=holes, sums=sums
+            )
+        return self._insides[key]
+
     def plus(self, found: Statistics, weights: Floats) -> Statistics:
         """Return what so much more of each complete row would make of statistics."""
         cells = {c: t + _counted(self.rows, c, t.shape, weights) for c, t in found.cells.items()}
@@ -265,6 +278,7 @@ class _AllPairsSource(_Source):
     _moments: NumberMoments | None
 
     def __init__(self, model: AllPairs) -> None:
+        super().__init__()
         fitted: Any = model.model_
         assert model.pairs_ is not None
         self._whole, self._names = model.pairs_, model.modelled_.names
@@ -424,6 +438,7 @@ class _MarginalsSource(_Source):
     _wanted: Sequence[Clique]
 
     def __init__(self, model: AIM | MST) -> None:
+        super().__init__()
         assert model.marginals_ is not None
         rng = np.random.default_rng(0)  # public: any points do
         self._names, self._marginals = model.modelled_.names, model.marginals_
@@ -544,14 +559,7 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
     exact = replace(exact, cells={c: exact.cells[c] for c in cliques})
     point = {c: _declared(source.levels, c, exact.cells[c]) for c in cliques}
     inside = {
-        at: Inside.of(
-            model,
-            at,
-            point[at,],
-            n_rows=source.n_rows,
-            holes=source.holes[:, at],
-            sums=source.sums(at),
-        )
+        at: source.inside(model, at, point[at,])
         for (at,) in (c for c in cliques if not c[1:])
         if isinstance(model.schema_[model.modelled_.names[at]], Numeric)
     }

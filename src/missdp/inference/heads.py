@@ -106,10 +106,7 @@ class Heads(Record):
         sampling noise than independent rows would.
         """
         rows = np.zeros((n, len(self.margins)), dtype=np.int64)
-        widest = max([1, *(len(m) for m in self.margins)])
-        columns = max(sum(len(self.margins[c]) for c in p) for p in (*self.parents, ()))
-        at_once = max(_FEW_ROWS, _NUMBERS_AT_ONCE // max(widest, min(columns, 1000)))
-        pieces = max(1, -(-n // at_once))
+        pieces = self.pieces(n)
         for k in range(pieces):  # alike in distribution, as rows are
             block = np.zeros((len(range(k, n, pieces)), rows.shape[1]), dtype=np.int64)
             for place in range(len(self.order)):
@@ -128,14 +125,45 @@ class Heads(Record):
         if plain and set(limits) <= set(parents):
             rows[:, a] = draw(*self._short(rows, a), rng)
             return
-        closed = barrier(rows, limits, rng, len(self.margins[a]))
+        law = self.law_next(rows, place, rng)[0]
+        rows[:, a] = self.draw_evenly(law, rows, place, rng)
+
+    def law_next(self, rows: Ints, place: int, rng: np.random.Generator) -> tuple[Singles, Floats]:
+        """Return the law of one more attribute in each row, calibrated; and what that took.
+
+        That is a factor for each level. Rows to which none is possible become copies of others.
+        """
+        a = self.order[place]
+        closed = barrier(rows, self.limits[a], rng, len(self.margins[a]))
         scores = self.scores(rows, a)
         if closed is not None:
             scores += closed
-        law = _softmax(scores)
         margin = self.margins[a] if closed is None else reachable(self.margins[a], closed)[0]
-        law = _calibrated(law, margin)
-        rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
+        return _calibrated(_softmax(scores), margin)
+
+    def law_with(self, rows: Ints, place: int, factor: Floats) -> Singles:
+        """Return the law of one more attribute in each row, calibrated by what other rows took.
+
+        It is zero in rows to which no level is possible.
+        """
+        a = self.order[place]
+        law = _softmax(self.scores(rows, a)) * factor.astype(np.float32)[:, None]
+        for c, table in self.limits[a].items():
+            law *= table[:, rows[:, c]]
+        whole = law.sum(axis=0)
+        found: Singles = np.divide(law, whole, out=law, where=whole > 0)
+        return found
+
+    def draw_evenly(self, law: Singles, rows: Ints, place: int, rng: np.random.Generator) -> Ints:
+        """Draw a level for each row by its own law, a column; rows that are alike, evenly."""
+        return _draw_evenly(law, self._alike(rows, self.order[place], rng), rng)
+
+    def pieces(self, n: int) -> int:
+        """Return in how many parts so many rows are drawn."""
+        widest = max([1, *(len(m) for m in self.margins)])
+        columns = max(sum(len(self.margins[c]) for c in p) for p in (*self.parents, ()))
+        at_once = max(_FEW_ROWS, _NUMBERS_AT_ONCE // max(widest, min(columns, 1000)))
+        return max(1, -(-n // at_once))
 
     def _short(self, rows: Ints, a: int) -> tuple[Floats, Ints]:
         """Laws given one attribute or none, and which of them each row has."""
@@ -289,15 +317,18 @@ def _softmax(scores: NDArray[Any]) -> NDArray[Any]:
     return scores
 
 
-def _calibrated(law: Singles, margin: Floats) -> Singles:
-    """Scale the levels of all columns' laws so that their mean is the margin."""
+def _calibrated(law: Singles, margin: Floats) -> tuple[Singles, Floats]:
+    """Scale the levels of all columns' laws so that their mean is the margin; and by how much."""
+    whole = np.ones(len(law))
     for _ in range(_ROUNDS):
         mean = law.mean(axis=1, dtype=np.float64)
         if np.abs(mean - margin).sum() * law.shape[1] < 1:
             break
-        law *= np.exp(_bias(law, mean, margin)).astype(np.float32)[:, None]
+        factor = np.exp(_bias(law, mean, margin))
+        law *= factor.astype(np.float32)[:, None]
         law /= law.sum(axis=0)
-    return law
+        whole *= factor
+    return law, whole
 
 
 def _bias(law: Singles, mean: Floats, margin: Floats) -> Floats:

@@ -151,7 +151,7 @@ _MOST_ROWS = 1_000_000  # at once
 _ROUNDS = 60  # of swaps: with more, tables hold little better, and all takes longer
 
 
-def _effective_share(weights: Floats) -> float:
+def effective_share(weights: Floats) -> float:
     """Return the effective sample size of weighted rows, as a share of their number.
 
     An estimate from weighted rows varies as one from that many rows of equal weight (Kish 1965).
@@ -174,10 +174,10 @@ def rake(
     columns = np.asfortranarray(codes).T
     current = _allowed(columns, tables, weights)
     order = list(tables)
-    floor = min(least_share, _effective_share(current))
+    floor = min(least_share, effective_share(current))
     for sweep in range(sweeps):
         swept, distance = _swept(columns, tables, order[:: -1 if sweep % 2 else 1], current, most)
-        if _effective_share(swept) < floor:
+        if effective_share(swept) < floor:
             return _part_of_the_way(current, swept, floor)
         current = swept
         if distance <= tolerance:
@@ -233,7 +233,7 @@ def _part_of_the_way(before: Floats, after: Floats, floor: float) -> Floats:
     share, best = 0.0, before
     for halving in range(1, _HALVINGS):
         tried = before ** (1 - share - 0.5**halving) * after ** (share + 0.5**halving)
-        if _effective_share(tried) >= floor:
+        if effective_share(tried) >= floor:
             share, best = share + 0.5**halving, tried / tried.sum()
     return best
 
@@ -329,7 +329,7 @@ def _part(
         ready = {c: t for c, t in wanted.items() if first <= max(c) < drawn}
         if ready:
             weights = rake(codes[:drawn].T, ready, weights=weights, sweeps=1, least_share=0.0)
-        if _effective_share(weights) < _RENEW and drawn < len(order):
+        if effective_share(weights) < _RENEW and drawn < len(order):
             codes[:drawn] = codes[:drawn, resample(weights, rows, rng, codes=codes[:drawn].T)]
             weights = np.full(rows, 1 / rows)
     weights = rake(codes.T, wanted, weights=weights, sweeps=sweeps)

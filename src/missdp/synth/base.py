@@ -44,7 +44,7 @@ from missdp.synth.sampling import (
     kinds_share,
     restored,
 )
-from missdp.synth.selected import Selection, Where, trial_sizes
+from missdp.synth.selected import Selection, Where
 from missdp.synth.split import BINS, KINDS, Part, Split
 from missdp.synth.state import (
     check_settings,
@@ -351,8 +351,8 @@ class Synthesizer(Estimator, abc.ABC):
             Draw such rows only, as the model has them: a condition as in commands, such as
             ``"age >= 60 and sex = 'f'"``, or a mapping, ``{"sex": "f", "age": (60, 80)}``, of names
             to a value, a list of values, a pair of bounds that belong to the range, or None for
-            missing cells (with ``missing_values="keep"``). Others are drawn and dropped, so rare
-            rows take long; needs ``n``.
+            missing cells (with ``missing_values="keep"``). Needs ``n``. AllPairs, AIM and MST draw
+            among the levels that may be asked for, other families among all: rare rows take long.
 
         Returns
         -------
@@ -534,7 +534,7 @@ class Synthesizer(Estimator, abc.ABC):
         asked = where if isinstance(where, Selection) else Selection(where, self.schema_)
         if asked.missing and missing_values != "keep":
             raise ParameterError("missing cells can be asked for with missing_values='keep' only")
-        return asked.blocks((draw(size, rng) for size in trial_sizes(rows)), rows)
+        return asked.blocks(self, missing_values, rows, rng)
 
     @one_blas_thread()
     def _block(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:

@@ -22,7 +22,7 @@ from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.grid import is_pending, on_grid, takes_every_number
 from missdp.types import Floats, Ints
 
-WEIGHT = 0.5
+WEIGHT = 0.6
 """Factor of ``z`` in the block of its attribute."""
 
 _MOST_CODES = 40  # finer codes of an attribute; more, if it has more bins

@@ -1,4 +1,4 @@
-"""Rows that were asked for, among those that a model draws: the others are drawn and dropped.
+"""Rows that were asked for: a model is conditioned on the levels they may have, others are dropped.
 
 A row that is kept has the model's law given that it is asked for, whatever the family; none is a
 copy of another. How many are dropped follows from the released model alone.
@@ -6,18 +6,26 @@ copy of another. How many are dropped follows from the released model alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any, TypeAlias
+import copy
+from collections.abc import Iterator, Mapping, Set
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 
 from missdp.errors import ParameterError
+from missdp.inference.conditioned import conditioned
+from missdp.inference.graphical import GraphicalModel
+from missdp.inference.pair_model import PairModel
 from missdp.schema import Categorical, Schema
-from missdp.schema.conditions import Join, Predicate
+from missdp.schema.conditions import Join, Known, Predicate, decided
 from missdp.schema.language import attribute_named, compare, reading
 from missdp.schema.where import parse_where
 from missdp.table import Table
 from missdp.types import Flags
+
+if TYPE_CHECKING:
+    from missdp.synth.base import MissingValues, Synthesizer
 
 Where: TypeAlias = str | Mapping[str, Any]
 
@@ -25,6 +33,7 @@ FIRST = 2_000  # rows that are drawn to see how many are asked for
 MOST_BLOCK = 200_000
 TRIES = 1000  # rows that are drawn for each that is asked for, at most
 LEAST_TRIES = 1_000_000
+FEW = 0.2  # share of rows below which a model is conditioned
 
 
 class Selection:
@@ -41,6 +50,7 @@ class Selection:
     def __init__(self, where: Where, schema: Schema) -> None:
         self.missing: tuple[str, ...] = ()
         self.drawn = self.kept = 0
+        self._within = 1.0  # the share of the model's rows that those drawn last are among
         if isinstance(where, str):
             self._predicate = parse_where(where, schema)
             return
@@ -56,7 +66,26 @@ class Selection:
     @property
     def share(self) -> float:
         """The share of the model's rows that are asked for, as far as rows were drawn."""
-        return self.kept / max(1, self.drawn)
+        return self._within * self.kept / max(1, self.drawn)
+
+    def codes(self, schema: Schema, modelled: Schema) -> dict[str, Flags]:
+        """Return, by modelled attribute, which of its codes a row may have that is asked for.
+
+        Only of attributes that are restricted, and whatever the other cells of the row are.
+        """
+        found: dict[str, Flags] = {}
+        for name in sorted(self._predicate.names & {*modelled.names}):
+            attribute, n = schema[name], modelled[name].size
+            unknown = np.full(n, True)
+            open_ = Known(np.full(n, -np.inf), np.full(n, np.inf), unknown, ~unknown)
+            cells = dict.fromkeys(self._predicate.names, open_)
+            cells[name] = Known.of(attribute, np.arange(n), None)
+            maybe = decided(self._predicate, cells, n)[1]
+            # A cell may be lost on the way, and what has none may be as well.
+            lost = decided(self._predicate, cells | {name: open_.without_holes()}, n)[1]
+            if not (maybe | lost).all():
+                found[name] = maybe | lost
+        return found
 
     def of(self, table: Table) -> Flags:
         """Return which rows of a table are asked for, and count them."""
@@ -67,8 +96,28 @@ class Selection:
         self.drawn, self.kept = self.drawn + len(table), self.kept + int(np.count_nonzero(found))
         return found
 
-    def blocks(self, drawn: Iterable[Table], n: int) -> Iterator[Table]:
-        """Yield exactly ``n`` rows of those that are drawn.
+    def _given(self, model: Synthesizer, n: int, rng: Generator) -> tuple[Synthesizer, float]:
+        """Return a model of the rows with levels that may be asked for, and how common they are.
+
+        Of AllPairs, AIM, MST and what draws rows as they do; other models come back as they are.
+        """
+        released = model.__dict__.get("model_")
+        codes = self.codes(model.schema_, model.modelled_)
+        if not codes or not isinstance(released, (GraphicalModel, PairModel)):
+            return model, 1.0
+        self.drawn = self.kept = 0
+        place = {name: i for i, name in enumerate(model.modelled_.names)}
+        wanted = {place[name]: found for name, found in codes.items()}
+        another: Any = copy.copy(model)
+        another.model_, share = conditioned(released, wanted, n, rng)
+        return another, share
+
+    def blocks(
+        self, model: Synthesizer, missing_values: MissingValues, n: int, rng: Generator
+    ) -> Iterator[Table]:
+        """Yield exactly ``n`` rows of a model: the first among all that it draws.
+
+        Where few of these are asked for, further ones are drawn with levels that may be.
 
         Raises
         ------
@@ -76,26 +125,28 @@ class Selection:
             If they are not found among a public number of rows.
         """
         left, tries = n, max(LEAST_TRIES, TRIES * n)
-        for table in drawn:
+        size, tried, given = FIRST if n else 0, 0, False
+        while True:
+            table = model._block(missing_values, size, rng)
+            tried += len(table)
             rows = np.flatnonzero(self.of(table))[:left]
             left -= rows.size
             yield table.take(rows)
             if not left:
                 return
-            if self.drawn >= tries:
+            if tried >= tries:
                 break
+            if not given and self.share < FEW:
+                given = True
+                model, self._within = self._given(model, left, rng)
+                if not self._within:
+                    break
+            kept = (self.kept + 1) / (self.drawn + 1)  # before any is drawn, all may be kept
+            size = min(int(1.1 * left / kept) + 100, MOST_BLOCK)
         raise ParameterError(
-            f"of {self.drawn:,} rows that the model drew {self.kept:,} are as 'where' asks, and "
+            f"of {tried:,} rows that the model drew {n - left:,} are as 'where' asks, and "
             f"{n:,} were wanted: ask for fewer rows, or for more common ones"
         )
-
-
-def trial_sizes(n: int) -> Iterator[int]:
-    """Yield sizes of blocks of which rows are kept, growing, without an end."""
-    size = min(max(2 * n, FIRST), MOST_BLOCK) if n else 0
-    while True:
-        yield size
-        size = min(2 * size, MOST_BLOCK)
 
 
 def _compared(schema: Schema, name: str, value: Any) -> Predicate:
