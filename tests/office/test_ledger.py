@@ -7,7 +7,7 @@ import pickle
 import sqlite3
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
 
 import pytest
@@ -443,18 +443,6 @@ def test_when_a_release_ended_is_nowhere(url, office, monkeypatch):
     office.verify()
 
 
-def test_the_clock_going_back_is_refused(office, monkeypatch):
-    class Past(datetime):
-        @classmethod
-        def now(cls, zone):
-            return datetime.now(UTC) - timedelta(minutes=5)
-
-    monkeypatch.setattr(ledger, "datetime", Past)
-    with pytest.raises(LedgerError, match="clock"):
-        office.start("patients", TENTH)
-    assert office.row("patients").spent == 0
-
-
 def test_a_file_that_is_no_ledger_is_refused(tmp_path, url):
     (tmp_path / "budget.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000)
     with pytest.raises(LedgerError, match="damaged"):
@@ -466,22 +454,6 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path, url):
         with pytest.raises(ParameterError, match="URL") as caught:
             Ledger(wrong)
         assert "SECRET" not in str(caught.value)
-
-
-def test_a_newer_ledger_is_refused(office, url):
-    office.close()
-    opened(url).execute("UPDATE ledger SET version = 2")
-    with pytest.raises(LedgerError, match="newer version"):
-        office.start("patients", TENTH)
-
-
-def test_a_locked_ledger_is_refused_and_not_charged(office, url):
-    other = opened(url)
-    other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(LedgerError, match="locked"):
-        Ledger(url, wait=0.1).start("patients", TENTH)
-    other.execute("ROLLBACK")
-    assert office.row("patients").spent == 0
 
 
 @pytest.mark.parametrize(

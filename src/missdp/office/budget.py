@@ -49,6 +49,8 @@ class LedgerBudget(Budget):
     0.75
     """
 
+    charged_first = True
+
     def __init__(self, ledger: Ledger, name: str, what: Purpose) -> None:
         facts = ledger.row(name).facts
         super().__init__(
@@ -114,6 +116,11 @@ class LedgerBudget(Budget):
         cost, failure = self._facts.price(events)
         rows = [self._ledger.row(name) for name in path_of(self._facts.name)]
         return all(row.charged(cost, failure, row.last, row.head).holds for row in rows)
+
+    def pays_for(self, ledger: str) -> bool:
+        """Whether it is the budget that a schema names, or a part of it."""
+        url, _, name = ledger.partition("#")
+        return name in path_of(self._facts.name) and (not url or self._ledger.is_at(url))
 
     def filter(self, *, label: str = "") -> FilterEvent:
         """Return the cap, as an event; what was released under it stands in the ledger."""

@@ -30,6 +30,7 @@ from missdp.synth.state import model_text
 
 RELEASE = "release.json"
 FILES = (
+    "report.html",
     "registry.yaml",
     "answers.md",
     "measurements.parquet",
@@ -114,7 +115,7 @@ def write_dossier(
     >>> model = PrivBayes(epsilon=1.0).fit(yrbss().table())
     >>> said = write_dossier(model, pathlib.Path(tempfile.mkdtemp()) / "dossier")
     >>> len(said["files"])
-    5
+    6
     """
     target = Path(folder)
     check_folder(target, overwrite=overwrite)
@@ -204,6 +205,7 @@ def _files(model: Synthesizer, about: About, ledger: Mapping[str, Any] | None) -
         b"missdp.guarantee": model.guarantee_.sentences[0].encode(),
     }
     return {
+        "report.html": pages.report(),
         "registry.yaml": registry_entry(model, about, release=named, version=version("missdp")),
         "answers.md": pages.answers(),
         "measurements.parquet": measurements(facts, labels),

@@ -109,15 +109,16 @@ def share(value: float, std: float | None = None) -> str:
 
 
 def half_width(std: float) -> str:
-    """Return the half width of a 95 % interval of a share, in per cent points.
+    """Return the half width of a 95 % interval of a share, in per cent points, rounded up.
 
     Examples
     --------
-    >>> half_width(0.01)
-    '± 2.0'
+    >>> half_width(0.01), half_width(0.0171)
+    ('± 2.0', '± 3.4')
     """
     half = 196 * std
-    return f"± {half:.{min(decimals(half / 2), 4)}f}"
+    digits = min(decimals(half / 5), 4)
+    return f"± {math.ceil(round(half * 10**digits, 9)) / 10**digits:.{digits}f}"
 
 
 def decimals(std: float) -> int:
