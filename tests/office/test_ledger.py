@@ -136,6 +136,22 @@ def test_an_approval_covers_what_is_charged_not_only_its_parameters(url):
             ada.start("patients", events, what, request=request)
 
 
+def test_a_budget_in_python_waits_for_approval_too(url):
+    ada, bob = Ledger(url, who="ada"), Ledger(url, who="bob")
+    ada.create("patients", epsilon=1.0, approval=True)
+    with pytest.raises(LedgerError, match="needs the approval") as caught:
+        ada.budget("patients", purpose="report").charge(*TENTH)
+    request = str(caught.value).split()[-1]
+    bob.approve(request)
+    with pytest.raises(ParameterError, match="something else"):
+        ada.budget("patients", request=request).charge(*TENTH)
+    budget = ada.budget("patients", purpose="report", request=request)
+    budget.charge(*TENTH)
+    with pytest.raises(LedgerError, match="needs the approval"):  # of the next one anew
+        budget.charge(*TENTH)
+    assert ada.row("patients").spent == Fraction(1, 10)
+
+
 def test_a_part_is_charged_to_the_whole_and_both_hold(office):
     office.create("patients/bob", epsilon=0.25)
     office.start("patients/bob", TENTH)
