@@ -51,7 +51,7 @@ SPARK = "## Spark"
 SLOW = (
     *("testing.md", "imputation.md", "ground-truth.md", "worked-example.md"),
     "table-to-estimate.md",
-    "ledger.md",
+    *("ledger.md", "families.md", "curator-report.md"),
     *("tests/claims/synthesis.md", "referees/proofs.md"),
 )
 
