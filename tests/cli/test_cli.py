@@ -218,6 +218,12 @@ def test_demo(folder, run, ok):
     assert len(pd.read_csv(folder / "yrbss_synthetic.csv")) == document["rows"]
     _, out, _ = run("demo", "-o", "again.parquet")
     assert "dropping incomplete rows" in out
+    assert "Wrote again_dossier/report.html" in out
+    assert b"Youth Risk" in (folder / "again_dossier/report.html").read_bytes()
+    assert json.loads((folder / document["dossier"] / "release.json").read_text())["release"]
+    (folder / "fourth_dossier").mkdir()
+    (folder / "fourth_dossier/notes").touch()
+    assert run("demo", "-o", "fourth.csv", "--overwrite")[0] == 5
 
 
 def test_warnings_are_heard_and_in_the_document(folder, run):

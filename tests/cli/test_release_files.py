@@ -208,6 +208,12 @@ def test_all_of_an_old_release_is_replaced(replacing, ok):
     assert found == {missdp.load("out.model.json").release_}
     assert len(document["release"]) == 32
     assert not found & old
+    assert side["synthetic"] is True
+    assert metadata[b"missdp.synthetic"] == b"yes"
+    promised = missdp.load("out.model.json").guarantee_.in_words()
+    for said in (side["guarantee"], metadata[b"missdp.guarantee"].decode()):
+        assert said
+        assert promised.startswith(said)
 
 
 def test_permissions_of_what_is_replaced_are_kept(replacing, ok):

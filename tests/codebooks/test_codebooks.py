@@ -1,13 +1,15 @@
 """Code books become schemas; what they do not say, or cannot be translated, is listed."""
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from missdp import AllPairs, Schema, Table
+from missdp import MST, AllPairs, Schema, Table
 from missdp.codebooks import CodeBook, read_codebook
 from missdp.codebooks.book import Value, Variable
 from missdp.codebooks.redcap import condition_of
@@ -213,6 +215,7 @@ def test_a_ddi_codebook(written):
     schema = read_codebook(written("codebook.xml", DDI)).schema()
     assert (schema["sex"].levels, schema["sex"].refused) == ((1, 2), (9,))
     assert schema["sex"].label == "Sex of respondent"
+    assert dict(schema["sex"].labels) == {"1": "Male", "2": "Female", "9": "Refused"}
     assert (schema["age"].upper, schema["age"].unknown, schema["age"].integer) == (110, (-9,), True)
     assert schema["school"].kind == "ordinal"
     assert set(read_codebook(written("codebook.xml", DDI)).left_out()) == {"note"}
@@ -236,6 +239,30 @@ def test_files_of_statistics_packages(tmp_path):
     assert schema["sex"].label == "Sex"
     assert set(book.left_out()) == {"age", "name"}  # no bounds: nothing is read from rows
     assert "Ada" not in str(book)
+
+
+@pytest.mark.parametrize(
+    ("name", "levels", "lacking"),
+    [
+        ("cps.xml", {"STATEFIP": ("01", "Alabama"), "MONTH": ("01", "January")}, 6),
+        ("iris.sav", {"Species": (1, "setosa")}, 4),
+        ("person.json", {"is_management": (False, "false")}, 14),
+    ],
+)
+def test_code_books_of_others_become_schemas_that_are_synthesized(name, levels, lacking, tmp_path):
+    if name.endswith(".sav"):
+        pytest.importorskip("pyreadstat")
+    book = read_codebook(Path(__file__).parents[1] / "data" / "codebooks" / name)
+    assert len(book.left_out()) == lacking
+    book.to_toml(tmp_path / "schema.toml")
+    schema = Schema.from_toml(tmp_path / "schema.toml")
+    assert schema == book.schema()
+    first = {a.name: (a.levels[0], a.level_labels[0]) for a in schema}
+    assert first == levels
+    rng = np.random.default_rng(0)
+    rows = {a.name: [a.levels[k] for k in rng.integers(0, a.size, 300)] for a in schema}
+    drawn = MST(epsilon=5.0, delta=1e-6, random_state=0).fit(rows, schema=schema).sample(50)
+    assert not any(Table.read(drawn, schema).mask(a.name).any() for a in schema)
 
 
 def test_what_a_code_book_makes_is_synthesized(written):

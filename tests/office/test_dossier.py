@@ -100,7 +100,7 @@ def test_a_folder_is_replaced_only_if_it_is_a_dossier_and_that_was_asked_for(mod
     with pytest.raises(OutputError, match="exists"):
         write_dossier(model, place)
     write_dossier(model, place, overwrite=True, about=About(title="again"))
-    assert b"again" in (place / "answers.md").read_bytes()
+    assert b"again" in (place / "report.html").read_bytes()
     (place / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match="of no dossier"):
         write_dossier(model, place, overwrite=True)
@@ -168,6 +168,23 @@ def test_measurements_of_marginals(models, tmp_path):
     assert np.allclose(stds.to_numpy(), table[1].ravel())
     stamped = pyarrow.parquet.read_schema(tmp_path / "d" / "measurements.parquet").metadata
     assert b"2" in stamped[b"missdp.guarantee"]
+
+
+@pytest.mark.parametrize(
+    ("family", "missing", "names"),
+    [
+        (AllPairs, "complete-rows", ["smoker"]),
+        (AIM, "observed", ["smoker", "ill"]),
+        (AIM, "impute-first", ["ill", "age"]),
+        (PrivBayes, "complete-rows", ["age"]),
+    ],
+)
+def test_every_strategy_and_few_attributes_have_a_dossier(family, missing, names, tmp_path):
+    schema = Schema(tuple(SCHEMA[name] for name in names))
+    model = family(epsilon=3.0, missing=missing).fit(rows()[names], schema=schema)
+    write_dossier(model, tmp_path / "d")
+    page = (tmp_path / "d" / "report.html").read_text()
+    assert ("does not keep what was missing" in page) == (not model._applied_strategy.models_holes)
 
 
 def test_what_is_maintained_is_what_was_measured(models, tmp_path):
@@ -255,15 +272,16 @@ TEXTS = st.one_of(st.sampled_from(NASTY), st.text(min_size=1, max_size=30))
 
 
 class Elements(html.parser.HTMLParser):
-    """What a browser would make of a page: its elements and their attributes, in order."""
+    """What a browser would make of a page: its elements, and names and values of attributes."""
 
     def __init__(self, text):
         super().__init__()
-        self.found = []
+        self.names, self.attributes = [], []
         self.feed(text)
 
-    def handle_starttag(self, tag, attributes):
-        self.found.append((tag, tuple(sorted(key for key, _ in attributes))))
+    def handle_starttag(self, tag, attrs):
+        self.names.append(tag)
+        self.attributes += attrs
 
 
 def made_of(names, labels, levels, about):
@@ -294,6 +312,13 @@ def check_inert(names, labels, levels, about, place):
     ]
     assert len(cells) % 5 == 0
     assert not any(cell.startswith(("=", "+", "@", "\t")) for cell in cells)
+    page = Elements(found["report.html"].decode())
+    assert page.names.count("script") == page.names.count("style") == 1
+    assert not {"img", "iframe", "object", "link", "form", "image", "use"} & {*page.names}
+    assert not [key for key, _ in page.attributes if key.startswith("on")]
+    assert {v for k, v in page.attributes if k in ("href", "src", "xlink:href")} == {"#main"}
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", found["report.html"].decode())
+    assert len(found["report.html"]) < 100_000
     for name in ("answers.md", "how-to-use.md"):
         text = found[name].decode()
         assert not re.search(r"(?<!\\)<(?!=)[a-zA-Z/!]", text)
@@ -320,3 +345,25 @@ def test_any_names_are_inert_in_a_thousand_schemas(tmp_path_factory, texts):
     *names, one, other, level, more, about = texts
     place = tmp_path_factory.mktemp("fuzzed") / "d"
     check_inert(tuple(names), (one, other), (level, more), about, place)
+
+
+def test_the_report_shows_what_was_released_with_its_noise(models, folder):
+    page = (folder / "report.html").read_text()
+    release = models["AllPairs"].pairs_
+    assert "Published by <bdi>An office</bdi>" in page
+    assert page.count('<section class="card">') == 3
+    shares = re.search(r"<bdi>smoker</bdi></h3>.*?</table>", page, re.DOTALL)[0]
+    shown = dict(re.findall(r"<bdi>(no|yes)</bdi>.*?([\d.]+) %</td>", shares))
+    margin = release.crude.margins[0][:2]
+    assert float(shown["yes"]) / 100 == pytest.approx(margin[1] / margin.sum(), abs=0.1)
+    stds = release.margin_stds[0][:2] / margin.sum()
+    half = [float(x) for x in re.findall(r"± ([\d.]+)</td>", shares)]
+    assert half == pytest.approx(196 * stds, rel=0.35)  # rounded up to a digit or two
+    assert "smoker = &#39;yes&#39;" in page  # the rule
+
+
+def test_the_report_of_a_family_without_measurements_states_no_noise(models, tmp_path):
+    write_dossier(models["PrivBayes"], tmp_path / "d")
+    page = (tmp_path / "d" / "report.html").read_text()
+    assert "±" not in re.sub(r"<small>± .*?</small>|<h3>The risk.*", "", page, flags=re.DOTALL)
+    assert "this family keeps no measurements" in page

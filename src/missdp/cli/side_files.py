@@ -50,6 +50,7 @@ class SideFile:
     replaces: dict[Path, tuple[int, int]]  # with size and time, so that nothing else is moved
     sha256: str  # of the table
     ledger: dict[str, Any] | None = None  # which budget was charged, and its chain after that
+    guarantee: str = ""
 
     @classmethod
     def read(cls, path: Path) -> SideFile | None:
@@ -62,7 +63,8 @@ class SideFile:
             files = {role: _at(path, name) for role, name in said["files"].items()}
             moved = {_at(path, name): (*facts,) for name, facts in said["replaces"].items()}
             begun = said["state"] == "begun"
-            facts = (begun, files, moved, said["sha256"], said.get("ledger"))
+            promised = said.get("guarantee", "")
+            facts = (begun, files, moved, said["sha256"], said.get("ledger"), promised)
             note = cls(path, said["release"], said["name"], *facts)
             known = {*files} <= {"table", *_ENDINGS} and re.fullmatch(_ID, note.id)
             return note if known and os.path.basename(note.name) == note.name else None
@@ -81,6 +83,8 @@ class SideFile:
             "files": {role: named(path) for role, path in self.files.items()},
             "replaces": {named(path): facts for path, facts in self.replaces.items()},
             "sha256": self.sha256,
+            "synthetic": True,
+            "guarantee": self.guarantee,
         }
         said |= {} if self.ledger is None else {"ledger": self.ledger}
         return json.dumps(said, indent=1).encode()

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,7 @@ import typer
 
 from missdp.cli import RUN, check_stdout, complain
 from missdp.cli.app import emit
-from missdp.cli.charges import Charge, charges_ledger
+from missdp.cli.charges import Charge, charges_ledger, paid_schema
 from missdp.cli.options import (
     EngineOption,
     HolesOption,
@@ -45,7 +46,6 @@ from missdp.cli.side_files import STAMP
 from missdp.errors import ParameterError
 from missdp.files import PutOff, check_outputs
 from missdp.progress import Progress, progress_bar
-from missdp.schema import Schema
 from missdp.sources import STRATEGIES
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.registry import (
@@ -152,7 +152,7 @@ def synthesize(
     asked = None if charge is None else charge.request
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
-    facts = Schema.from_toml(schema)
+    facts = paid_schema(schema, charge)
     check_holds(output, facts, values)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
@@ -305,7 +305,7 @@ def write_rows(
     """Draw a table for each file, write them as they come, and return how many rows each has.
 
     Several are drawn from models that vary as the released one is uncertain. A Parquet file says
-    which release its rows were drawn from.
+    that its rows are synthetic, which release they were drawn from, and its guarantee.
     """
     wanted = _rows_wanted(model, outputs[0], rows, tables=len(outputs))
     several = len(outputs) > 1
@@ -314,6 +314,7 @@ def write_rows(
     progress(stage, None)
     models = model.uncertain_models(len(outputs), random_state=seed) if several else [model]
     keep: MissingValues = "keep" if keep_holes else "fill"
+    labels = _labels(model)
     whole = max(1, wanted * len(outputs))
     done = 0
 
@@ -324,12 +325,18 @@ def write_rows(
         for block in blocks:
             done += len(block)
             table = block.to_arrow(holes=holes_in(outputs[0], holes), values=values)
-            stamp = {STAMP: model.release_} if model.release_ else None
-            yield table.replace_schema_metadata(stamp) if stamp else table
+            yield table.replace_schema_metadata(labels)
             progress(stage, done / whole)
 
     write_each(outputs, map(drawn, models), schema=model.schema_)
     return wanted
+
+
+def _labels(model: Synthesizer) -> dict[bytes, bytes]:
+    """Return what a Parquet file says: that its rows are synthetic, and what is promised."""
+    release = {STAMP: model.release_.encode()} if model.release_ else {}
+    promised = model.guarantee_.sentences[0].encode()
+    return {b"missdp.synthetic": b"yes", b"missdp.guarantee": promised, **release}
 
 
 def _rows_wanted(model: Synthesizer, output: Path, rows: int | None, *, tables: int) -> int:
@@ -366,6 +373,7 @@ def demo(
     output_format(output)
     release = Release(output, overwrite=overwrite)
     check_outputs(release.outputs)
+    papers = _Papers(output, overwrite=overwrite)
     start = time.perf_counter()
     survey = yrbss().table()
     with release.claimed(survey.schema), progress_bar() as progress:
@@ -378,6 +386,7 @@ def demo(
             release.keep(model)
         written = write_rows(model, [release.table], None, False, "nulls", seed, progress)
         release.commit()
+    papers.write(Path(release.wrote["model"]))
     synthetic = Table.read(output, model.schema_)
     dropped = drop.sample_table(random_state=seed)
     rows = _comparison(survey, dropped, synthetic)
@@ -385,6 +394,7 @@ def demo(
         "output": str(output),
         "rows": written,
         **release.wrote,
+        "dossier": papers.folder,
         "seconds": round(time.perf_counter() - start, 1),
         "comparison": rows,
         "guarantee": model.guarantee_.to_dict(),
@@ -395,12 +405,45 @@ def demo(
             *(_LINE.format(**row) for row in rows),
             _AFTER,
             f"Wrote {output}: {written} synthetic rows, no holes, in {document['seconds']} s.",
-            f"{release.wrote_in_words}\n",
+            release.wrote_in_words,
+            f"{papers.in_words}\n",
             "What the written file promises (the column 'rows dropped' would cost as much again):",
             model.guarantee_.in_words(),
         ]
     )
     emit(document, text, as_json=as_json)
+
+
+class _Papers:
+    """The dossier of the demo, beside its table, if what makes one is installed."""
+
+    def __init__(self, output: Path, *, overwrite: bool) -> None:
+        self.folder: str | None = None
+        if find_spec("jinja2") is not None:
+            from missdp.office.dossier.folder import check_folder
+
+            self.folder = str(output.with_name(f"{output.stem}_dossier"))
+            check_folder(Path(self.folder), overwrite=overwrite)
+        self._overwrite = overwrite
+
+    def write(self, model: Path) -> None:
+        """Write the dossier of a saved model."""
+        if self.folder is not None:
+            from missdp.office.dossier import About, write_dossier
+
+            about = About(
+                title="Youth Risk Behavior Survey, synthetic", audience="A demonstration."
+            )
+            write_dossier(model, self.folder, about=about, overwrite=self._overwrite)
+
+    @property
+    def in_words(self) -> str:
+        """Where it is, or how to get one."""
+        if self.folder is None:
+            return "With pip install 'missdp[report]', missdp dossier writes a report of the model."
+        return (
+            f"Wrote {Path(self.folder) / 'report.html'}: the report of the release, and its papers."
+        )
 
 
 _BEFORE = """\

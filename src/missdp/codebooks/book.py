@@ -86,6 +86,7 @@ class Variable:
         facts: dict[str, Any] = {"name": self.name, "label": self.label}
         facts["nullable"] = self.nullable or any(kind != "not_applicable" for kind in codes)
         facts |= {_fact(kind): tuple(map(_plain, given)) for kind, given in codes.items()}
+        facts["labels"] = {v.code: v.label for v in self.values if v.label and self._names(v)}
         if self.domain in ("number", "whole", "date", "datetime"):
             return self._between(facts)
         if self.domain == "boolean":
@@ -108,6 +109,10 @@ class Variable:
         inside = {x for x in numbers if lower <= x <= upper and math.isfinite(x)}
         facts |= {"spikes": tuple(sorted(inside))} if inside else {}
         return Numeric(lower=lower, upper=upper, integer=self.domain == "whole", **facts)
+
+    def _names(self, value: Value) -> bool:
+        """Whether a value is a level, or a code of missing cells: numbers stand for themselves."""
+        return value.missing or self.domain in ("levels", "ordered")
 
     def check_values(self) -> None:
         """Refuse a code that stands for two things."""

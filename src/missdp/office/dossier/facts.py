@@ -25,6 +25,9 @@ from missdp.types import Floats, Ints
 _ROWS = 20_000  # of the model
 _FEWER = 6_000  # by which clipping is undone
 _CLEAR = 3.0  # standard deviations of noise, of a group that is compared with others
+_BLURRED = 0.08  # standard deviation of a rate that says nothing any more
+_APART = 2.0  # standard deviations, from chance
+_FEW = 100  # rows of the model, of a pair that is missing together or would be
 _SAFE = 1e-300
 
 
@@ -137,6 +140,11 @@ class Facts:
         """Whether the model keeps what was measured."""
         return self._pairs is not None or self._marginals is not None
 
+    @property
+    def counts_observed(self) -> bool:
+        """Whether shares are of the rows in which a value is there, not of all made up for."""
+        return self._marginals is None
+
     @cached_property
     def _pairs(self) -> PairTables | None:
         """The tables of all pairs, with what clipping took put back."""
@@ -146,7 +154,11 @@ class Facts:
         rows = fitted.law.sample(_FEWER, rng)
         sizes = [level.n_groups for level in release.crude.levels]
         seen = np.where(fitted.masks.draw(rows, rng), sizes, rows)
-        return release.tables(release.taken(seen))
+        if release.plan is None:
+            return release.tables(None)
+        # What is put back grows with the sums, so their noise does.
+        larger = {pair: 1 / kept for pair, kept in release.left(seen)[1].items()}
+        return release.tables(release.taken(seen), larger)
 
     @property
     def pair_tables(self) -> dict[tuple[int, int], tuple[Floats, Floats]]:
@@ -307,6 +319,7 @@ class Facts:
             # The table of a pair is a small difference of sums: only clear groups are compared.
             clear = weight > _CLEAR * np.sqrt(variance[:, : len(names)].sum(axis=0))
             rates, stds = table[size, : len(names)] / weight, noise[: len(names)] / weight
+            clear &= stds < _BLURRED
         else:
             gone, codes = self.codes[at] == size, self.codes[by]
             count = np.bincount(codes, minlength=len(names) + 1)[: len(names)]
@@ -342,7 +355,7 @@ class Facts:
 
     @cached_property
     def together(self) -> list[Coincidence]:
-        """Pairs of attributes that are missing together, those furthest from chance first."""
+        """Pairs that are missing together more or less often than by chance, furthest first."""
         sizes = [len(names) for names in self.level_names]
         nullable = [at for at, c in enumerate(self.columns) if c.nullable and c.missing > 0]
         found = []
@@ -354,7 +367,8 @@ class Facts:
                 std = float(np.sqrt(variance[sizes[a], sizes[b]]))
             else:
                 rate = float(np.mean((self.codes[a] == sizes[a]) & (self.codes[b] == sizes[b])))
-            found.append(Coincidence((self.names[a], self.names[b]), rate, alone, std))
+            if abs(rate - alone) > (_APART * std if std else np.sqrt(_FEW) / _ROWS):
+                found.append(Coincidence((self.names[a], self.names[b]), rate, alone, std))
         return sorted(found, key=lambda one: -abs(one.rate - one.alone))
 
 

@@ -22,7 +22,6 @@ from missdp.office.chain import canonical, digest
 from missdp.office.dossier.facts import Facts
 from missdp.office.dossier.measurements import maintained, measurements
 from missdp.office.dossier.pages import Pages
-from missdp.office.dossier.registry import registry_entry
 from missdp.record import read_json, sealed
 from missdp.synth import load
 from missdp.synth.base import Synthesizer
@@ -30,6 +29,7 @@ from missdp.synth.state import model_text
 
 RELEASE = "release.json"
 FILES = (
+    "report.html",
     "registry.yaml",
     "answers.md",
     "measurements.parquet",
@@ -114,7 +114,7 @@ def write_dossier(
     >>> model = PrivBayes(epsilon=1.0).fit(yrbss().table())
     >>> said = write_dossier(model, pathlib.Path(tempfile.mkdtemp()) / "dossier")
     >>> len(said["files"])
-    5
+    6
     """
     target = Path(folder)
     check_folder(target, overwrite=overwrite)
@@ -204,7 +204,8 @@ def _files(model: Synthesizer, about: About, ledger: Mapping[str, Any] | None) -
         b"missdp.guarantee": model.guarantee_.sentences[0].encode(),
     }
     return {
-        "registry.yaml": registry_entry(model, about, release=named, version=version("missdp")),
+        "report.html": pages.report(),
+        "registry.yaml": pages.registry(),
         "answers.md": pages.answers(),
         "measurements.parquet": measurements(facts, labels),
         "maintained.csv": maintained(facts),

@@ -5,6 +5,8 @@ Names and other text that missdp did not write are escaped, for HTML or for Mark
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +19,11 @@ from missdp.accounting.exact import printed
 from missdp.errors import MissingDependencyError, UnprovenError, replacing
 from missdp.office.dossier.facts import Facts
 from missdp.office.dossier.measurements import KINDS
-from missdp.office.dossier.words import in_markdown
+from missdp.office.dossier.report import numbers
+from missdp.office.dossier.words import in_markdown, in_yaml, plain
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_LONG = 600  # characters of what people say of a release
 
 
 class Pages:
@@ -73,6 +77,8 @@ class Pages:
             "measured": facts.measured,
             "estimates": facts.measured and not facts.model._applied_strategy.fills,
             "cell_noise": cell,
+            "family": type(facts.model).__name__,
+            "strategy": facts.model._fitted_with["missing"],
             "risk": self._risk(),
             "kinds": KINDS,
         }
@@ -82,6 +88,44 @@ class Pages:
             return " ".join(str(self.facts.model.guarantee_.explain()).split())
         except UnprovenError:  # delta is too large for exceptions that seldom
             return self.facts.model.guarantee_.sentences[2]
+
+    def report(self) -> bytes:
+        """Return the public report: one file, which loads nothing."""
+        script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
+        style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
+        about = {key: plain(text, _LONG) for key, text in vars(self.about).items()}
+        trusted = {
+            name: self._markup(text) for name, text in (("script", script), ("style", style))
+        }
+        hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        environment = self._environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        page: str = environment.get_template("report.html").render(
+            self._common | numbers(self.facts) | trusted | {"about": about, "hash": hashed}
+        )
+        return page.encode("utf-8")
+
+    @property
+    def _markup(self) -> type[str]:
+        from markupsafe import Markup
+
+        return Markup
+
+    def registry(self) -> bytes:
+        """Return a draft of an entry in the registry of deployments, as YAML.
+
+        Its fields are those of github.com/opendp/deployments-registry-data.
+        """
+        guarantee = self.facts.model.guarantee_
+        cost = getattr(guarantee.events[0], "cost", None) if guarantee.events else None
+        words = "".join(c if c.isascii() and c.isalnum() else " " for c in self.about.title.lower())
+        own = {
+            "slug": "-".join(words.split())[:80] or "todo",
+            "currency": getattr(cost, "currency", ""),
+        }
+        environment = self._environment(autoescape=False, trim_blocks=True)
+        environment.filters["yaml"] = in_yaml
+        page: str = environment.get_template("registry.yaml").render(self._common | own)
+        return page.encode("utf-8")
 
     def answers(self) -> bytes:
         """Return the questions of NIST SP 800-226 with their answers."""
