@@ -39,6 +39,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Let what was imported be taken down as always."""
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a module that is not installed."""
     lacking = {part: module for part, module in _NEEDS.items() if find_spec(module) is None}

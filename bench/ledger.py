@@ -4,12 +4,15 @@
     python bench/ledger.py server --kills             # the same on a PostgreSQL of its own
     python bench/ledger.py server --kills --crashes   # which is killed with -9 meanwhile, too
     python bench/ledger.py growth [--charges 100000]  # CPU time of a charge as the ledger grows
+    python bench/ledger.py releases [--charges 200] [--late]  # commands that are killed
 
 Without a URL: SQLite in a temporary folder. Every writer makes its charges under ids of their own,
 and writes down what it drew after each; with ``--kills`` one is killed every 50 to 500 ms and
 replaced by one that asks for the same ids again. Then: overspent, lost (drawn, but not charged),
-doubled (charged twice), drawn twice. The budgets hold three quarters of what is asked for. Then the
-same for "compute, then charge", which the ledger replaces: the answers that were free.
+doubled (charged twice), drawn twice. The budgets hold three quarters of what is asked for. With
+``--late`` the same for "compute, then charge", which the ledger replaces: the answers that were
+free. ``releases`` kills `missdp synthesize` and `query` on a small table before and after each
+commit, and at so many random times, looks for outputs, and asks for the same id again.
 
 ``TMPDIR=/dev/shm`` keeps all of it in memory: a process that is killed loses no more there than on
 a disk, and more kills fit into an hour.
@@ -24,15 +27,19 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
+from missdp import Categorical, Numeric, Schema
 from missdp.accounting import PureEvent
+from missdp.cli.app import command_named
+from missdp.cli.main import main as run_command
 from missdp.errors import BudgetExceededError, LedgerError
-from missdp.office import Ledger
+from missdp.office import Ledger, Started, store
 
 COST = 1e-12
 EVENTS = (PureEvent(epsilon=COST),)
@@ -268,10 +275,175 @@ def growth(url, charges, sample=500):
     print(f"verified {done} in {time.process_time() - began:.1f} s")
 
 
+RELEASE = "0123456789abcdef" * 2
+PAID = ("--budget", "sqlite:///budget.db#patients", "--request", RELEASE)
+COMMANDS = (
+    (*("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", "1", "--delta", "0"),
+     *("--method", "privbayes", "-o", "out.csv", "--rows", "20", *PAID)),
+    (*("query", "data.csv", "--schema", "schema.toml", "--impute", "age", "--match", "smoker"),
+     *("--mean", "age", "--epsilon", "0.25", *PAID)),
+)  # fmt: skip
+
+
+def command(arguments, folder, *, boundary=None, late=False):
+    """Run a command in a fork, to be killed at the start or end of a commit; return its number."""
+    if child := os.fork():
+        return child
+    code = 70
+    try:
+        os.chdir(folder)
+        for stream, name in ((1, "said"), (2, "errors")):
+            os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), stream)
+        sys.stdout, sys.stderr = (open(k, "w", closefd=False) for k in (1, 2))  # noqa: SIM115
+        _note_draws()
+        if late:
+            _charge_late()
+        if boundary is not None:
+            _die_at(*boundary)
+        code = run_command([*arguments])
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _note_draws():
+    """Write a line to a file whenever a release is computed."""
+    from missdp.cli import query
+    from missdp.synth.base import Synthesizer
+
+    for owner, name in ((Synthesizer, "fit"), (query, "run_queries")):
+        real = getattr(owner, name)
+
+        def noted(*given, _real=real, **named):
+            with Path("drawn").open("a") as file:
+                file.write("x\n")
+            return _real(*given, **named)
+
+        setattr(owner, name, noted)
+
+
+def _charge_late():
+    """Compute, then charge: what the ledger replaces."""
+    start, finish, asked = Ledger.start, Ledger.finish, []
+
+    def put_off(_, *given, **named):
+        asked.append((given, named))
+        return Started(RELEASE, 0, "")
+
+    def both(self, *given, **named):
+        start(self, *asked[0][0], **asked[0][1])
+        finish(self, *given, **named)
+
+    Ledger.start, Ledger.finish = put_off, both
+
+
+def _die_at(number, when):
+    """Kill this process before or after the n-th commit that writes."""
+    seen = []
+
+    class Dying:
+        def __init__(self, connection):
+            self._connection = connection
+
+        def __getattr__(self, name):
+            return getattr(self._connection, name)
+
+        def execute(self, statement, *given):
+            counts = statement == "COMMIT" and self._connection.in_transaction
+            seen.extend([1] * counts)
+            if counts and when == "before" and len(seen) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            found = self._connection.execute(statement, *given)
+            if counts and when == "after" and len(seen) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return found
+
+    connect = store._SQLite.connect
+    store._SQLite.connect = lambda self, *, create: Dying(connect(self, create=create))
+
+
+def look(arguments, folder, late):
+    """Return what is left of a command that was killed, and what asking again brings."""
+    ledger = Ledger(f"sqlite:///{folder}/budget.db")
+    states = [line["state"] for line in ledger.history() if line["request"] == RELEASE]
+    files = [*folder.glob("out*.model.json"), *folder.glob("out.csv"), folder / "said"]
+    out = any(path.exists() and path.stat().st_size > 0 for path in files)
+    whole = "released" in states or (folder / "out.csv").exists()
+    again = [*arguments, *(["--overwrite"] if arguments[0] == "synthesize" and not whole else [])]
+    ledger.close()
+    code = os.waitstatus_to_exitcode(os.waitpid(command(again, folder), 0)[1])
+    charges = [line for line in ledger.history() if line["state"] == "started"]
+    ledger.verify()
+    drawn = (folder / "drawn").read_text().count("x") if (folder / "drawn").exists() else 0
+    return Counter(
+        {
+            "killed": 1,
+            "charged when killed": "started" in states,
+            "free answers": out and "started" not in states,
+            "charged twice": len(charges) > 1,
+            "drawn twice": drawn > 1,
+            "saved and not found": whole and code != 0 and not late,
+            "unforeseen": code not in (0, 9),
+        }
+    )
+
+
+def prepare(folder):
+    """Write a small table, its schema and its ledger."""
+    smoker = Categorical(name="smoker", levels=("no", "yes"), nullable=True)
+    age = Numeric(name="age", lower=0, upper=99, integer=True, bins=4, nullable=True)
+    Schema((smoker, age)).to_toml(folder / "schema.toml")
+    rng = random.Random(0)
+    cells = [(rng.choice(["no", "yes", ""]), rng.choice(["", 5, 50, 70])) for _ in range(60)]
+    rows = "".join(f"{smoker},{age}\n" for smoker, age in cells)
+    (folder / "data.csv").write_text(f"smoker,age\n{rows}")
+    Ledger(f"sqlite:///{folder}/budget.db").create("patients", epsilon=9.0)
+
+
+def releases(times, *, late, seed=0):
+    """Kill commands at commits and at random times; print what went wrong."""
+    rng, totals = random.Random(seed), {"at commits": Counter(), "at random times": Counter()}
+    lasted = {}
+    for name in ("synthesize", "query"):
+        command_named(name)  # what takes long is imported once
+    with tempfile.TemporaryDirectory() as place:
+        folders = iter(Path(place) / str(number) for number in range(10**6))
+
+        def fresh():
+            folder = next(folders)
+            folder.mkdir()
+            prepare(folder)
+            return folder
+
+        for arguments in COMMANDS:
+            for _ in range(2):  # the first run is slower
+                folder, began = fresh(), time.perf_counter()
+                os.waitpid(command(arguments, folder, late=late), 0)
+                lasted[arguments] = time.perf_counter() - began
+            print(arguments[0], f"lasts {lasted[arguments]:.2f} s", flush=True)
+            for boundary in ((n, when) for n in range(1, 9) for when in ("before", "after")):
+                folder = fresh()
+                child = command(arguments, folder, boundary=boundary, late=late)
+                if os.waitpid(child, 0)[1] != signal.SIGKILL:
+                    break  # there are no more
+                totals["at commits"] += look(arguments, folder, late)
+        print("at commits", dict(totals["at commits"]), flush=True)
+        for number in range(times):
+            arguments, folder = COMMANDS[number % 2], fresh()
+            child = command(arguments, folder, late=late)
+            time.sleep(rng.uniform(0, 1.1 * lasted[arguments]))
+            os.kill(child, signal.SIGKILL)
+            if os.waitpid(child, 0)[1] == signal.SIGKILL:
+                totals["at random times"] += look(arguments, folder, late)
+            shutil.rmtree(folder)
+    print("at random times", dict(totals["at random times"]))
+
+
 def main():
     """Print one line for each way."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["writers", "server", "growth"])
+    parser.add_argument("what", choices=["writers", "server", "growth", "releases"])
     parser.add_argument("url", nargs="?")
     parser.add_argument("--writers", type=int, default=16)
     parser.add_argument("--charges", type=int, default=200)
@@ -280,6 +452,9 @@ def main():
     parser.add_argument("--crashes", action="store_true", help="of the server, too")
     parser.add_argument("--late", action="store_true", help="compute, then charge: what to avoid")
     asked = parser.parse_args()
+    if asked.what == "releases":
+        releases(asked.charges, late=asked.late)
+        return
     options = {name: getattr(asked, name) for name in ("writers", "charges", "budgets", "late")}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())

@@ -3,19 +3,27 @@
 import json
 import os
 import signal
+import sqlite3
+from dataclasses import replace
+from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from missdp import load
-from missdp.accounting import Guarantee
+from missdp import PrivBayes, Schema, load
+from missdp.accounting import Budget, Guarantee, MissingCompletelyAtRandom, PureEvent
 from missdp.cli.charges import Charged
 from missdp.cli.main import main
 from missdp.cli.release_files import Release
-from missdp.office import Ledger
+from missdp.errors import DataError, LedgerError, ParameterError, SchemaError
+from missdp.mechanisms import Door, RowDoor, SecureNoise
+from missdp.office import Ledger, Purpose, ledger
+from missdp.schema import Categorical
+from missdp.sources import MemorySource, strategy_named
 from missdp.synth.base import Synthesizer
+from missdp.table import Table
 from missdp.table.streams import FileRows
 
 URL = "sqlite:///budget.db"
@@ -28,6 +36,7 @@ QUERY = (
     *("query", "data.csv", "--schema", "schema.toml", "--impute", "age", "--match", "größe"),
     *("--mean", "age", "--epsilon", "0.25"),
 )
+DEMO = Schema((Categorical(name="a", levels=("x", "y")),))
 PAID = ("--budget", URL, "--table", "patients-2026")
 
 
@@ -205,40 +214,116 @@ def test_show_history_export_and_import(office, run):
     assert Ledger("sqlite:///b.db").verify() == office.verify()
 
 
-def test_another_schema_is_said(office, run):
+def test_show_tells_what_all_is_worth_before_values_went_missing(office, run, survey):
+    fit = (*FIT, "--delta", "0", "--missing", "observed", "--model", "a.json")
+    assert run(*fit, *PAID)[0] == 0
     assert run(*QUERY, *PAID)[0] == 0
-    text = Path("schema.toml").read_text()
-    Path("schema.toml").write_text(text.replace("bins = 5", "bins = 4"))
-    code, _, err = run(*QUERY, *PAID)
-    assert (code, "--new-schema" in err) == (3, True)
-    assert run(*QUERY, *PAID, "--new-schema")[0] == 0
-    assert spent(office) == Fraction(1, 2)
+    show = ("budget", "show", "--budget", URL)
+    code, out, _ = run(*show, "--model", "a.json", "--observed", "0.5", "--json")
+    (found,) = json.loads(out)["budgets"]
+    own = load("a.json").ground_truth_guarantee(
+        MissingCompletelyAtRandom({"größe": 0.5, "age": 0.5})
+    )
+    assert (code, found["ground_truth"]["assumption"]["kind"]) == (0, "MissingCompletelyAtRandom")
+    # The query sees rows whatever they lack: its charge is not made smaller.
+    assert own.epsilon + 0.25 <= found["ground_truth"]["epsilon"] + 1e-9 < 1.25
+    assert "a report; grants nothing" in run(*show, "--model", "a.json", "--observed", "0.5")[1]
+    other = ("--model", survey / "m.json", "--observed", "0.5")
+    for wrong in (("--model", "a.json"), ("--observed", "0.5"), other):
+        assert run(*show, *wrong)[0] == 2
 
 
-@pytest.mark.parametrize(
-    ("code", "says", "options"),
-    [
-        (2, "--table NAME", ("--budget", URL)),
-        (2, "did you mean 'patients-2026'", ("--budget", URL, "--table", "patients-2025")),
-        (2, "32 hexadecimal", (*PAID, "--request", "mine")),
-        (2, "are for --budget", ("--purpose", "report")),
-        (
-            2,
-            "URL",
-            (
-                "--budget",
-                "mysql://u:SECRET@h/d#t",
-            ),
-        ),
-        (9, "absent", ("--budget", "sqlite:///none.db#t")),
-    ],
-)
-def test_bad_options_are_refused_before_anything_is_read(office, run, code, says, options):
-    found = run(*QUERY, *options)
-    assert (found[0], found[1]) == (code, "")
-    assert says in found[2]
-    assert "SECRET" not in found[2]
-    assert len(office.history()) == 1
+def with_another_schema(office, _):
+    office.start("patients-2026", [PureEvent(epsilon=0.5)], Purpose(schema="a" * 64))
+
+
+def spent_already(office, _):
+    office.start("patients-2026", [PureEvent(epsilon=3.0)])
+
+
+def with_approval(office, _):
+    office.create("visits", epsilon=1.0, approval=True)
+
+
+def asked_for(office, _):
+    with_approval(office, _)
+    office.request("visits", [PureEvent(epsilon=0.5)], request=ID)
+
+
+def with_a_late_clock(_, monkeypatch):
+    class Past(datetime):
+        @classmethod
+        def now(cls, zone):
+            return datetime.now(zone) - timedelta(minutes=5)
+
+    monkeypatch.setattr(ledger, "datetime", Past)
+
+
+def damaged(office, _):
+    office.close()
+    Path("budget.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000)
+
+
+def locked(office, monkeypatch):
+    office.close()
+    monkeypatch.setitem(Ledger.__init__.__kwdefaults__, "wait", 0.1)
+    other = sqlite3.connect("budget.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    return other
+
+
+def of_a_newer_version(office, _):
+    office.close()
+    sqlite3.connect("budget.db", isolation_level=None).execute("UPDATE ledger SET version = 2")
+
+
+def untouched(*_):
+    pass
+
+
+APPROVE = ("budget", "approve", ID, "--budget", URL)
+VISITS = ("--budget", f"{URL}#visits")
+NOWHERE = ("--budget", "postgresql://ada:SECRET@/d?host=/nowhere#t")
+REFUSED = {
+    "no budget named": (2, "--table NAME", untouched, (*QUERY, "--budget", URL)),
+    "unknown table": (2, "did you mean", untouched, (*QUERY, "--budget", f"{URL}#patients-2025")),
+    "wrong id": (2, "32 hexadecimal", untouched, (*QUERY, *PAID, "--request", "mine")),
+    "no ledger": (2, "are for --budget", untouched, (*QUERY, "--purpose", "report")),
+    "wrong URL": (2, "URL", untouched, (*QUERY, "--budget", "mysql://u:SECRET@h/d#t")),
+    "absent": (9, "absent", untouched, (*QUERY, "--budget", "sqlite:///none.db#t")),
+    "other schema": (3, "--new-schema", with_another_schema, (*QUERY, *PAID)),
+    "exhausted": (4, "does not fit", spent_already, (*QUERY, *PAID)),
+    "no approver": (9, "needs the approval", with_approval, (*QUERY, *VISITS)),
+    "the same person approves": (9, "another person", asked_for, (*APPROVE, "--as", "head")),
+    "clock going back": (9, "clock", with_a_late_clock, (*QUERY, *PAID)),
+    "corrupt": (9, "damaged", damaged, (*QUERY, *PAID)),
+    "locked": (9, "locked", locked, (*QUERY, *PAID)),
+    "wrong address or password": (9, "password", untouched, (*QUERY, *NOWHERE)),
+    "newer version": (9, "newer version", of_a_newer_version, (*QUERY, *PAID)),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_wrong_is_one_line_and_an_exit_code_and_nothing_is_read(
+    office, run, case, monkeypatch
+):
+    code, says, prepare, arguments = REFUSED[case]
+    if "postgresql" in str(arguments):
+        pytest.importorskip("psycopg")
+    held = prepare(office, monkeypatch)
+    monkeypatch.setattr(FileRows, "columns", lambda *_: pytest.fail("rows were read"))
+    count = len(office.charges("patients-2026")) if case not in ("corrupt", "newer version") else 0
+    found, out, err = run(*arguments)
+    assert (found, out, says in err, err.count("\n")) == (code, "", True, 1), err
+    assert "SECRET" not in err
+    if held is not None:
+        held.execute("ROLLBACK")
+    if case not in ("corrupt", "newer version"):
+        office.verify()
+        assert len(office.charges("patients-2026")) == count
+        assert {line["state"] for line in office.history("patients-2026")[1 + count :]} <= {
+            "refused"
+        }
 
 
 def test_create_says_what_is_wrong(folder, run):
@@ -248,6 +333,84 @@ def test_create_says_what_is_wrong(folder, run):
     assert run("budget", "create", "u", "--epsilon", "0", "--budget", URL)[0] == 2
     epoch = ("budget", "create", "t2", "--epsilon", "1", "--budget", URL, "--epoch-of", "t")
     assert run(*epoch, "--disjoint-epochs")[0] == 2
+
+
+@pytest.mark.parametrize("named", [f"{URL}#patients-2026", "#patients-2026"])
+def test_without_the_ledger_that_a_schema_names_nothing_is_read(office, run, named, monkeypatch):
+    text = Path("schema.toml").read_text()
+    Path("schema.toml").write_text(text.replace("format = 1", f'format = 1\nledger = "{named}"'))
+    office.create("patients-2026/eve", epsilon=1.0)
+    office.create("visits", epsilon=1.0)
+    other = Ledger("sqlite:///other.db")
+    other.create("patients-2026", epsilon=1.0)
+    with monkeypatch.context() as patched:
+        for name in ("columns", "check", "about", "batches"):
+            patched.setattr(FileRows, name, lambda *_: pytest.fail("rows were read"))
+        for command in ((*FIT, "--delta", "0"), QUERY):
+            for paid in ((), ("--budget", f"{URL}#visits")):
+                code, _, err = run(*command, *paid)
+                assert (code, "without which nothing is read" in err) == (9, True)
+        if named.startswith(URL):
+            assert run(*QUERY, "--budget", "sqlite:///other.db#patients-2026")[0] == 9
+        schema = Schema.from_toml("schema.toml")
+        for budget in (None, Budget(9.0), office.budget("visits")):
+            with pytest.raises(LedgerError, match="without which nothing is read"):
+                PrivBayes(epsilon=1.0, budget=budget).fit("data.csv", schema=schema)
+        assert not [line for line in office.history() if line["state"] == "started"]
+    assert run(*QUERY, "--budget", f"{URL}#patients-2026/eve")[0] == 0
+    table = Table.read("data.csv", schema)
+    budget = office.budget("patients-2026")
+    for taken in (None, Budget(9.0)):
+        with pytest.raises(LedgerError):
+            PrivBayes(epsilon=1.0, budget=taken).fit(table)
+    own, noise = Budget(0.5, schedule="adaptive"), SecureNoise()
+    with pytest.raises(LedgerError):
+        RowDoor(table, budget=own)
+    with pytest.raises(LedgerError):
+        Door(MemorySource(table), strategy_named("joint"), budget=own, noise=noise)
+    model = PrivBayes(epsilon=1.0, budget=budget).fit(table)
+    assert not model.schema_.ledger  # what is released is free
+    budget.reserve(own)
+    RowDoor(table, budget=own)
+    Door(MemorySource(table), strategy_named("joint"), budget=own, noise=noise)
+
+
+def test_a_ledger_in_a_schema_tells_no_password():
+    for wrong in ("budget.db", "postgresql://eve:SECRET@host/d#t", 5):
+        with pytest.raises(SchemaError, match="URL#NAME") as caught:
+            replace(DEMO, ledger=wrong)
+        assert "SECRET" not in str(caught.value)
+    named = replace(DEMO, ledger="postgresql://eve@host/d#t")
+    assert named == DEMO
+    assert Schema.from_dict(named.to_dict()).ledger == named.ledger
+
+
+def test_a_fit_to_a_path_reads_nothing_before_it_is_charged(office, monkeypatch):
+    seen, schema = [], Schema.from_toml("schema.toml")
+
+    def watched(name):
+        real = getattr(FileRows, name)
+
+        def read(self, *given):
+            seen.append(office.history()[-1]["state"])
+            return real(self, *given)
+
+        return read
+
+    for name in ("columns", "check", "about", "batches"):
+        monkeypatch.setattr(FileRows, name, watched(name))
+    budget = office.budget("patients-2026")
+    with pytest.raises(ParameterError):  # by public facts alone: nothing is charged
+        PrivBayes(epsilon=1.0, missing="no", budget=budget).fit("data.csv", schema=schema)
+    assert (seen, spent(office)) == ([], 0)
+    PrivBayes(epsilon=1.0, budget=budget).fit("data.csv", schema=schema)
+    assert seen
+    assert {*seen} == {"started"}
+    assert spent(office) == 1
+    Path("data.csv").write_text("größe,age\nXXL,5\n")
+    with pytest.raises(DataError):
+        PrivBayes(epsilon=0.5, budget=budget).fit("data.csv", schema=schema)
+    assert spent(office) == Fraction(3, 2)
 
 
 # Whatever kills a run: no output without its charge, no charge or draw twice

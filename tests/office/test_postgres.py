@@ -80,6 +80,38 @@ def test_the_server_refuses_to_rewrite_it(written, statement):
     Ledger(written).verify()
 
 
+def test_a_role_that_may_charge_can_rewrite_nothing(database):
+    url, psycopg = database(), pytest.importorskip("psycopg")
+    head = Ledger(url, who="head")
+    head.create("patients", epsilon=1.0)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE ada LOGIN")
+    theirs = url.replace("postgres@", "ada@")
+    with pytest.raises(LedgerError, match="may not do that"):
+        Ledger(theirs).rows()
+    with pytest.raises(ParameterError, match="a role is"):
+        head.grant('ada"; DROP TABLE lines')
+    head.grant("ada")
+    ada = Ledger(theirs, who="ada")
+    ada.start("patients", TENTH, request=ID)
+    ada.finish(ID, "f" * 64)
+    assert ada.verify()["patients"][0] == 3
+    with pytest.raises(LedgerError, match="may not do that"):
+        ada.create("visits", epsilon=1.0)
+    with psycopg.connect(theirs, autocommit=True) as connection:
+        for statement in (
+            *("UPDATE lines SET body = 'x'", "DELETE FROM lines", "TRUNCATE lines"),
+            *("DELETE FROM budgets", "UPDATE budgets SET facts = 'x'"),
+            "UPDATE ledger SET version = 0",
+            *("DROP TRIGGER lines_update ON lines", "ALTER TABLE lines DISABLE TRIGGER ALL"),
+            *("DROP TABLE lines", "INSERT INTO budgets SELECT * FROM budgets"),
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+        with pytest.raises(psycopg.errors.RaiseException, match="not rewritten"):
+            connection.execute("UPDATE budgets SET spent = '0/1', spent_floor = '0'")
+
+
 @pytest.fixture(scope="module")
 def written(database):
     url = database()

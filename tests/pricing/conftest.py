@@ -1,11 +1,6 @@
-"""Let the tests of this folder share helper modules under any import mode."""
-
-import sys
-from pathlib import Path
+"""What tests of prices share."""
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="module", autouse=True)

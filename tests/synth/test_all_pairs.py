@@ -39,10 +39,12 @@ def fit(table, **options):
 # What is refused, and what is not
 
 
-def test_too_many_cells_are_refused_before_anything_is_charged():
+def test_what_cannot_be_fitted_is_refused_before_anything_is_charged():
     budget = Budget(10.0, 1e-3)
-    with refuses(ParameterError, "MST"):
+    with refuses(ParameterError, "MST"):  # too many cells
         fit(made([6000] * 3, 10), budget=budget)
+    with refuses(ParameterError, "weighted_counts"):
+        fit(Counting(made([3, 2], 50)), budget=budget)
     assert not budget.events
 
 
@@ -54,13 +56,6 @@ class Counting:
 
     def counts(self, cliques, *, rows):
         return self.source.counts(cliques, rows=rows)
-
-
-def test_a_source_that_cannot_weigh_rows_is_refused_before_anything_is_charged():
-    budget = Budget(10.0, 1e-3)
-    with refuses(ParameterError, "weighted_counts"):
-        fit(Counting(made([3, 2], 50)), budget=budget)
-    assert not budget.events
 
 
 TABLES = {

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Literal, NoReturn, Self, get_args
+from typing import ClassVar, Literal, NoReturn, Self, get_args
 
 from missdp.accounting.accountants import epsilon_under, within
 from missdp.accounting.conditions import Condition, FixedSchedule, all_conditions
@@ -17,7 +17,7 @@ from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten,
 from missdp.accounting.exact import epsilon_from_rho, exact, float_down, float_up, total
 from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
 from missdp.accounting.guarantee import Guarantee
-from missdp.errors import BudgetExceededError, ParameterError
+from missdp.errors import BudgetExceededError, LedgerError, ParameterError
 from missdp.record import check_delta, check_positive
 
 Schedule = Literal["fixed", "adaptive"]
@@ -80,6 +80,9 @@ class Budget:
     missdp.errors.BudgetExceededError: ...
     """
 
+    charged_first: ClassVar[bool] = False
+    """Whether a fit must not even open its rows before it is charged."""
+
     def __init__(
         self,
         epsilon: float,
@@ -109,6 +112,7 @@ class Budget:
         self._conditions: tuple[Condition, ...] = ()
         self._label = ""
         self._reserved = False
+        self._payer: Budget | None = None  # of which this is a part
         self._lock = threading.RLock()
         self._process = (os.getpid(), _FORKS[-1])
 
@@ -250,7 +254,7 @@ class Budget:
             raise ParameterError("only a fresh budget with schedule='adaptive' can be reserved")
         part._label, more = label, tuple(beside)
         self._record(flatten((part.filter(), *more)), (part, *more), conditions)
-        part._reserved = True
+        part._reserved, part._payer = True, self
         return part
 
     def filter(self, *, label: str = "") -> FilterEvent:
@@ -404,6 +408,10 @@ class Budget:
             return True
         return within((*self.events, *parts), self._epsilon, self._delta, self._adjacency)
 
+    def pays_for(self, ledger: str) -> bool:
+        """Whether it stands, or is a part of one that does, in a ledger that a schema names."""
+        return self._payer is not None and self._payer.pays_for(ledger)
+
     def check_process(self) -> None:
         """Refuse to go on in a fork of the process that made this budget."""
         if self._process != (os.getpid(), _FORKS[-1]):
@@ -440,3 +448,12 @@ def _plus(
     if so_far is None or not proven(cost, part):
         return None
     return total((so_far, times * cost(part)))
+
+
+def check_paid(ledger: str, budget: Budget | None) -> None:
+    """Refuse to release from rows whose schema names a ledger, but by a budget in it."""
+    if ledger and (budget is None or not budget.pays_for(ledger)):
+        raise LedgerError(
+            f"the schema names the budget {ledger!r}, without which nothing is read: pass "
+            "--budget, or budget=Ledger(url).budget(name)"
+        )

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from missdp.accounting import epsilon_under
+from missdp.accounting import Condition, Event, Guarantee, epsilon_under, flatten
 from missdp.accounting.exact import float_up
 from missdp.cli import say
 from missdp.cli.app import app, emit
-from missdp.cli.options import JsonOption, argument, option
-from missdp.errors import UnprovenError
+from missdp.cli.options import (
+    IndependentOption,
+    JsonOption,
+    MostOption,
+    ObservedOption,
+    argument,
+    option,
+    stated_assumption,
+)  # fmt: skip
+from missdp.errors import ParameterError, UnprovenError
 from missdp.files import check_outputs
 from missdp.office import Ledger
+from missdp.synth.base import Synthesizer
+from missdp.synth.registry import load
 
 budget = typer.Typer(
     no_args_is_help=True,
@@ -72,10 +83,19 @@ def create(
     disjoint_epochs: Annotated[
         bool, typer.Option("--disjoint-epochs", help="A condition: no unit is in two epochs.")
     ] = False,
+    writers: Annotated[
+        list[str] | None,
+        option(
+            "--writer",
+            metavar="ROLE",
+            help="A role of PostgreSQL that may charge, but rewrite nothing; may be repeated.",
+        ),
+    ] = None,
     who: WhoOption = None,
 ) -> None:
     """Create the budget of a table, or of a part of one (TABLE/PART), for good."""
-    _ledger(url, who).create(
+    ledger = _ledger(url, who)
+    ledger.create(
         name,
         epsilon=epsilon,
         delta=delta,
@@ -88,6 +108,9 @@ def create(
         disjoint_epochs=disjoint_epochs,
     )
     say(f"Created the budget {name!r}.")
+    for role in writers or []:
+        ledger.grant(role)
+        say(f"The role {role!r} may charge it, and rewrite nothing.")
 
 
 @budget.command()
@@ -97,14 +120,31 @@ def show(
         bool,
         typer.Option("--report", help="Also what all charges would be worth, had they been fixed."),
     ] = False,
+    models: Annotated[
+        list[Path] | None,
+        option(
+            "--model",
+            help="Also what all charges would be worth for the table before values went missing, "
+            "with this released model among them; may be repeated. Needs --observed, --p-max or "
+            "--row-independent.",
+        ),
+    ] = None,
+    observed: ObservedOption = None,
+    p_max: MostOption = None,
+    row_independent: IndependentOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what is spent and left of each budget, and who spent how much on what.
 
     With --report also the smallest epsilon that any accountant proves for all charges together, if
-    which releases there are had been fixed in advance: a report, by which nothing is granted.
+    which releases there are had been fixed in advance: a report, by which nothing is granted. With
+    --model a report about the table before values went missing: all releases see one draw of them.
     """
     ledger = _ledger(url)
+    released = [load(path) for path in models or []]
+    if {model.release_ for model in released} - {line["request"] for line in ledger.history()}:
+        raise ParameterError("--model is of a release that was not charged to this ledger")
+    stated = _assumption(released, observed, p_max, row_independent=row_independent)
     shown, lines = [], []
     for name, row in ledger.rows().items():
         facts, spent = row.facts, float_up(row.spent)
@@ -137,6 +177,14 @@ def show(
             shown[-1]["fixed_in_advance"] = found
             worth = "nothing is proven" if found is None else f"epsilon {found:.4g}"
             lines += [f"  had all of it been fixed in advance: {worth} (a report; grants nothing)"]
+        if stated is not None and by:
+            found = _joint(ledger, name, released, stated)
+            shown[-1]["ground_truth"] = {"epsilon": found, "assumption": stated.to_dict()}
+            worth = "nothing is proven" if found is None else f"epsilon {found:.4g}"
+            lines += [
+                f"  before values went missing, had all of it been fixed in advance: {worth} (a "
+                f"report; grants nothing). {stated.statement()}"
+            ]
     emit({"budgets": shown}, "\n".join(lines), as_json=as_json)
 
 
@@ -158,6 +206,41 @@ def _fixed(ledger: Ledger, name: str) -> float | None:
     found = ledger.budget(name)
     with contextlib.suppress(UnprovenError):
         return epsilon_under(found.events, found.delta, found.adjacency)
+    return None
+
+
+def _assumption(
+    released: list[Synthesizer], observed: str | None, p_max: float | None, *, row_independent: bool
+) -> Condition | None:
+    if not released:
+        if observed is not None or p_max is not None or row_independent:
+            raise ParameterError("--observed, --p-max and --row-independent are for --model")
+        return None
+    schema = released[0].schema_
+    stated = stated_assumption(observed, p_max, row_independent=row_independent, schema=schema)
+    if stated is None:
+        raise ParameterError("--model needs --observed, --p-max or --row-independent")
+    return stated
+
+
+def _joint(
+    ledger: Ledger, name: str, released: list[Synthesizer], stated: Condition
+) -> float | None:
+    """Return the epsilon of all charges for the ground truth, which see one draw of the masks.
+
+    Only released models say behind which gates they read; of other charges none is known.
+    """
+    from missdp.ground_truth import joint
+
+    budget, known = ledger.budget(name), {model.release_: model for model in released}
+    releases: list[Synthesizer | Guarantee] = []
+    for line in ledger.charges(name):
+        events = flatten(Event.from_dict(one) for one in line["events"])
+        ungated = [replace(event, gate=None) for event in events]
+        plain = Guarantee.from_events(ungated, delta=budget.delta)
+        releases.append(known.get(line["request"], plain))
+    with contextlib.suppress(UnprovenError):
+        return joint(releases, stated, delta=budget.delta).epsilon
     return None
 
 

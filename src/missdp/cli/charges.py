@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from missdp.accounting import Condition, Event, Guarantee
+from missdp.accounting.budget import check_paid
 from missdp.cli.app import emit
 from missdp.cli.options import option
 from missdp.errors import LedgerError, ParameterError
@@ -155,7 +156,7 @@ class Charge:
         from missdp.office import Purpose
         from missdp.office.chain import canonical, digest
 
-        hashed = digest(canonical(schema.to_dict()))
+        hashed = digest(canonical(schema.without_ledger().to_dict()))
         return Purpose(
             purpose=self.purpose,
             ticket=self.ticket,
@@ -207,6 +208,14 @@ class Charged:
         """Record that it is released, with the SHA-256 of what is, and what it rests on."""
         request = self.started.request
         self.ledger.finish(request, output, guarantee.conditions, answer=answer)
+
+
+def paid_schema(path: Path, charge: Charge | None) -> Schema:
+    """Return the schema of a file; one that names a ledger is refused unless that is charged."""
+    facts = Schema.from_toml(path)
+    if facts.ledger:
+        check_paid(facts.ledger, None if charge is None else charge.ledger.budget(charge.name))
+    return facts.without_ledger()
 
 
 def charges_ledger(command: Callable[..., None]) -> Callable[..., None]:

@@ -14,7 +14,7 @@ from missdp.accounting import Budget, PureEvent
 from missdp.accounting.conditions import domain_conditions
 from missdp.cli import RUN, check_stdout
 from missdp.cli.app import emit, finite
-from missdp.cli.charges import Charge, charges_ledger
+from missdp.cli.charges import Charge, charges_ledger, paid_schema
 from missdp.cli.options import (
     JsonOption,
     SchemaOption,
@@ -134,7 +134,7 @@ def query(
         )
         for question in stated
     ]
-    facts, budget, charged = Schema.from_toml(schema), Budget(epsilon), None
+    facts, budget, charged = paid_schema(schema, charge), Budget(epsilon), None
     check_found(facts)
     if charge is not None:
         charge, events = charge.stating(questions=stated), (PureEvent(epsilon=epsilon),)

@@ -19,7 +19,7 @@ import typer
 
 from missdp.cli import RUN, check_stdout, complain
 from missdp.cli.app import emit
-from missdp.cli.charges import Charge, charges_ledger
+from missdp.cli.charges import Charge, charges_ledger, paid_schema
 from missdp.cli.options import (
     EngineOption,
     HolesOption,
@@ -46,7 +46,6 @@ from missdp.cli.side_files import STAMP
 from missdp.errors import ParameterError
 from missdp.files import PutOff, check_outputs
 from missdp.progress import Progress, progress_bar
-from missdp.schema import Schema
 from missdp.sources import STRATEGIES
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.registry import (
@@ -153,7 +152,7 @@ def synthesize(
     asked = None if charge is None else charge.request
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
-    facts = Schema.from_toml(schema)
+    facts = paid_schema(schema, charge)
     check_holds(output, facts, values)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return

@@ -25,6 +25,7 @@ from missdp.accounting import (
     PureEvent,
     ZCDPEvent,
 )
+from missdp.accounting.budget import check_paid
 from missdp.accounting.conditions import domain_conditions
 from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.mechanisms.noise import Noise, NoiseSource, noise_source
@@ -116,6 +117,7 @@ class RowDoor(Session):
             raise DataError("statistics are asked of a Table: use Table.read(data, schema)")
         if not isinstance(budget, Budget):
             raise ParameterError("budget must be a Budget")
+        check_paid(table.schema.ledger, budget)
         conditions = domain_conditions(table.schema, undeclared)
         super().__init__(budget=budget, noise=noise_source(random_state), conditions=conditions)
         self._table = table = with_one_kind_of_hole(table)

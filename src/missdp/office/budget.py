@@ -36,6 +36,8 @@ class LedgerBudget(Budget):
     name : str
     what : Purpose
         Recorded with each charge.
+    request : str, optional
+        The id of the first charge.
 
     Examples
     --------
@@ -49,7 +51,11 @@ class LedgerBudget(Budget):
     0.75
     """
 
-    def __init__(self, ledger: Ledger, name: str, what: Purpose) -> None:
+    charged_first = True
+
+    def __init__(
+        self, ledger: Ledger, name: str, what: Purpose, *, request: str | None = None
+    ) -> None:
         facts = ledger.row(name).facts
         super().__init__(
             facts.epsilon,
@@ -60,6 +66,7 @@ class LedgerBudget(Budget):
         )
         self._cost = facts.cost
         self._ledger, self._facts, self._what = ledger, facts, what
+        self._requests = iter([] if request is None else [request])
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -115,6 +122,11 @@ class LedgerBudget(Budget):
         rows = [self._ledger.row(name) for name in path_of(self._facts.name)]
         return all(row.charged(cost, failure, row.last, row.head).holds for row in rows)
 
+    def pays_for(self, ledger: str) -> bool:
+        """Whether it is the budget that a schema names, or a part of it."""
+        url, _, name = ledger.partition("#")
+        return name in path_of(self._facts.name) and (not url or self._ledger.is_at(url))
+
     def filter(self, *, label: str = "") -> FilterEvent:
         """Return the cap, as an event; what was released under it stands in the ledger."""
         facts = self._facts
@@ -130,7 +142,8 @@ class LedgerBudget(Budget):
         del entries
         kept = all_conditions(conditions)
         what = replace(self._what, conditions=kept)
-        self._ledger.start(self._facts.name, parts, what)
+        request = next(self._requests, None)
+        self._ledger.start(self._facts.name, parts, what, request=request)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, in the ledger as {self._facts.name!r})"

@@ -42,7 +42,7 @@ from missdp.office.chain import (
     written,
 )
 from missdp.office.stated import Stated
-from missdp.office.store import Store, Transaction
+from missdp.office.store import Store, Transaction, place_of
 from missdp.record import WRONG
 
 if TYPE_CHECKING:
@@ -154,6 +154,7 @@ class Ledger:
     """
 
     def __init__(self, url: str, *, who: str | None = None, wait: float = 60.0) -> None:
+        self._place = place_of(url)
         self._store = Store(url, wait=number("wait", wait, least=0.0))
         self._who = _text("who", getpass.getuser() if who is None else who, least=1)
 
@@ -246,6 +247,7 @@ class Ledger:
         ticket: str = "",
         schema: str | None = None,
         new_schema: bool = False,
+        request: str | None = None,
     ) -> LedgerBudget:
         """Return a `Budget` of which each charge is a request of its own.
 
@@ -256,6 +258,8 @@ class Ledger:
             Recorded with each charge.
         schema, new_schema
             See `Purpose`.
+        request : str, optional
+            The id of the first charge, such as one that was approved.
         """
         from missdp.office.budget import LedgerBudget
 
@@ -265,7 +269,7 @@ class Ledger:
             schema=schema,
             new_schema=new_schema,
         )
-        return LedgerBudget(self, name, what)
+        return LedgerBudget(self, name, what, request=request)
 
     def request(
         self,
@@ -474,6 +478,17 @@ class Ledger:
             for row in replay.rows.values():
                 _put(run, row, fresh=True)
         return len(lines)
+
+    def grant(self, role: str) -> None:
+        """Let a role of PostgreSQL charge budgets, and neither create them nor rewrite anything.
+
+        Only the owner of the tables can drop the triggers that refuse the latter.
+        """
+        self._store.grant(role)
+
+    def is_at(self, url: str) -> bool:
+        """Whether this is the ledger at a URL, whoever opens it."""
+        return place_of(url) == self._place
 
     def close(self) -> None:
         """Close the connection of this thread; the next call opens another."""

@@ -88,6 +88,9 @@ class Dialect(Protocol):
     def triggers(self) -> Sequence[str]:
         """Return the statements that make the tables refuse to be rewritten."""
 
+    def grants(self, role: str) -> Sequence[str]:
+        """Return the statements that let a role charge, and nothing else."""
+
     def says(self, error: BaseException) -> str:
         """Return what an error means, in public words without address or password."""
 
@@ -121,6 +124,9 @@ class _SQLite:
             + f" BEGIN SELECT RAISE(ABORT, 'the {table} of a ledger are not rewritten'); END"
             for table, event, refused in _TRIGGERS
         ]
+
+    def grants(self, role: str) -> Sequence[str]:
+        raise ParameterError(f"SQLite has no role {role!r}: whoever may write the file may do all")
 
     def says(self, error: BaseException) -> str:
         name = getattr(error, "sqlite_errorname", "") or ""
@@ -191,6 +197,14 @@ class _Postgres:
             " RAISE EXCEPTION 'a ledger is not emptied'; END $$",
             "CREATE TRIGGER lines_truncate BEFORE TRUNCATE ON lines EXECUTE FUNCTION kept()",
             "CREATE TRIGGER budgets_truncate BEFORE TRUNCATE ON budgets EXECUTE FUNCTION kept()",
+        ]
+
+    def grants(self, role: str) -> Sequence[str]:
+        sums = "spent, failed, spent_floor, failed_floor, last, head"
+        return [
+            f'GRANT SELECT ON ledger, lines, budgets TO "{role}"',
+            f'GRANT INSERT ON lines TO "{role}"',
+            f'GRANT UPDATE ({sums}) ON budgets TO "{role}"',
         ]
 
     def says(self, error: BaseException) -> str:
@@ -282,6 +296,14 @@ class Store:
                 if not done:
                     self.close()  # which rolls back
 
+    def grant(self, role: str) -> None:
+        """Let a role of the database charge, and neither rewrite lines nor lower sums."""
+        if not re.fullmatch(r"\w{1,63}", role):
+            raise ParameterError("a role is letters, digits and _")
+        with self.transaction() as run:
+            for statement in self._dialect.grants(role):
+                run(statement)
+
     def close(self) -> None:
         """Close the connection of this thread, if any; the next transaction opens another."""
         opened: _Opened | None = self._here.__dict__.pop("opened", None)
@@ -320,3 +342,11 @@ class Store:
 
     def _refusal(self, error: BaseException) -> MissDPError:
         return LedgerError(f"{self.name} cannot be used: {self._dialect.says(error)}")
+
+
+def place_of(url: str) -> tuple[str, ...]:
+    """Return where a ledger is, without role and password."""
+    kind, _, rest = url.partition("://")
+    if kind == "sqlite":
+        return kind, os.path.realpath(rest[1:])
+    return kind.partition("+")[0], rest.rpartition("@")[2]

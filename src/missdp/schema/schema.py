@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from itertools import chain
@@ -27,7 +27,20 @@ from missdp.schema.rules import Rule
 _FILE = ("columns", "separator", "decimal", "thousands")
 _FEW = 8  # levels that are shown
 _FORMAT = 1  # of the layout that people write
-_KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules", "layout", "ignore", "file"}
+_KEYS = {
+    "kind",
+    "format",
+    "attribute",
+    "attributes",
+    "rule",
+    "rules",
+    "layout",
+    "ignore",
+    "file",
+    "ledger",
+}
+# Neither blanks, nor ``role:password@``.
+_LEDGER = re.compile(r"|(?!\w[^/]*://[^@]*:[^@]*@)[^\s#]*#[\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,9 @@ class Schema(Record):
         rule makes not applicable to some rows gets that fact by itself.
     layout : Layout, optional
         Columns that are never read, keys among them; and how text files are written.
+    ledger : str, default ""
+        ``URL#NAME``, or ``#NAME`` in whatever ledger: the budget without which nothing is released
+        from rows of this schema. Schemas that differ in nothing else are equal.
 
     Raises
     ------
@@ -66,6 +82,7 @@ class Schema(Record):
     attributes: tuple[AnyAttribute, ...]
     rules: tuple[Rule, ...] = ()
     layout: Layout = PLAIN
+    ledger: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         given = tuple(self.attributes) if isinstance(self.attributes, Iterable) else (None,)
@@ -81,6 +98,8 @@ class Schema(Record):
             raise SchemaError(f"attribute names must be distinct; repeated: {repeated}")
         if not isinstance(self.layout, Layout) or {*names} & {*self.layout.unread}:
             raise SchemaError("layout must be a Layout, whose columns left out are no attributes")
+        if not isinstance(self.ledger, str) or not _LEDGER.fullmatch(self.ledger):
+            raise SchemaError("ledger must be URL#NAME or #NAME, and tell no password")
         object.__setattr__(self, "attributes", with_computed(given))
         self._check_rules()
 
@@ -245,14 +264,14 @@ class Schema(Record):
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Read attributes of a document of ours, or the [[attribute]] tables of a TOML file."""
         rows = data.get("attributes") if "attributes" in data else data.get("attribute")
-        layout = data.get("layout", {})
+        layout, ledger = data.get("layout", {}), data.get("ledger", "")
         rules = data.get("rules") if "rules" in data else data.get("rule", [])
         if "attributes" not in data and data.get("format", _FORMAT) != _FORMAT:
             raise SchemaError(f"this version reads schema format {_FORMAT} only")
         if unknown := sorted(set(data) - _KEYS, key=str):
             raise SchemaError(
-                "a schema has 'format', 'ignore', [file], [[attribute]] and [[rule]] tables only, "
-                f"not {unknown}"
+                "a schema has 'format', 'ledger', 'ignore', [file], [[attribute]] and [[rule]] "
+                f"tables only, not {unknown}"
             )
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
@@ -262,14 +281,20 @@ class Schema(Record):
             rows, layout = _apart(rows, data)
         attributes = (Attribute.from_dict(_said_plainly(row)) for row in rows)
         read = tuple(map(Rule.from_dict, rules))
-        return cls(tuple(attributes), read, Layout.from_dict(layout))  # type: ignore[arg-type]
+        return cls(tuple(attributes), read, Layout.from_dict(layout), ledger)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema as JSON values; without its layout if that is as by default."""
+        """Return the schema as JSON values; without layout and ledger if they are as by default."""
         found = super().to_dict()
         if self.layout == PLAIN:
             del found["layout"]
+        if not self.ledger:
+            del found["ledger"]
         return found
+
+    def without_ledger(self) -> Self:
+        """Return the same schema for rows that are released, or paid for."""
+        return replace(self, ledger="") if self.ledger else self
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
@@ -286,7 +311,7 @@ class Schema(Record):
         """Write the schema to a TOML file, whole or not at all."""
         bound = any(isinstance(a, Difference) and a.cuts_from for a in self)
         written = (a for a in self.attributes if bound or not isinstance(a, EitherDate))
-        write_tables(written, Path(path), rules=self.rules, layout=self.layout)
+        write_tables(written, Path(path), rules=self.rules, layout=self.layout, ledger=self.ledger)
 
 
 def _apart(
@@ -388,6 +413,7 @@ def write_tables(
     *,
     rules: Iterable[Rule] = (),
     layout: Layout = PLAIN,
+    ledger: str = "",
     comments: Mapping[str, Iterable[str]] | None = None,
     notes: str = "",
 ) -> None:
@@ -401,6 +427,7 @@ def write_tables(
     file = {name: stated[name] for name in _FILE if name in stated}
     facts = [{k: v for k, v in rule.to_dict().items() if v is not None} for rule in rules]
     document: dict[str, Any] = {"format": _FORMAT}
+    document |= {"ledger": ledger} if ledger else {}
     document |= {"ignore": list(layout.ignore)} if layout.ignore else {}
     document |= {"file": file} if file else {}
     document |= {"attribute": rows} if rows else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,13 @@ from missdp.accounting import (
     Condition,
     CutsFromRelease,
     DeclaredRowCount,
+    Event,
     ExplicitSeed,
     FilterEvent,
     Guarantee,
     LevelsFromRelease,
 )
+from missdp.accounting.budget import check_paid
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import (
@@ -201,7 +203,10 @@ def learn(
     noise = noise_source(model.random_state)
     if undeclared not in ("refuse", "accept"):
         raise ParameterError("undeclared must be 'refuse' or 'accept'")
-    opened = () if schema is None else open_attributes(check_schema(schema))
+    if schema is not None:
+        check_paid(check_schema(schema).ledger, model.budget)
+        schema = schema.without_ledger()
+    opened = () if schema is None else open_attributes(schema)
     fresh = type(model)(**model.get_params(deep=False))
     fresh._fitted_with = model._public_parameters()
     fresh._open_names = tuple(attribute.name for attribute in opened)
@@ -216,20 +221,29 @@ def learn(
     declared = is_declared(model.n_rows)
     rows = int(model.n_rows) if declared else None
     warn_if_weak(model.epsilon, model._delta, n=rows)
+    reserve = partial(_reserve, model, own, undeclared=undeclared, beside=rare)
+    unread = not isinstance(data, Table) and not is_source(data)
+    first = unread and schema is not None and getattr(model.budget, "charged_first", False)
+    if first and schema is not None:
+        model.planned_parts(schema)  # what is refused by public facts is not charged
+        reserve(schema)
     data, kind = _as_rows(data, schema, opened)
     # As many levels are planned with as a fit may find; which they are, is found below.
     source = _open_data(data, at_most(schema) if opened and schema else schema, model._reads)
     facts = schema if opened and schema else source.schema
+    check_paid(facts.ledger, model.budget)
     conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows)
     model._strategy.check(readable(source, model._reads(source.schema)))
-    fresh.schema_, fresh.kind_ = fresh._to_be_cut(source.schema, recodable(source)), kind
+    fresh.schema_, fresh.kind_ = (
+        fresh._to_be_cut(source.schema.without_ledger(), recodable(source)),
+        kind,
+    )
     grid = on_grid(fresh.schema_)  # refused now, if it cannot be
     fresh._check_schema(fresh.modelled_)
     fresh._split = fresh._planned_split()
     fresh._split.check()
-    if model.budget is not None:
-        label = f"{type(model).__name__}({model.missing})"
-        model.budget.reserve(own, label=label, conditions=conditions, beside=rare)
+    if not first:
+        reserve(facts)
     # Learned on a fresh model and taken over whole: neither what was learned before, nor half of
     # this fit, should it fail, must be taken for this model.
     model._forget()
@@ -260,6 +274,16 @@ def learn(
     if total.value >= 3 * total.std:  # else it was said already
         sizes = [attribute.extended_size for attribute in model.modelled_]
         warn_if_noise(model.n_rows_, sizes, partial(_noise, model), epsilon=model.epsilon)
+
+
+def _reserve(
+    model: Synthesizer, own: Budget, facts: Schema, *, undeclared: str, beside: Iterable[Event]
+) -> None:
+    """Charge the shared budget, if there is one, for a fit to rows of a schema."""
+    if model.budget is not None:
+        label = f"{type(model).__name__}({model.missing})"
+        conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows)
+        model.budget.reserve(own, label=label, conditions=conditions, beside=beside)
 
 
 def _noise(model: Synthesizer, epsilon: float, tables: int) -> float:

@@ -1,6 +1,0 @@
-"""Let the tests of this folder share helper modules under any import mode."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
