@@ -224,7 +224,7 @@ def _possible(asked: Question, first: Column) -> tuple[float, ...]:
 
 
 def asked_by(model: Synthesizer, formula: str) -> Asked:
-    """Return a regression on a model; refuse what cannot be read."""
+    """Return the regression that a formula asks for; refuse a formula that cannot be read."""
     asked = parse_formula(formula, model.schema_)
     columns = [Column(model, asked.outcome)]
     for name, by_levels in asked.terms:
