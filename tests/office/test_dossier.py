@@ -170,6 +170,23 @@ def test_measurements_of_marginals(models, tmp_path):
     assert b"2" in stamped[b"missdp.guarantee"]
 
 
+@pytest.mark.parametrize(
+    ("family", "missing", "names"),
+    [
+        (AllPairs, "complete-rows", ["smoker"]),
+        (AIM, "observed", ["smoker", "ill"]),
+        (AIM, "impute-first", ["ill", "age"]),
+        (PrivBayes, "complete-rows", ["age"]),
+    ],
+)
+def test_every_strategy_and_few_attributes_have_a_dossier(family, missing, names, tmp_path):
+    schema = Schema(tuple(SCHEMA[name] for name in names))
+    model = family(epsilon=3.0, missing=missing).fit(rows()[names], schema=schema)
+    write_dossier(model, tmp_path / "d")
+    page = (tmp_path / "d" / "report.html").read_text()
+    assert ("does not keep what was missing" in page) == (not model._applied_strategy.models_holes)
+
+
 def test_what_is_maintained_is_what_was_measured(models, tmp_path):
     for family, how in (("AllPairs", {"measured"}), ("PrivBayes", {"modelled"})):
         write_dossier(models[family], tmp_path / family)

@@ -154,7 +154,11 @@ class Facts:
         rows = fitted.law.sample(_FEWER, rng)
         sizes = [level.n_groups for level in release.crude.levels]
         seen = np.where(fitted.masks.draw(rows, rng), sizes, rows)
-        return release.tables(release.taken(seen))
+        if release.plan is None:
+            return release.tables(None)
+        # What is put back grows with the sums, so their noise does.
+        larger = {pair: 1 / kept for pair, kept in release.left(seen)[1].items()}
+        return release.tables(release.taken(seen), larger)
 
     @property
     def pair_tables(self) -> dict[tuple[int, int], tuple[Floats, Floats]]:

@@ -22,7 +22,6 @@ from missdp.office.chain import canonical, digest
 from missdp.office.dossier.facts import Facts
 from missdp.office.dossier.measurements import maintained, measurements
 from missdp.office.dossier.pages import Pages
-from missdp.office.dossier.registry import registry_entry
 from missdp.record import read_json, sealed
 from missdp.synth import load
 from missdp.synth.base import Synthesizer
@@ -206,7 +205,7 @@ def _files(model: Synthesizer, about: About, ledger: Mapping[str, Any] | None) -
     }
     return {
         "report.html": pages.report(),
-        "registry.yaml": registry_entry(model, about, release=named, version=version("missdp")),
+        "registry.yaml": pages.registry(),
         "answers.md": pages.answers(),
         "measurements.parquet": measurements(facts, labels),
         "maintained.csv": maintained(facts),

@@ -31,7 +31,8 @@ KINDS = {
     "sum": "a noisy sum over rows, each of which is clipped, of a coordinate of an attribute",
     "product": "the same of a product of two coordinates",
     "pair": "a share of the rows in a cell of two attributes, missing ones included, from the sums "
-    "and products, with what clipping takes from rows of the model put back; cells share noise",
+    "and products, with what clipping takes from rows of the model put back, which makes the noise "
+    "larger; cells share noise",
     "coordinate": "the number that stands for a code of an attribute in these sums: no measurement",
     "clip": "the L2 norm to which rows are clipped: no measurement",
 }

@@ -20,7 +20,7 @@ from missdp.errors import MissingDependencyError, UnprovenError, replacing
 from missdp.office.dossier.facts import Facts
 from missdp.office.dossier.measurements import KINDS
 from missdp.office.dossier.report import numbers
-from missdp.office.dossier.words import in_markdown, plain
+from missdp.office.dossier.words import in_markdown, in_yaml, plain
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _LONG = 600  # characters of what people say of a release
@@ -77,6 +77,8 @@ class Pages:
             "measured": facts.measured,
             "estimates": facts.measured and not facts.model._applied_strategy.fills,
             "cell_noise": cell,
+            "family": type(facts.model).__name__,
+            "strategy": facts.model._fitted_with["missing"],
             "risk": self._risk(),
             "kinds": KINDS,
         }
@@ -107,6 +109,23 @@ class Pages:
         from markupsafe import Markup
 
         return Markup
+
+    def registry(self) -> bytes:
+        """Return a draft of an entry in the registry of deployments, as YAML.
+
+        Its fields are those of github.com/opendp/deployments-registry-data.
+        """
+        guarantee = self.facts.model.guarantee_
+        cost = getattr(guarantee.events[0], "cost", None) if guarantee.events else None
+        words = "".join(c if c.isascii() and c.isalnum() else " " for c in self.about.title.lower())
+        own = {
+            "slug": "-".join(words.split())[:80] or "todo",
+            "currency": getattr(cost, "currency", ""),
+        }
+        environment = self._environment(autoescape=False, trim_blocks=True)
+        environment.filters["yaml"] = in_yaml
+        page: str = environment.get_template("registry.yaml").render(self._common | own)
+        return page.encode("utf-8")
 
     def answers(self) -> bytes:
         """Return the questions of NIST SP 800-226 with their answers."""

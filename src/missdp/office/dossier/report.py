@@ -54,7 +54,7 @@ class Bar:
 def _bars(names: tuple[str, ...], values: Any, stds: Any) -> list[Bar]:
     """Return a bar for each share, on one scale."""
     ends = [v + _TIMES * (s or 0.0) for v, s in zip(values, stds, strict=True)]
-    most = max([*ends, _LEAST])
+    most = 1.02 * max([*ends, _LEAST])
     triples = zip(names, values, stds, strict=True)
     return [Bar.of(n, float(v), None if s is None else float(s), most) for n, v, s in triples]
 

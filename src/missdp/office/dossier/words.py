@@ -6,7 +6,6 @@ import json
 import math
 import re
 import unicodedata
-from typing import Any
 
 LONGEST = 80
 """Characters of a name or label in what people read; the measurements have all of them."""
@@ -65,35 +64,17 @@ def in_csv(value: object) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def in_yaml(value: Any, depth: int = 0) -> str:
-    """Return YAML of text, numbers, lists and mappings, in which text is quoted throughout.
+def in_yaml(value: str | float) -> str:
+    """Return a scalar of YAML: text is quoted, numbers are numbers to every version of it.
 
     Examples
     --------
-    >>> print(in_yaml({"tier": 3, "authors": ["a: b"], "more": {"x": "y"}}))
-    tier: 3
-    authors:
-      - "a: b"
-    more:
-      x: "y"
+    >>> in_yaml("a: b"), in_yaml(1e-6), in_yaml(2.0)
+    ('"a: b"', '0.000001', '2.0')
     """
-    pad = "  " * depth
-    lines = []
-    for key, item in value.items():
-        if isinstance(item, dict):
-            lines += [f"{pad}{key}:", in_yaml(item, depth + 1)]
-        elif isinstance(item, list):
-            lines += [f"{pad}{key}:", *(f"{pad}  - {_scalar(one)}" for one in item)]
-        else:
-            lines.append(f"{pad}{key}: {_scalar(item)}")
-    return "\n".join(lines)
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, float):  # YAML 1.1 takes 1e-06 for text
-        return f"{value:.12f}".rstrip("0") if 1e-9 < value < 1 else repr(value)
-    text = plain(value, None) if isinstance(value, str) else value
-    return json.dumps(text, ensure_ascii=False)
+    if isinstance(value, str):
+        return json.dumps(plain(value, None), ensure_ascii=False)
+    return f"{value:.12f}".rstrip("0") if 1e-9 < value < 1 else repr(value)
 
 
 def share(value: float, std: float | None = None) -> str:
