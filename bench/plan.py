@@ -47,7 +47,7 @@ def survey(rows: int, numbers: int, seed: int) -> Table:
 TABLES = {
     "yrbss": lambda: yrbss().table(),
     "survey of 5,000": lambda: survey(5_000, 2, 1),
-    "survey of 60,000": lambda: survey(60_000, 4, 2),
+    "survey of 20,000": lambda: survey(20_000, 3, 2),
 }
 
 

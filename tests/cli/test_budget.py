@@ -18,9 +18,10 @@ from missdp.cli.charges import Charged
 from missdp.cli.main import main
 from missdp.cli.release_files import Release
 from missdp.errors import DataError, LedgerError, ParameterError, SchemaError
-from missdp.mechanisms import RowDoor
+from missdp.mechanisms import Door, RowDoor, SecureNoise
 from missdp.office import Ledger, Purpose, ledger
 from missdp.schema import Categorical
+from missdp.sources import MemorySource, strategy_named
 from missdp.synth.base import Synthesizer
 from missdp.table import Table
 from missdp.table.streams import FileRows
@@ -362,11 +363,16 @@ def test_without_the_ledger_that_a_schema_names_nothing_is_read(office, run, nam
     for taken in (None, Budget(9.0)):
         with pytest.raises(LedgerError):
             PrivBayes(epsilon=1.0, budget=taken).fit(table)
+    own, noise = Budget(0.5, schedule="adaptive"), SecureNoise()
     with pytest.raises(LedgerError):
-        RowDoor(table, budget=Budget(9.0))
+        RowDoor(table, budget=own)
+    with pytest.raises(LedgerError):
+        Door(MemorySource(table), strategy_named("joint"), budget=own, noise=noise)
     model = PrivBayes(epsilon=1.0, budget=budget).fit(table)
     assert not model.schema_.ledger  # what is released is free
-    RowDoor(table, budget=budget.reserve(Budget(0.5, schedule="adaptive")))
+    budget.reserve(own)
+    RowDoor(table, budget=own)
+    Door(MemorySource(table), strategy_named("joint"), budget=own, noise=noise)
 
 
 def test_a_ledger_in_a_schema_tells_no_password():

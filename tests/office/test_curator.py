@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import AllPairs, Categorical, Numeric, Schema
+from missdp import MST, AllPairs, Categorical, Numeric, Schema
 from missdp.cli.main import main
 from missdp.errors import DataError, OutputError
 from missdp.evaluate.align import align
@@ -179,3 +179,8 @@ def test_the_command_writes_the_page_elsewhere(tmp_path, capsys, monkeypatch, mo
     assert main([*given, "-o", "curator/page.html"]) == 5  # it is there
     assert main([*given, "-o", "curator/page.html", "--overwrite"]) == 0
     assert "CURATOR ONLY" in capsys.readouterr().out
+    filled = MST(epsilon=2.0, delta=1e-6, missing="observed", random_state=0)
+    filled.fit(people(300, 1), schema=SCHEMA).save("filled.model.json")
+    given[1] = "filled.model.json"
+    assert main([*given, "-o", "curator/filled.html"]) == 0
+    assert main([*given, "--synthetic", "others.csv", "-o", "curator/file.html"]) == 0

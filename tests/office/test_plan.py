@@ -12,7 +12,7 @@ from missdp.cli.main import main
 from missdp.errors import ParameterError
 from missdp.office import Plan, plan
 from missdp.office.rehearsal import Declared, law_of, noise_of_tables, width_of_mean
-from missdp.schema import NotApplicable
+from missdp.schema import NotApplicable, OpenCategorical
 
 ROWS, MISSING = 2500, {"smoker": 0.2, "pay": 0.1}
 SCHEMA = Schema(
@@ -98,7 +98,12 @@ def test_made_up_rows_have_what_was_declared_and_keep_rules():
     ages = table.values("age")
     assert ages.std() == pytest.approx(12.0, abs=1.0)
     assert ages.mean() == pytest.approx(58.0, abs=1.0)
-    assert table.mask("pay").mean() == pytest.approx(0.3, abs=0.02)
+    hole = table.mask("pay")
+    assert hole.mean() == pytest.approx(0.3, abs=0.02)
+    for name in ("smoker", "region"):  # whatever the row holds
+        assert hole[table.codes(name) == 0].mean() == pytest.approx(0.3, abs=0.03)
+    law = np.bincount(table.codes("pay")[~hole], minlength=10)[:10] / (~hole).sum()
+    assert law == pytest.approx((1 / np.arange(1, 11)) / (1 / np.arange(1, 11)).sum(), abs=0.02)
     assert not table.mask("region").any()
     shares = np.bincount(table.codes("region"), minlength=5) / len(table)
     assert shares == pytest.approx((1 / np.arange(1, 6)) / (137 / 60), abs=0.02)
@@ -128,6 +133,12 @@ def test_made_up_rows_have_what_was_declared_and_keep_rules():
 def test_what_is_declared_of_nothing_is_refused(bad, said):
     with pytest.raises(ParameterError, match=said):
         plan(SCHEMA, **{"rows": 100, **bad})
+
+
+def test_open_levels_are_refused():
+    schema = Schema((*SCHEMA.attributes, OpenCategorical(name="town")))
+    with pytest.raises(ParameterError, match="'town' are open"):
+        plan(schema, rows=100)
 
 
 def test_the_command_prints_draws_and_writes_json(tmp_path, capsys, monkeypatch):

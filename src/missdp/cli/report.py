@@ -45,9 +45,12 @@ def report(
     check_free([output], overwrite=overwrite)
     check_together(model)
     fitted = load(model)
+    keeps = fitted.strategy_of(fitted.missing).models_holes
     said = curator_report(
         private,
-        fitted.sample(missing_values="keep") if synthetic is None else synthetic,
+        fitted.sample(missing_values="keep" if keeps else "fill")
+        if synthetic is None
+        else synthetic,
         output,
         schema=fitted.schema_,
         guarantee=fitted.guarantee_,

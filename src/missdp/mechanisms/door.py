@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from missdp.accounting import Budget, Cost, Event
+from missdp.accounting.budget import check_paid
 from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals
 from missdp.mechanisms.noise import Noise, NoiseSource, Selection, SelectionMethod
@@ -112,6 +113,7 @@ class Door(Session):
     ) -> None:
         if not isinstance(budget, Budget):
             raise ParameterError("budget must be a Budget")
+        check_paid(source.schema.ledger, budget)
         strategy.check(source)
         super().__init__(budget=budget, noise=noise)
         modelled = Modelled(source.schema)

@@ -36,6 +36,8 @@ class LedgerBudget(Budget):
     name : str
     what : Purpose
         Recorded with each charge.
+    request : str, optional
+        The id of the first charge.
 
     Examples
     --------
@@ -51,7 +53,9 @@ class LedgerBudget(Budget):
 
     charged_first = True
 
-    def __init__(self, ledger: Ledger, name: str, what: Purpose) -> None:
+    def __init__(
+        self, ledger: Ledger, name: str, what: Purpose, *, request: str | None = None
+    ) -> None:
         facts = ledger.row(name).facts
         super().__init__(
             facts.epsilon,
@@ -62,6 +66,7 @@ class LedgerBudget(Budget):
         )
         self._cost = facts.cost
         self._ledger, self._facts, self._what = ledger, facts, what
+        self._requests = iter([] if request is None else [request])
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -137,7 +142,8 @@ class LedgerBudget(Budget):
         del entries
         kept = all_conditions(conditions)
         what = replace(self._what, conditions=kept)
-        self._ledger.start(self._facts.name, parts, what)
+        request = next(self._requests, None)
+        self._ledger.start(self._facts.name, parts, what, request=request)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, in the ledger as {self._facts.name!r})"

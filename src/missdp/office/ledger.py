@@ -247,6 +247,7 @@ class Ledger:
         ticket: str = "",
         schema: str | None = None,
         new_schema: bool = False,
+        request: str | None = None,
     ) -> LedgerBudget:
         """Return a `Budget` of which each charge is a request of its own.
 
@@ -257,6 +258,8 @@ class Ledger:
             Recorded with each charge.
         schema, new_schema
             See `Purpose`.
+        request : str, optional
+            The id of the first charge, such as one that was approved.
         """
         from missdp.office.budget import LedgerBudget
 
@@ -266,7 +269,7 @@ class Ledger:
             schema=schema,
             new_schema=new_schema,
         )
-        return LedgerBudget(self, name, what)
+        return LedgerBudget(self, name, what, request=request)
 
     def request(
         self,

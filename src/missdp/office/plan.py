@@ -30,7 +30,7 @@ __all__ = ["Margins", "Plan", "Planned", "plan"]
 Margins: TypeAlias = Literal["uniform", "zipf"]
 """How often the levels or bins of an attribute are taken to occur: evenly, or as 1, 1/2, 1/3..."""
 _MOST_ROWS = 1_000_000  # that are made up: more would only take longer
-_SEED = 0  # made-up rows and noise tell nothing
+_ROWS_SEED, _NOISE_SEED = 1, 2  # made-up rows and their noise tell nothing; apart, so not alike
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +211,7 @@ def plan(
         How often levels, and bins of other numbers, occur.
     epsilons : iterable of float, default (0.5, 1, 2)
     method : str, optional
-        The family; by default that of `missdp synthesize`.
+        The family; by default that of ``missdp synthesize``.
     means : iterable of str, optional
         Numbers whose means are planned; by default the first one.
     progress : callable, optional
@@ -257,10 +257,10 @@ def plan(
     if "strategy" in parameters:
         parameters["missing"] = parameters.pop("strategy")
     chosen = method or default_synthesizer(schema, delta=parameters.get("delta"))
-    family = partial(synthesizer_named(chosen), random_state=_SEED, **parameters)
+    family = partial(synthesizer_named(chosen), random_state=_NOISE_SEED, **parameters)
     wanted = _numbers(schema, means)
     fewer = min(rows, _MOST_ROWS)
-    table = replace(declared, rows=fewer).made_up(_SEED)
+    table = replace(declared, rows=fewer).made_up(_ROWS_SEED)
     planned, memory = list[Planned](), None
     for place, epsilon in enumerate(grid):
         if progress is not None:

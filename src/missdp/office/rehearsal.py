@@ -20,7 +20,7 @@ from missdp.errors import ParameterError, UnprovenError
 from missdp.evaluate import MCAR
 from missdp.office.plan import Margins
 from missdp.record import check_fraction, check_positive, check_whole
-from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.table import Table
@@ -76,6 +76,9 @@ class Declared:
 
     def __post_init__(self) -> None:
         check_whole("rows", self.rows)
+        for attribute in self.schema:
+            if isinstance(attribute, OpenCategorical):
+                raise ParameterError(f"the levels of {attribute.name!r} are open: declare some")
         if self.margins not in get_args(Margins):
             raise ParameterError(f"margins must be one of {', '.join(get_args(Margins))}")
         for name in (*self.missing, *self.spreads):
@@ -104,7 +107,7 @@ class Declared:
         table = Table.from_codes(self.schema, codes).with_values(rng)
         columns = {name: table.column(name) for name in self.schema.names}
         ruled = Table(self.schema, follow_rules(self.schema, columns), kind=table.kind)
-        holed = MCAR(rate=self.missing).apply(ruled, random_state=seed) if self.missing else ruled
+        holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: holed.column(name) for name in self.schema.names}
         return Table(self.schema, columns, kind=holed.kind)
 
