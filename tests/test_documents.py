@@ -37,7 +37,6 @@ NAMES = [str(page.relative_to(ROOT)).removeprefix("docs/") for page in PAGES]
 FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
 # Pages without Python: tables of contents, lists, the plan of the house, what was measured.
 SILENT = {
-    "index.md",
     *("referees/index.md", "referees/claims.md", "referees/measured.md"),
     *("referees/papers.md", "referees/references.md"),
     "bench/papers/prices.md",

@@ -104,6 +104,15 @@ def test_sampling_errors_are_those_of_textbooks(exact):
     assert share.sampling[0] == pytest.approx(np.sqrt(p * (1 - p) / n), rel=0.25)
 
 
+def test_what_clipping_takes_is_not_known_exactly():
+    """A model puts it back, so that without noise something is unsure, in proportion to it."""
+    parts = {}
+    for clip in (1.0, 100.0):
+        model = AllPairs(epsilon=EXACT, clip=clip, random_state=0).fit(people(1000), schema=SCHEMA)
+        parts[clip] = model.estimate("share(`sex or so` == 'f')").noise[0]
+    assert parts[1.0] > 0.005 > 10 * parts[100.0]
+
+
 def test_pairs_that_were_not_measured_are_flagged():
     model = AIM(epsilon=1.0, rounds=1, random_state=0).fit(people(500), schema=SCHEMA)
     names = ("age", "well", "sex or so")

@@ -2,6 +2,8 @@
 
 Events state what was done, accountants bound what it costs, a `Guarantee` says what that promises
 and under which conditions, and a `Budget` refuses what it cannot afford before it is computed.
+Budgets in a database that outlive a process (the ledger) are in `missdp.office`; what missing
+values amplify is in `missdp.ground_truth`.
 """
 
 from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS as DEFAULT_ACCOUNTANTS

@@ -329,7 +329,7 @@ class RowsSide(Side):
         return (uniform < self._observed).to(uniform.dtype)
 
     def _conditions(self, seen: Any) -> tuple[Any, Any]:
-        """Draw an attribute that is shown for each row, and a level by its margin."""
+        """Draw each row's condition: one of its observed attributes, and a level by the margin."""
         blocks = self._blocks
         uniform = blocks.uniform(self._batch, len(blocks.sizes))
         about = (uniform if seen is None else uniform + seen).argmax(dim=1)

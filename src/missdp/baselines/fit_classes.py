@@ -119,7 +119,7 @@ class PairMoments:
 
     @property
     def margin_std(self) -> float:
-        """Noise of each share of the crude margins."""
+        """Standard deviation of the noise of each share in the initial marginals."""
         return self.crude.std / self.crude.rows
 
     def corrected(self, rows: Ints) -> tuple[Floats, Floats]:

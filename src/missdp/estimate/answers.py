@@ -224,7 +224,7 @@ def _possible(asked: Question, first: Column) -> tuple[float, ...]:
 
 
 def asked_by(model: Synthesizer, formula: str) -> Asked:
-    """Return a regression on a model; refuse what cannot be read."""
+    """Return the regression that a formula asks for; refuse a formula that cannot be read."""
     asked = parse_formula(formula, model.schema_)
     columns = [Column(model, asked.outcome)]
     for name, by_levels in asked.terms:
@@ -277,7 +277,8 @@ class Column:
             self.labels = self.attribute.interval_names
         else:
             levels = self.attribute.levels
-            self.labels = tuple(map(str, levels))
+            named = self.attribute.labels
+            self.labels = self.attribute.level_labels if named else tuple(map(str, levels))
             if levels and not isinstance(levels[0], str):
                 self.points = np.array(levels, dtype=np.float64)[:, None]
 

@@ -47,7 +47,7 @@ _ROWS = 20_000  # of the model, which play the private rows
 _FEWER = 6_000  # by which draws are made
 _FEWEST = 300  # by which it is told how much is left of rows that are clipped
 _PRIOR_ROWS = 5.0
-_CLIPPED = 0.03  # of what clipping takes from a number: a model tells it, and is not exact
+_CLIPPED = 0.06  # of what clipping takes from a sum: a model tells it, and is not exact
 _LEAN = 0.25  # how unsure it is how steeply relations go on inside bins
 
 
@@ -405,7 +405,20 @@ class _AllPairsSource(_Source):
         share = {(i, j): left[of[i], of[j]] for i, j in combinations(range(len(of)), 2)}
         moments = None if self._moments is None else noisy(self._moments, share, rng)
         tables = noisier(self._known, again.tables(self._lost), share)
+        tables = replace(tables, margins=self._put_back(tables.margins, rng))
         return self._completed(tables, moments, again.together)
+
+    def _put_back(self, margins: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:
+        """Return margins as they were if a model told otherwise what clipping takes from them."""
+        if self._taken is None:
+            return tuple(margins)
+        moved = [
+            margin
+            + _CLIPPED * (1 - self._left[0][a]) * np.sqrt(margin) * rng.normal(size=len(margin))
+            for a, margin in zip(self._of, margins, strict=True)
+        ]
+        found = [np.maximum(margin, 0.0) for margin in moved]
+        return tuple(margin / margin.sum() for margin in found)
 
     def resampled(self, weights: Floats) -> Statistics:
         """Return what other rows would have made of it."""

@@ -191,7 +191,7 @@ class Rows:
         return "Rows(private)"
 
     def parts(self) -> Iterator[tuple[slice, Rows]]:
-        """Yield where some rows are, and the view of them, for functions of each row by itself."""
+        """Yield slices of the rows, each with its view, for functions of each row by itself."""
         for where in blocks(len(self), PART_ROWS):
             whole = where.stop - where.start == len(self)
             cells = self._cells if whole else self._cells.part(where.start, where.stop)

@@ -153,9 +153,10 @@ class SmoothNoise:
         return _round_lomax(steps, scale, shape=self.shape, words=words)
 
     def exceeds(self, event: Event, exact: Bounded, other: Bounded) -> str | None:
-        """Return why an event does not pay.
+        """Return why an event does not pay for two neighbours, if it does not.
 
-        The numbers may move by either bound, and the log of the bound by beta.
+        The answer may move by no more than either private bound, and the logarithm of the bound by
+        beta.
         """
         beta = self.beta + 2.0**-36  # bounds are rounded up
         return _bounds_exceed(exact, other, beta) or pure_exceeds(event, self.epsilon)

@@ -211,7 +211,7 @@ def plan(
         How often levels, and bins of other numbers, occur.
     epsilons : iterable of float, default (0.5, 1, 2)
     method : str, optional
-        The family; by default that of `missdp synthesize`.
+        The family; by default that of ``missdp synthesize``.
     means : iterable of str, optional
         Numbers whose means are planned; by default the first one.
     progress : callable, optional

@@ -1,4 +1,12 @@
-"""Public facts about columns and rows."""
+"""Public facts about columns and rows.
+
+* `attributes`, `numeric`, `dates` (formats too), `differences`, `open_levels`: kinds of columns.
+* `rules`, `denial`: facts about rows as people write them, in the one `language`; `bound`,
+  `rulebook`, `possible`: as they are computed with.
+* `grid`: bins. `layout`: how a text file is laid out. `schema`: all of it, and its TOML file.
+
+How cells are read by these facts is in `missdp.table`.
+"""
 
 from missdp.aliases import exported
 from missdp.schema.attributes import Attribute as Attribute

@@ -151,7 +151,7 @@ class Denial(Rule):
         return (Forbids(self.text, Join((*alone[1], *alone[2]), all_of=True)),)
 
     def pair(self, columns: Columns) -> PairDenial | None:
-        """Return what is forbidden between two rows; None if only one is compared."""
+        """Return the constraint as it is computed between two rows; None if it is about one row."""
         if not self.is_about_pairs:
             return None
         between, alone = self._compared(columns)

@@ -118,7 +118,7 @@ def impossible_cells(
 
 
 def _rule_out(tables: ImpossibleCells, alive: dict[str, Flags]) -> bool:
-    """Rule out pieces in no combination that these tables leave; tell if there was any."""
+    """Mark pieces that no possible combination holds as dead; return whether there were any."""
     names = tuple(dict.fromkeys(name for found in tables for name in found))
     kept = {name: np.flatnonzero(alive[name]) for name in names}
     shape = [len(kept[name]) for name in names]

@@ -52,9 +52,10 @@ class RuleBook:
             if columns[name].nullable
         )
         #: Attributes that follow or are routed, each after all that it depends on.
-        self.order = self._in_order()
+        self.order = self._in_order() if self.bound else ()
         self._check_holes()
-        check_possible(columns, self.bound)
+        if self.bound:
+            check_possible(columns, self.bound)
 
     @property
     def filled(self) -> frozenset[str]:
@@ -89,6 +90,8 @@ class RuleBook:
     @cached_property
     def impossible(self) -> ImpossibleCells:
         """Combinations of levels and bins that no row has, where their tables are not too large."""
+        if not self.bound:
+            return {}
         attributes = self._columns.values()
         known = {a.name: Known.of(a, np.arange(a.missing_code), None) for a in attributes}
         return impossible_cells(self.bound, known, most=_MOST_CELLS)

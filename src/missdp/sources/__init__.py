@@ -1,4 +1,10 @@
-"""Sources: exact, private counts of many cliques in one pass. They never add noise."""
+"""Exact, private counts of many cliques in one pass. They never add noise, and read no files.
+
+* `counts`: tables in memory; `streamed`: rows that stream, and DuckDB; engines that need an extra
+  are in `missdp.engines`. How files and cells are read is in `missdp.table`.
+* `strategies`: which rows with missing values count where. `modelled`: what a family sees of them.
+* `filling`, `completed_rows`: rows filled from a released model. `partners`: pairs of rows.
+"""
 
 from missdp.aliases import exported, moved_from
 from missdp.sources.counts import Clique as Clique

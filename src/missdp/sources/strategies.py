@@ -262,7 +262,7 @@ class ExactCounts:
         self._others, self._cells = others, cells
 
     def _recoded(self, single: Clique) -> Ints:
-        """Return the counts of one attribute from another coding."""
+        """Return the counts of one attribute by the coding that `take_over` named, merged."""
         assert self._others is not None
         _, counts = next(iter(self._others.each([single])))
         groups = self._cells.get(single[0])

@@ -1,4 +1,12 @@
-"""Statistics on k-NN-imputed data with smooth sensitivity (Clifton et al. 2022, corrected)."""
+"""Statistics of private rows, with missing values filled from nearest neighbours, and their noise.
+
+* `questions`: what can be asked; `answers`: how each is answered; `statistics`: what users call.
+* `imputation`, `metric`, `donors`, `profile`: who is filled from whom, and how far that moves an
+  answer (smooth sensitivity; Clifton et al. 2022, corrected).
+* `intervals`, `total`, `worst_case`: noise, sampling and missing cells in an interval.
+
+Estimates that need no private rows, from a released model, are in `missdp.estimate`.
+"""
 
 from missdp.aliases import exported
 from missdp.schema.where import parse_where as parse_where

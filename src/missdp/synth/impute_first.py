@@ -104,7 +104,7 @@ def impute(door: Door, imputer: Imputer = "marginal", *, cost: Cost) -> Door:
 def _law(
     imputer: Imputer, attribute: AnyAttribute, law: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return how to draw the holes of an attribute, given its released margin."""
+    """Return the distribution of an attribute's filled cells, given its released margin."""
     if imputer == "mean" and isinstance(attribute, Numeric):
         mean = float(law / law.sum() @ attribute.centres)
         level = int(attribute.encode_values(np.array([mean]))[0])

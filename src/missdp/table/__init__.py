@@ -1,4 +1,11 @@
-"""Private rows as codes and masks, and the one door through which data comes in."""
+"""How files and frames are read into private rows, and how rows are written.
+
+* `read_files` (CSV, Parquet, Feather), `packages` (SPSS, Stata, SAS), `sheets` (Excel), `frames`
+  (pandas, polars, Arrow): what holds cells. `streams`: all of them as batches of rows.
+* `cells`: a cell as text, number, true or false, or missing; `encode`: its code, by the schema;
+  `dates`: dates of any container. `follow`: rules applied to a row.
+* `table`: rows in memory. ``written``: rows as files and frames. `draft`: a first schema.
+"""
 
 from missdp.aliases import exported, moved_from
 from missdp.table.draft import Draft as Draft
