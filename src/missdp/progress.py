@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ Progress: TypeAlias = Callable[[str, float | None], None]
 
 @contextlib.contextmanager
 def progress_bar(label: str = "starting", *, console: Console | None = None) -> Iterator[Progress]:
-    """Show a bar on standard error, if that is a terminal; yields what ``progress=`` takes.
+    """Show a bar in a terminal or notebook, if there is one; yields what ``progress=`` takes.
 
     Parameters
     ----------
     label : str
         What stands before the bar until a stage is named.
     console : rich console, optional
-        Where to draw.
+        Where to draw; by default on standard error. Notebooks need the package ``ipywidgets``.
 
     Examples
     --------
@@ -44,7 +45,7 @@ def progress_bar(label: str = "starting", *, console: Console | None = None) -> 
         bars.TimeRemainingColumn(),
         console=target,
         transient=True,
-        disable=sys.stderr is None or not target.is_terminal,
+        disable=sys.stderr is None or not _draws(target),
     ) as bar:
         task = bar.add_task(label, total=1.0)
 
@@ -53,3 +54,8 @@ def progress_bar(label: str = "starting", *, console: Console | None = None) -> 
             bar.update(task, description=stage, completed=done or 0.0, total=total)
 
         yield show
+
+
+def _draws(console: Console) -> bool:
+    """Whether a bar can be drawn anew in the same place."""
+    return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)

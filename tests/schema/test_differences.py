@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
@@ -15,9 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Date, DateTime, Difference, Numeric, Schema, Table
-from missdp.engines import SparkSource
+from missdp.cli.main import main
+from missdp.engines import DuckDBRows, SparkSource
 from missdp.errors import DataError, SchemaError
-from missdp.schema import Impossible, NotApplicable, Order
+from missdp.schema import Impossible, Layout, NotApplicable, Order
 from missdp.sources import DuckDBSource, MemorySource
 
 YEARS = {"lower": "2020-01-01", "upper": "2020-12-31", "nullable": True, "outside": "missing"}
@@ -165,7 +168,41 @@ def test_no_gate_claims_that_one_date_was_observed_because_either_was() -> None:
     assert all(a.settled for a in SCHEMA.subset(("in or out", "stay")))
 
 
-def test_spark_refuses_differences() -> None:
-    frame = type("DataFrame", (), {"__module__": "pyspark.sql.frames", "columns": ["in", "out"]})
-    with pytest.raises(SchemaError, match="Spark counts no differences"):
-        SparkSource(frame(), SCHEMA)
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "VARCHAR"])
+def test_databases_count_differences_as_memory_does(kind: str, tmp_path: Path) -> None:
+    query = (
+        f"SELECT (DATE '2020-01-01' + i::INT % 90)::{kind} AS \"in\", CASE WHEN i % 7 > 0 THEN "
+        f"(DATE '2020-01-01' + i::INT % 90 + i::INT % 11)::{kind} END AS out FROM range(500) t(i)"
+    )
+    with duckdb.connect(tmp_path / "rows.duckdb") as connection:
+        connection.execute(f"CREATE TABLE visits AS {query}")
+    held = MemorySource(Table.read(duckdb.sql(query), SCHEMA))
+    of_file = DuckDBSource(DuckDBRows(tmp_path / "rows.duckdb", table="visits"), SCHEMA)
+    asked = [("stay",), ("stay", "in"), ("in or out",)]
+    for source in (of_file, DuckDBSource(duckdb.sql(query), SCHEMA)):
+        found, wanted = (s.counts(asked, rows="extended") for s in (source, held))
+        assert all(np.array_equal(found[names], wanted[names]) for names in asked)
+    assert found["stay",].sum() == 500
+
+
+ZONED = Schema(
+    (DateTime(name="in", lower="2020-01-01T00:00", upper="2020-02-01T00:00", timezone="UTC"),)
+)
+FOR_SPARK = [
+    (SCHEMA, "Spark counts no differences of dates: ['stay', 'in or out']"),
+    (ZONED, "no moments with a time zone: ['in']"),
+    (Schema((OUT,), layout=Layout(ignore=("in",))), "drop those that are ignored"),
+]
+
+
+@pytest.mark.parametrize(("schema", "said"), FOR_SPARK)
+def test_spark_refuses_by_name_what_it_cannot_read(schema, said, tmp_path, capsys) -> None:
+    columns = {"__module__": "pyspark.sql.frames", "columns": ["in", "out"]}
+    frame = type("DataFrame", (), columns)
+    with pytest.raises(SchemaError, match=re.escape(said)):
+        SparkSource(frame(), schema)
+    schema.to_toml(tmp_path / "s.toml")
+    given = ["synthesize", "x.parquet", "--engine", "spark", "--epsilon", "1", "-o"]
+    assert main([*given, str(tmp_path / "o.csv"), "--schema", str(tmp_path / "s.toml")]) == 3
+    assert "Spark" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]

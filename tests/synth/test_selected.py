@@ -1,6 +1,7 @@
 """Rows that are asked for: exactly so many, as the model has them, or one error."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from missdp import AIM, MST, AllPairs, Categorical, Numeric, Ordinal, PrivBayes, Schema
 from missdp.baselines import Kamino
 from missdp.errors import ParameterError
+from missdp.inference.conditioned import conditioned
 from missdp.schema import Denial, NotApplicable
 from missdp.synth import selected
 from missdp.synth.selected import Selection
@@ -117,6 +119,22 @@ def test_rare_rows_come_fast_and_as_the_model_has_them(models, wholes, family, w
     assert ages < 0.03 + 2 / math.sqrt(len(among))
     if share > 0.01:
         assert (rare.hours.isna() == (rare.age < 18)).all()
+
+
+def test_rows_of_both_kinds_stand_for_as_many_as_the_model_has(models):
+    """Without tables nothing but the balance of the two kinds says how common wanted rows are."""
+    model = models[AllPairs]
+    law = replace(model.model_, tables={})
+    wanted = {0: np.array([True, False]), 2: np.array([True, False, True])}
+    found, share = conditioned(law, wanted, 2000, np.random.default_rng(0))
+    rows = law.law.sample(100_000, np.random.default_rng(1))
+    groups = [law.levels[v].groups[np.flatnonzero(w)] for v, w in wanted.items()]
+    inside = np.isin(rows[:, 0], groups[0]) & np.isin(rows[:, 2], groups[1])
+    assert model.modelled_.names[:3] == ("sex", "age", "grade")
+    assert share == pytest.approx(inside.mean(), rel=0.04)
+    drawn = found.sample(2000, np.random.default_rng(2), keep_holes=False)
+    assert {*drawn[0].tolist()} == {0}
+    assert np.mean(drawn[2] == 0) == pytest.approx(np.mean(rows[inside, 2] == 0), abs=0.04)
 
 
 def test_codes_that_may_be_asked_for_are_those_that_some_row_has():

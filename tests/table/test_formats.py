@@ -2,7 +2,7 @@
 
 import datetime as dt
 import gzip
-import zipfile
+import re
 from dataclasses import replace
 
 import duckdb
@@ -15,8 +15,9 @@ import pyreadstat
 import pytest
 import xlsxwriter
 
-from missdp import Categorical, Date, DateTime, Numeric, Ordinal, Schema, Table
-from missdp.errors import DataError, OutputError, SchemaError
+from missdp import AllPairs, Categorical, Date, DateTime, Numeric, Ordinal, Schema, Table
+from missdp.errors import OutputError, SchemaError
+from missdp.evaluate import plot_columns
 from missdp.table import draft_columns, draft_schema
 from missdp.table.read_files import READABLE, file_columns
 from missdp.table.written import check_holds, numbered, output_format, write_each
@@ -220,44 +221,6 @@ def test_a_code_among_dates_leaves_dates_beyond_the_calendar_as_they_are(day, nu
     assert codes(day, 13e9).tolist() == codes(day, 13e9, -99.0)[:2].tolist()
 
 
-def truncated(path):
-    whole = written(path.with_name(f"whole{path.suffix}")).read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-
-
-def locked(path):
-    path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"secret" * 99)
-
-
-def bomb(path):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("xl/worksheets/sheet1.xml", bytes(2**20))
-    packed = path.read_bytes().replace(
-        (2**20).to_bytes(4, "little"), (2**32 - 2).to_bytes(4, "little")
-    )
-    path.write_bytes(packed)
-
-
-BAD = [
-    (".sav", truncated), (".dta", truncated), (".xpt", locked), (".sas7bdat", locked),
-    (".feather", truncated), (".xlsx", truncated), (".xlsx", locked), (".xlsx", bomb),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("suffix", "make"), BAD)
-def test_what_cannot_be_read_is_one_error_that_quotes_nothing(suffix, make, tmp_path):
-    path = tmp_path / f"rows{suffix}"
-    make(path)
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(
-        DataError, match="unpacked" if make is bomb else "not a well-formed"
-    ) as caught:
-        Table.read(path, SCHEMA)
-    assert caught.value.__context__ is caught.value.__cause__ is None
-    assert "secret" not in str(caught.value)
-    assert sorted(tmp_path.iterdir()) == before
-
-
 def test_columns_that_a_file_cannot_hold_are_refused_early(tmp_path):
     spaced = Schema((Numeric(name="two words", lower=0, upper=1),))
     for suffix in (".sav", ".dta", ".xpt"):
@@ -292,6 +255,18 @@ def test_labels_take_the_place_of_levels_where_asked():
     assert labelled["sex"].to_pylist() == ["woman", None, None]
     assert labelled["grade"].to_pylist()[0] == "low"
     assert pa.types.is_string(ROWS.take(np.array([2])).to_arrow(values="labels")["sex"].type)
+
+
+def test_pictures_and_estimates_show_labels_and_dates(tmp_path):
+    schema = SCHEMA.subset(("sex", "ok", "day"))
+    cells = {"sex": [1, 2] * 200, "ok": [True, False] * 200, "day": [dt.date(2024, 1, 1)] * 400}
+    rows = Table.read(cells, schema)
+    plot_columns(rows, rows, tmp_path / "p.svg")
+    picture = (tmp_path / "p.svg").read_text()
+    for shown in ("Sex of the person", "woman", "man", "true", r"20\d\d-\d\d-\d\d"):
+        assert re.search(f"<!-- {shown} -->", picture)
+    model = AllPairs(epsilon=9, delta=1e-6, random_state=0).fit(rows.subset(("sex", "ok")))
+    assert model.estimate("share(ok = true) by sex").labels == ("woman", "man")
 
 
 def test_labels_are_kept_in_files_of_schemas_and_refused_without_a_level(tmp_path):

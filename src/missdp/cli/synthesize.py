@@ -46,6 +46,7 @@ from missdp.cli.side_files import STAMP
 from missdp.errors import ParameterError
 from missdp.files import PutOff, check_outputs
 from missdp.progress import Progress, progress_bar
+from missdp.schema import Schema
 from missdp.sources import STRATEGIES
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.registry import (
@@ -152,7 +153,7 @@ def synthesize(
     asked = None if charge is None else charge.request
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
-    facts = paid_schema(schema, charge)
+    facts = _facts(schema, engine, charge)
     check_holds(output, facts, values)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
@@ -228,6 +229,16 @@ def synthesize(
         f"{release.wrote_in_words}\n{paid}{bins}\n{promised}"
     )
     emit(document, text, as_json=as_json)
+
+
+def _facts(path: Path, engine: str, charge: Charge | None) -> Schema:
+    """Return the public facts; refuse those that the engine cannot read."""
+    facts = paid_schema(path, charge)
+    if engine == "spark":
+        from missdp.engines.spark import check_for_spark
+
+        check_for_spark(facts)
+    return facts
 
 
 @contextmanager

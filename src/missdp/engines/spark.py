@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from missdp.engines.spark_sessions import quiet
 from missdp.engines.spark_tasks import CountTask, ValuesTask, add_up, merged
 from missdp.errors import DataError, MissDPError, ParameterError, SchemaError, replacing
-from missdp.schema import OpenCategorical, Schema
+from missdp.schema import Date, OpenCategorical, Schema
 from missdp.schema.layout import PLAIN
 from missdp.sources.counts import Clique, Counter, RowWeight
 from missdp.sources.streamed import StreamedSource
@@ -77,13 +77,7 @@ class SparkSource(StreamedSource):
     def __init__(self, frame: DataFrame, schema: Schema) -> None:
         if engine_of(frame) is None:
             raise ParameterError("frame must be a Spark data frame")
-        if schema.stored is not schema:
-            raise SchemaError("Spark counts no differences of dates; pass Parquet files")
-        if schema.layout != PLAIN:
-            raise SchemaError(
-                "Spark reads all columns, as they are: drop those that are ignored or keys, and "
-                "pass numbers as numbers; or pass Parquet files"
-            )
+        check_for_spark(schema)
         check_columns(list(frame.columns), schema.names)
         self._frame = frame
         super().__init__(schema)
@@ -128,6 +122,26 @@ def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list
             for place, value, times in zip(*(c.to_pylist() for c in batch.columns), strict=True):
                 found[place][value] = times
     return found
+
+
+def check_for_spark(schema: Schema) -> None:
+    """Refuse by name what Spark cannot read, or reads as something else."""
+    computed = [name for name in schema.names if name not in schema.stored]
+    if computed:
+        raise SchemaError(
+            f"Spark counts no differences of dates: {computed}; leave them out, or read the rows "
+            "without it (--engine missdp)"
+        )
+    if zoned := [a.name for a in schema if isinstance(a, Date) and a.zoned]:
+        raise SchemaError(
+            f"Spark hands over no moments with a time zone: {zoned}; store them without one, or "
+            "read the rows without it (--engine missdp)"
+        )
+    if schema.layout != PLAIN:
+        raise SchemaError(
+            "Spark reads all columns, as they are: drop those that are ignored or keys, and pass "
+            "numbers as numbers; or read the rows without it (--engine missdp)"
+        )
 
 
 def _in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:

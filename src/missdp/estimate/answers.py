@@ -277,7 +277,8 @@ class Column:
             self.labels = self.attribute.interval_names
         else:
             levels = self.attribute.levels
-            self.labels = tuple(map(str, levels))
+            named = self.attribute.labels
+            self.labels = self.attribute.level_labels if named else tuple(map(str, levels))
             if levels and not isinstance(levels[0], str):
                 self.points = np.array(levels, dtype=np.float64)[:, None]
 

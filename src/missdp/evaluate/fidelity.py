@@ -22,7 +22,7 @@ from missdp.evaluate.distances import by_chance, total_variation
 from missdp.evaluate.printed import in_columns, rounded
 from missdp.files import picture_format, write_atomically
 from missdp.record import Record
-from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.schema import AnyAttribute, Date, Numeric, Schema
 from missdp.table import Table
 from missdp.types import Floats
 
@@ -391,7 +391,7 @@ def plot_columns(
     for panel in panels[len(declared) :]:
         panel.set_axis_off()
     for attribute, panel in zip(declared, panels, strict=False):
-        panel.set_xlabel(_plain(attribute.name), fontsize=9)
+        panel.set_xlabel(_plain(attribute.label or attribute.name), fontsize=9)
         panel.tick_params(labelsize=7)
         _draw(panel, attribute, {"real": real, "synthetic": made})
     panels[0].legend(fontsize=7, frameon=False)
@@ -409,6 +409,9 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
             if len(known := values[~np.isnan(values)]):
                 places = np.quantile(known, heights)
                 panel.plot(places, heights, color=_COLOURS[which], label=which, linewidth=1)
+        if isinstance(attribute, Date):
+            panel.xaxis.set_major_formatter(lambda value, _: attribute.shown(value))
+            panel.tick_params(axis="x", rotation=60)
         panel.set_ylabel("share of values up to this", fontsize=7)
         return
     shares = {
@@ -420,7 +423,7 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
         at = np.arange(len(shown)) + 0.4 * place
         panel.bar(at, share[shown], 0.4, color=_COLOURS[which], label=which)
     panel.set_ylabel("share of values", fontsize=7)
-    levels = [_plain(str(attribute.levels[k])[:14]) for k in shown]
+    levels = [_plain(attribute.level_labels[k][:14]) for k in shown]
     panel.set_xticks(np.arange(len(shown)) + 0.2, levels, rotation=60, ha="right")
 
 

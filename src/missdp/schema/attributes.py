@@ -6,6 +6,7 @@ it, it comes to the readers here as text, as a number or as true/false.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import MISSING as REQUIRED
@@ -60,7 +61,8 @@ class LevelReader:
     Text equal to a level, blanks around it apart, is that level. Anything else that is a number,
     or is written like one, is the level that is the same number; true and false likewise. Several
     levels that are the same number, such as ``"7"`` and ``"007"``, are told apart by their text
-    only; a number without text is the one that is written shortest.
+    only; a number without text is the one that is written shortest. From 2**53 on numbers are not
+    told apart, and only the text of a level is that level.
 
     Parameters
     ----------
@@ -96,7 +98,7 @@ class LevelReader:
         """Return the level that each value without text stands for, by the texts of levels."""
         found: dict[_Value, dict[str, int]] = {}
         for text, code in self._text.items():
-            if (value := value_of(text)) is not None:
+            if (value := value_of(text)) is not None and _is_exact(value):
                 found.setdefault(value, {})[text] = code
         return {
             value: min(levels.values())
@@ -110,7 +112,7 @@ class LevelReader:
             if isinstance(code, str):
                 self._text.setdefault(code.strip(), mark)
             number = read_number(code.strip()) if isinstance(code, str) else float(code)
-            if number is not None:
+            if number is not None and _is_exact(number):
                 self._number.setdefault(number, mark)
 
     def read(self, cell: str | float | bool) -> int:
@@ -130,6 +132,11 @@ class LevelReader:
             return self.read(number)
         truth = _TRUTH.get(text.lower())
         return OUTSIDE if truth is None else self._truth.get(truth, OUTSIDE)
+
+
+def _is_exact(number: float) -> bool:
+    """Whether no other whole number is read as this one."""
+    return not MAX_WHOLE <= abs(number) < math.inf
 
 
 Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true or false.
