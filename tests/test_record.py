@@ -37,6 +37,7 @@ from missdp.accounting import (
     RDPEvent,
     UnitEvent,
 )
+from missdp.accounting.risk import Risk
 from missdp.baselines.class_table import ClassTable
 from missdp.baselines.network import Family, Network
 from missdp.baselines.networks import Layers, NetworkModel
@@ -56,6 +57,8 @@ from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
 from missdp.inference.pair_model import PairModel
 from missdp.mechanisms.door import Products, RowProducts, Total
+from missdp.office.attack import Attack
+from missdp.office.plan import Plan, Planned
 from missdp.pricing import StepCondition
 from missdp.pricing.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed, unsealed
@@ -227,6 +230,10 @@ VISITS = Schema(
 )
 NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
 ESTIMATES = Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",))
+PLANNED = Planned(
+    epsilon=1.0, delta=1e-6, one_way=2.0, two_way=3.0, swamped={"zipf": 0.5}, widths={"a": 1.5},
+    ground_truth=None, seconds=0.5,
+)  # fmt: skip
 SINGLE = [
     EVENT,
     FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.5)]),
@@ -236,7 +243,6 @@ SINGLE = [
     DataChosenGates(attributes=("a", "b"), smallest=1),
     ChosenGates(among=(("a", "b"), ("b",)), largest_share=0.5),
     GUARANTEE,
-    GUARANTEE.explain(prior=0.25),
     Guarantee(1.0, 1e-6, "replace-one"),
     SCHEMA,
     *SCHEMA,
@@ -299,6 +305,11 @@ SINGLE = [
     Report("me", (Finding("habits", "saves", "joint", True),)),
     Finding("habits", "saves", "joint", False, "no"),
     RDPEvent(orders=(2.0, 4.0), epsilons=(0.1, 0.2)),
+    Layout(ignore=("note",), keys=("id",), decimal=",", thousands="."),
+    Risk.of(GUARANTEE, prior=0.1),
+    Attack("copies", 12, 10, 1000),
+    PLANNED,
+    Plan(method="aim", rows=9, rehearsed_rows=9, missing={"a": 0.1}, planned=(PLANNED,)),
     *(
         kind(**dict.fromkeys((f.name for f in dataclasses.fields(kind)), 1))
         for kind in StepCondition.__subclasses__()

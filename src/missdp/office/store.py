@@ -235,9 +235,12 @@ class _Opened:
     def __init__(self, connection: Any) -> None:
         self.connection, self.process = connection, os.getpid()
 
+    # Bound here: where Python ends with one that is open, modules are taken down before it.
+    _here = staticmethod(os.getpid)
+
     def close(self) -> None:
         """Close it, in the process that opened it."""
-        if self.process == os.getpid():
+        if self.process == self._here():
             self.connection.close()
 
     __del__ = close
