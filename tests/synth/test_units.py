@@ -9,6 +9,7 @@ import pytest
 from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table, load
 from missdp.accounting import Budget, MissingCompletelyAtRandom
 from missdp.errors import ParameterError, UnprovenError
+from missdp.office.dossier import write_dossier
 from missdp.schema import OpenCategorical, Unit
 from missdp.table import units
 from missdp.testing.witnesses import Recorder, Repeater
@@ -168,3 +169,17 @@ def test_a_table_that_was_read_is_fitted_as_it_was_chosen():
     table = Table.read(visits(more=30), with_unit(2))
     assert len(table) == 62
     assert AIM(epsilon=1.0).fit(table).guarantee_.max_rows == 2
+
+
+def test_what_is_said_of_a_release_is_said_of_the_unit(tmp_path):
+    pytest.importorskip("jinja2")
+    model = AllPairs(epsilon=1.0).fit(visits(each=2), schema=with_unit(2))
+    words = " ".join(str(model.guarantee_.explain()).split())
+    assert "this person's rows are in the table" in words
+    write_dossier(model, tmp_path / "dossier")
+    answers = (tmp_path / "dossier" / "answers.md").read_text()
+    assert "all rows of one person, of which at most 2 are read" in answers
+    assert "Is one person one row?" not in answers
+    registry = (tmp_path / "dossier" / "registry.yaml").read_text()
+    assert 'privacy_unit: "person"' in registry
+    assert "is one person one row" not in registry

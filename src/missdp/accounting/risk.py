@@ -31,6 +31,7 @@ import numpy as np
 from missdp.accounting.events import Adjacency
 from missdp.accounting.exact import printed
 from missdp.accounting.filters import gaussian_sigma
+from missdp.accounting.units import ROW
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import FRACTION, NONNEGATIVE, Record, check_fraction
 
@@ -68,6 +69,8 @@ class Risk(Record):
     adjacency : {"add-remove", "replace-one"}
     known : str
         What the somebody knows besides.
+    unit : str, default "row"
+        Whose rows are meant together, if not each row by itself.
 
     Attributes
     ----------
@@ -88,6 +91,7 @@ class Risk(Record):
     noise: float = field(metadata=NONNEGATIVE)
     adjacency: Adjacency = "add-remove"
     known: str = _KNOWN["incomplete"]
+    unit: str = ROW
 
     derived: ClassVar[tuple[str, ...]] = ("lowest", "highest")
 
@@ -105,6 +109,7 @@ class Risk(Record):
             noise=_noise(guarantee),
             adjacency=guarantee.adjacency,
             known=_KNOWN[guarantee.protects],
+            unit=guarantee.unit,
         )
 
     @property
@@ -121,6 +126,14 @@ class Risk(Record):
         raised = math.log(self.prior) - math.log1p(-self.prior) + loss
         return 1 / (1 + math.exp(-raised)) if raised > -_PRINTABLE else 0.0
 
+    @property
+    def _claim(self) -> str:
+        who = _WHO[self.adjacency]
+        if self.unit == ROW:
+            return who
+        several = who.replace("row is", "rows are").replace("that it may", "that they may")
+        return several.replace("person", self.unit)
+
     def __str__(self) -> str:
         times = f"e^{printed(self.loss)}"
         if self.loss < _PRINTABLE:
@@ -130,7 +143,7 @@ class Risk(Record):
         low = printed(100 * self.lowest, up=False)
         lines = [
             f"Suppose that someone who knows {self.known} gives a probability of "
-            f"{100 * self.prior:.4g} % to this: {_WHO[self.adjacency]}.",
+            f"{100 * self.prior:.4g} % to this: {self._claim}.",
             f"The release raises these odds by a factor of at most {times}, so to at most "
             f"{high} %{unless}.",
             f"It lowers them by a factor of at most {times}, so to at least {low} %{unless}.",

@@ -140,8 +140,8 @@ def _promised(guarantee: Guarantee) -> Mapping[str, str]:
     most = (np.exp(epsilon) - 1 + 2 * delta) / (np.exp(epsilon) + 1)
     return {
         "promise": f"{guarantee}\n\n{guarantee.explain()}",
-        "bound": "Whether a row is in the table: the guarantee bounds what any test gains, true "
-        f"positives less false positives, to {printed(100 * most)} percentage points. It does not "
+        "bound": f"Whether a {guarantee.unit} is in the table: the guarantee bounds what any test "
+        f"gains, true less false positives, to {printed(100 * most)} percentage points. It does not "
         "bound what follows about a person from facts about people in general.",
     }
 

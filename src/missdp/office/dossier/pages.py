@@ -16,6 +16,7 @@ import numpy as np
 
 from missdp.accounting import DeclaredRowCount, ExplicitSeed, PublicDomain
 from missdp.accounting.exact import printed
+from missdp.accounting.units import ROW
 from missdp.errors import MissingDependencyError, UnprovenError, replacing
 from missdp.office.dossier.facts import Facts
 from missdp.office.dossier.measurements import KINDS
@@ -64,10 +65,11 @@ class Pages:
         return {
             **self.said,
             "guarantee": guarantee,
+            "unit": plain(guarantee.unit),
             "epsilon": printed(guarantee.epsilon),
             "delta": printed(guarantee.delta),
             "delta_rows": f"{guarantee.delta * facts.rows:.1g}",
-            "sentences": guarantee.sentences,
+            "sentences": [plain(sentence, None) for sentence in guarantee.sentences],
             "conditions": [condition.statement() for condition in guarantee.conditions],
             "seeded": ExplicitSeed in kinds,
             "declared_rows": DeclaredRowCount in kinds,
@@ -85,7 +87,7 @@ class Pages:
 
     def _risk(self) -> str:
         try:
-            return " ".join(str(self.facts.model.guarantee_.explain()).split())
+            return plain(" ".join(str(self.facts.model.guarantee_.explain()).split()), None)
         except UnprovenError:  # delta is too large for exceptions that seldom
             return self.facts.model.guarantee_.sentences[2]
 
@@ -143,6 +145,10 @@ class Pages:
             "conditions": [in_markdown(text, None) for text in common["conditions"]],
             "release": in_markdown(common["release"], None),
         }
+        if common["unit"] != ROW:  # whose name is somebody's, and stands in what is said of it
+            said = {name: in_markdown(common[name], None) for name in ("unit", "risk")}
+            sentences = [in_markdown(text, None) for text in common["sentences"]]
+            theirs |= said | {"sentences": sentences}
         environment = self._environment(autoescape=False)
         text: str = environment.get_template(name).render(common | theirs)
         return text.encode("utf-8")
