@@ -141,8 +141,8 @@ def _promised(guarantee: Guarantee) -> Mapping[str, str]:
     return {
         "promise": f"{guarantee}\n\n{guarantee.explain()}",
         "bound": f"Whether a {guarantee.unit} is in the table: the guarantee bounds what any test "
-        f"gains, true less false positives, to {printed(100 * most)} percentage points. It does not "
-        "bound what follows about a person from facts about people in general.",
+        f"gains, true less false positives, to {printed(100 * most)} percentage points. It does "
+        "not bound what follows about a person from facts about people in general.",
     }
 
 
