@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Set
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.random import Generator
@@ -24,10 +24,8 @@ from missdp.schema.where import parse_where
 from missdp.table import Table
 from missdp.types import Flags
 
-if TYPE_CHECKING:
-    from missdp.synth.base import MissingValues, Synthesizer
-
 Where: TypeAlias = str | Mapping[str, Any]
+_Model: TypeAlias = Any  # a fitted synthesizer: what draws its rows knows no door
 
 FIRST = 2_000  # rows that are drawn to see how many are asked for
 MOST_BLOCK = 200_000
@@ -96,7 +94,7 @@ class Selection:
         self.drawn, self.kept = self.drawn + len(table), self.kept + int(np.count_nonzero(found))
         return found
 
-    def _given(self, model: Synthesizer, n: int, rng: Generator) -> tuple[Synthesizer, float]:
+    def _given(self, model: _Model, n: int, rng: Generator) -> tuple[_Model, float]:
         """Return a model of the rows with levels that may be asked for, and how common they are.
 
         Of AllPairs, AIM, MST and what draws rows as they do; other models come back as they are.
@@ -112,9 +110,7 @@ class Selection:
         another.model_, share = conditioned(released, wanted, n, rng)
         return another, share
 
-    def blocks(
-        self, model: Synthesizer, missing_values: MissingValues, n: int, rng: Generator
-    ) -> Iterator[Table]:
+    def blocks(self, model: _Model, missing_values: str, n: int, rng: Generator) -> Iterator[Table]:
         """Yield exactly ``n`` rows of a model: the first among all that it draws.
 
         Where few of these are asked for, further ones are drawn with levels that may be.
