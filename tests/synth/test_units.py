@@ -183,3 +183,7 @@ def test_what_is_said_of_a_release_is_said_of_the_unit(tmp_path):
     registry = (tmp_path / "dossier" / "registry.yaml").read_text()
     assert 'privacy_unit: "person"' in registry
     assert "is one person one row" not in registry
+    page = (tmp_path / "dossier" / "report.html").read_text()
+    assert "intervals computed from them are too narrow" in page
+    assert "missdp estimate MODEL" not in page
+    assert "--multiple" not in (tmp_path / "dossier" / "how-to-use.md").read_text()

@@ -61,6 +61,7 @@ class Pages:
         facts, guarantee = self.facts, self.facts.model.guarantee_
         kinds = {type(c) for c in guarantee.conditions}
         noise = [one.std for one in facts.relations if one.std is not None and len(one.names) == 2]
+        alone = guarantee.max_rows == 1  # whether rows are independent of each other
         cell = f"{float(np.median(noise)) * facts.rows:.2g} rows" if noise else "a size not kept"
         return {
             **self.said,
@@ -77,7 +78,8 @@ class Pages:
             "rows": facts.rows,
             "columns": len(facts.schema),
             "measured": facts.measured,
-            "estimates": facts.measured and not facts.model._applied_strategy.fills,
+            "estimates": alone and facts.measured and not facts.model._applied_strategy.fills,
+            "alone": alone,
             "cell_noise": cell,
             "family": type(facts.model).__name__,
             "strategy": facts.model._fitted_with["missing"],
