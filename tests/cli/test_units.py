@@ -95,3 +95,20 @@ def test_a_ledger_adds_up_releases_of_one_unit_only(visits, ok, run, tmp_path):
     assert Guarantee.from_dict(found["guarantee"]).unit == "person"
     code, _, said = run(*synthesize(visits, "rows.toml", tmp_path / "c.csv", *charged, "persons"))
     assert (code, "protects each 'person'" in said) == (2, True), said
+
+
+def test_a_curator_and_a_plan_know_the_unit(visits, ok, tmp_path):
+    ok(*synthesize(visits, "unit.toml", tmp_path / "out.csv"))
+    beside = json.loads(
+        ok("evaluate", visits / "visits.csv", tmp_path / "out.csv", "--schema",
+           visits / "unit.toml", "--json")
+    )  # fmt: skip
+    assert beside["curator_only"]
+    pytest.importorskip("jinja2")
+    (tmp_path / "own").mkdir()
+    page = tmp_path / "own" / "page.html"
+    private = ("--private", visits / "visits.csv", "-o", page)
+    ok("report", tmp_path / "out.model.json", *private)
+    assert "Adding all rows of one person to the table" in page.read_text()
+    planned = json.loads(ok("plan", visits / "unit.toml", "--rows", 240, "--epsilons", 1, "--json"))
+    assert planned

@@ -42,6 +42,7 @@ from missdp.table import FileRows, RowStream, Table, draft_columns
 from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
 from missdp.table.lost import LostCells, lost_cells
 from missdp.table.memory import fits_into_memory
+from missdp.table.units import rows_of_units
 from missdp.table.written import check_holds, holes_in, output_format, write_blocks
 
 if TYPE_CHECKING:
@@ -338,6 +339,9 @@ def evaluate(
     if plot is not None:
         picture_format(plot)
         check_apart([plot], data, synthetic, schema)
+    with _said_of("the private table"):
+        data = rows_of_units(data, facts)
+    facts = facts.of_rows
     truth, other = _held((data, FileRows(synthetic)), facts)
     if f1 and not (isinstance(truth, Table) and isinstance(other, Table)):
         raise ParameterError("--f1 learns from both tables in memory: they are too large for that")

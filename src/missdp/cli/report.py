@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from missdp.accounting.units import ROW
 from missdp.cli.app import emit
 from missdp.cli.options import JsonOption, OverwriteOption, argument, option
 from missdp.cli.side_files import check_free, check_together
 from missdp.files import check_outputs
+from missdp.schema import Unit
 from missdp.synth import load
+from missdp.table.units import rows_of_units
 
 _WARNING = "CURATOR ONLY: computed from the private table without noise. Do not publish."
 
@@ -45,15 +49,18 @@ def report(
     check_free([output], overwrite=overwrite)
     check_together(model)
     fitted = load(model)
+    guarantee, schema = fitted.guarantee_, fitted.schema_
+    of_rows = guarantee.unit == ROW  # else as many rows take part as in the fit
+    unit = None if of_rows else Unit(guarantee.unit, max_rows=guarantee.max_rows)
     keeps = fitted.strategy_of(fitted.missing).models_holes
     said = curator_report(
-        private,
+        rows_of_units(private, replace(schema, unit=unit)),
         fitted.sample(missing_values="keep" if keeps else "fill")
         if synthetic is None
         else synthetic,
         output,
-        schema=fitted.schema_,
-        guarantee=fitted.guarantee_,
+        schema=schema,
+        guarantee=guarantee,
         control=control,
         f1=f1,
         released=released,

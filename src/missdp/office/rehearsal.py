@@ -109,7 +109,9 @@ class Declared:
         ruled = Table(self.schema, follow_rules(self.schema, columns), kind=table.kind)
         holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: holed.column(name) for name in self.schema.names}
-        return Table(self.schema, columns, kind=holed.kind)
+        made = Table(self.schema, columns, kind=holed.kind)
+        made._unit = self.schema.unit  # nobody's rows: there is none to be chosen
+        return made
 
     def swamped(self, noise: float, margins: Margins) -> float:
         """Return the share of cells of two-way tables with fewer rows than twice the noise.
@@ -168,8 +170,8 @@ def _median(values: list[float]) -> float:
 
 
 def width_of_mean(model: Synthesizer, name: str) -> float:
-    """Return the width of the 95 % interval of a mean; NaN of a family without estimates."""
-    if not isinstance(model, AllPairs | AIM | MST):
+    """Return the width of the 95 % interval of a mean; NaN where nothing is estimated."""
+    if not isinstance(model, AllPairs | AIM | MST) or model.guarantee_.max_rows > 1:
         return math.nan
     error: float = model.estimate(f"mean(`{name}`)").errors[0]
     return 2 * NormalDist().inv_cdf(0.975) * error

@@ -35,7 +35,15 @@ from missdp.schema.schema import write_tables
 from missdp.table.cells import Plain, Unreadable
 from missdp.table.dates import Iso
 from missdp.table.encode import Encoder
-from missdp.table.likely import between, date_facts, in_order, is_key, layout_of, other_format
+from missdp.table.likely import (
+    between,
+    date_facts,
+    in_order,
+    is_identifier,
+    is_key,
+    layout_of,
+    other_format,
+)
 from missdp.table.packages import Described
 from missdp.table.read_files import is_csv, numbered_columns
 from missdp.table.streams import FileRows, RowStream, rows_of
@@ -75,6 +83,11 @@ _YEARS: Final = (
     {"kind": "numeric", "lower": 1900, "upper": 2100, "integer": True, "nullable": True},
 )
 _KEY: Final = ("Drop the column, or leave it unread, with fresh keys in its place", {"kind": "key"})
+_UNIT: Final = (
+    "To protect all rows of one together, write unit = and its name, and max_rows = 5 or the like, "
+    "above the first [[attribute]]. Or drop the column, or leave it unread, with fresh keys",
+    {"kind": "key"},
+)
 _CENTURIES: Final = ("1900-01-01", "2099-12-31")
 _MARKS = "Numbers have marks besides a point. What these are is declared for the whole file:"
 _STAY = """\
@@ -330,6 +343,9 @@ def _drafts(name: str, tally: Tally, said: Described) -> Iterator[AnyAttribute |
         return
     if is_key(name, found):
         yield _Stub("has a value of its own in every row: it looks like a key", *_KEY)
+        return
+    if is_identifier(name, found):
+        yield _Stub("has values that come several times: it looks like whose rows they are", *_UNIT)
         return
     stated = [_stated_codes(said)] if said.codes else []
     for codes in chain(stated, _proposals(found, tally.numbers)):

@@ -48,6 +48,9 @@ _RANGE = re.compile(r"(?:under|below|less than|up to|[<>≤≥]=?)? ?(\d+)(?: ?[
 _KEY = re.compile(
     r"(?:^|[\W_])(?:id|key|nr|no|uuid|guid|pid|number|case|patient|subject|row)s?\d*$"
 )
+_WHOSE = re.compile(
+    r"(?:^|[\W_])(?:id|uuid|guid|pid|patient|subject|person|household|customer)s?\d*$"
+)
 _FEWEST = 100  # rows, below which no column is taken for a key
 _WITH_BOTH = 20  # rows, below which nothing is said of two dates
 _UNITS: Final = {"year": 31_557_600, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
@@ -120,6 +123,14 @@ def is_key(name: str, found: Sequence[tuple[Plain, int]]) -> bool:
     numbers = (read_number(cell) if isinstance(cell, str) else cell for cell, _ in found)
     whole = all(isinstance(number, float) and number.is_integer() for number in numbers)
     return whole and _KEY.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) is not None
+
+
+def is_identifier(name: str, found: Sequence[tuple[Plain, int]]) -> bool:
+    """Whether values of which many come several times look like whose rows they are."""
+    rows = sum(n for _, n in found)
+    if len(found) < _FEWEST or len(found) > 0.9 * rows:
+        return False
+    return _WHOSE.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) is not None
 
 
 def layout_of(texts: Collection[str]) -> Layout:
