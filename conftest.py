@@ -33,15 +33,9 @@ gc.disable()  # until all is imported: what stays need not be looked through, ag
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was imported out of what the garbage collector looks through."""
-    gc.freeze()
+    """Collect garbage again, more seldom: frozen objects would confuse Hypothesis."""
     gc.set_threshold(20_000, 10, 10)
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Let what was imported be taken down as always."""
-    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

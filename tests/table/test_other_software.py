@@ -56,7 +56,7 @@ def quoted(frame, path):
     """As spreadsheets export text: with a mark of UTF-8, quotes everywhere, and CR LF."""
     lines = io.StringIO(newline="")
     csv.writer(lines, quoting=csv.QUOTE_ALL).writerows(
-        [frame.columns, *frame.astype(object).fillna("").to_numpy()]
+        [frame.columns, *frame.astype(object).where(frame.notna(), "").to_numpy()]
     )
     Path(path).write_bytes(("\ufeff" + lines.getvalue()).encode())
 
