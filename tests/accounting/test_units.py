@@ -112,3 +112,17 @@ def test_words_and_conversions_are_those_of_the_unit():
             0.5, 0.0, "add-remove", "ground-truth",
             (MissingCompletelyAtRandom({"age": 0.5}),), stated.events,
         )  # fmt: skip
+
+
+def test_parts_are_of_the_unit_of_what_they_are_parts_of():
+    outer = FilterEvent(
+        capacity=PureEvent(epsilon=1.0), log=(of_patients(5, PureEvent(epsilon=0.1)),)
+    )
+    assert unit_of([outer]) == ("patient", 1)
+    with pytest.raises(UnprovenError, match="different units"):
+        Guarantee.from_events([outer, PureEvent(epsilon=0.1)])
+    total = Budget(2.0)
+    part = total.reserve(Budget(1.0, schedule="adaptive"))
+    with pytest.raises(UnprovenError, match="different units"):
+        part.reserve(Budget(0.5, schedule="adaptive").for_units("patient", 2))
+    assert part.events == ()

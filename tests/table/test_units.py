@@ -1,5 +1,7 @@
 """Rows of units: at most so many of each, drawn from its own rows, the same in every pass."""
 
+import decimal
+
 import duckdb
 import numpy as np
 import pandas as pd
@@ -152,3 +154,26 @@ def test_one_unit_may_have_all_rows_and_none_may_be_left():
     assert len(ages({"p": [1] * 500, "age": [5] * 500}, max_rows=3)) == 3
     assert ages({"p": [None] * 5, "age": [5] * 5}) == []
     assert ages({"p": [], "age": []}) == []
+
+
+def test_one_number_is_one_identifier_whatever_the_type_of_its_column():
+    large = 2**53 + 1
+    same = [7, 7.0, "7", "7.0", decimal.Decimal("7.00"), np.int8(7), " 7 "]
+    assert len(ages({"p": same, "age": [*range(7)]})) == 1
+    exact = [large, decimal.Decimal(large + 1), str(large + 2)]
+    assert ages({"p": exact, "age": [1, 2, 3]}) == [1, 2, 3]
+    assert len(ages({"p": [large, str(large)], "age": [1, 2]})) == 1
+    assert ages({"p": ["007", "7", "7.5"], "age": [1, 2, 3]}) == [1, 2, 3]
+
+
+def test_identifiers_that_cannot_be_read_never_stand_alone():
+    ids = [b"\xff\x00", b"\xff\x01", b"\xff\x00", [1], [1], None]
+    data = {"p": ids, "age": [1, 2, 3, 4, 5, 6]}
+    assert len(ages(data)) == 2  # bytes are read by their digits, lists not at all
+    kept = ages(data, missing="own")
+    assert len(kept) == 3
+    assert 6 in kept
+    assert not {4, 5} & {*kept}
+    with pytest.raises(DataError, match="no identifier"):
+        ages(data, missing="refuse")
+    assert len(ages({"p": ["\ud800", "\ud800", "x"], "age": [1, 2, 3]})) == 2

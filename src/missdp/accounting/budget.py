@@ -13,7 +13,14 @@ from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
 from missdp.accounting.accountants import epsilon_under, within
 from missdp.accounting.conditions import Condition, FixedSchedule, all_conditions
 from missdp.accounting.costs import approximate_delta, proven, pure_cost, zcdp_cost
-from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten, under
+from missdp.accounting.events import (
+    Adjacency,
+    Event,
+    PureEvent,
+    check_adjacency,
+    flatten,
+    under,
+)
 from missdp.accounting.exact import epsilon_from_rho, exact, float_down, float_up, total
 from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
 from missdp.accounting.guarantee import Guarantee
@@ -31,6 +38,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _FORKS.append(object()))
 
 
+_OF_ROWS = (PureEvent(epsilon=0.0),)
 _Sums = tuple[Fraction | None, Fraction | None, Fraction]
 
 
@@ -413,7 +421,9 @@ class Budget:
         converted = under(self._adjacency, parts)
         new = (entry.filter() if isinstance(entry, Budget) else entry for entry in entries)
         with self._lock:
-            unit_of((*self.events[:1], *new))
+            # What a part costs was charged as a fact about rows, unless it is for units.
+            held = self.events[:1] if self._payer is None else _OF_ROWS
+            unit_of((*held, *new))
             sums = self._with(converted)
             if not self._fits(converted, sums):
                 raise BudgetExceededError(

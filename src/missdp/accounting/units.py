@@ -131,7 +131,7 @@ def unit_of(events: Iterable[Event]) -> tuple[str, int]:
     >>> unit_of([PureEvent(epsilon=1.0)])
     ('row', 1)
     """
-    found = {(e.unit, e.rows) if isinstance(e, UnitEvent) else (ROW, 1) for e in events}
+    found = {_unit_of(event) for event in events}
     if len({unit for unit, _ in found}) > 1:
         named = ", ".join(sorted({repr(unit) for unit, _ in found}))
         raise UnprovenError(
@@ -139,3 +139,10 @@ def unit_of(events: Iterable[Event]) -> tuple[str, int]:
             "unit in every schema of the table, and give each unit a budget of its own"
         )
     return max(found, default=(ROW, 1))
+
+
+def _unit_of(event: Event) -> tuple[str, int]:
+    if isinstance(event, UnitEvent):
+        return event.unit, event.rows
+    # A filter around releases that protect units is a fact about whole units.
+    return (unit_of(event.log)[0], 1) if isinstance(event, FilterEvent) else (ROW, 1)

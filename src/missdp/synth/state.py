@@ -104,7 +104,7 @@ def _as_rows(
     if schema is not None and schema.unit is not None:
         if not isinstance(data, Table):
             return rows_of_units(data, schema), schema.of_rows, frame_kind(data)
-        return Table.read(data, schema).of_rows(), schema.of_rows, data.kind
+        return Table.read(data, schema)._of_rows(), schema.of_rows, data.kind
     coded = isinstance(data, Table) or is_source(data)
     known = data.schema if coded and schema is None else schema
     if known is None:

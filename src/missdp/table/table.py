@@ -70,8 +70,11 @@ class Table:
         self._columns = {name: columns[name] for name in schema.names}
         self._unit: Unit | None = None  # of which its rows were chosen
 
-    def of_rows(self) -> Table:
+    def _of_rows(self) -> Table:
         """Return the rows, chosen by their units, with a schema that declares none.
+
+        Not public: which rows are chosen depends on all rows of a unit, so that nothing is proven
+        for single ones.
 
         Raises
         ------

@@ -16,8 +16,8 @@ import numpy as np
 
 from missdp.errors import DataError, SchemaError
 from missdp.schema import Schema, Unit
-from missdp.schema.attributes import number_text
-from missdp.table.cells import Cells, Chunk, HeldBatch, Plain, distinct, plain, taken
+from missdp.schema.attributes import LONGEST, number_text
+from missdp.table.cells import UNREADABLE, Cells, Chunk, HeldBatch, Plain, distinct, plain, taken
 from missdp.table.frames import engine_of
 from missdp.table.streams import Batch, FileRows, HeldRows, RowStream, rows_of, stream_of
 from missdp.types import Flags, Ints
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Passes over these see the same rows in the same order; a query of a database may not.
 _REPEATABLE = (FileRows, HeldRows)
+# What cannot be read as an identifier; no text has these bytes, and files put them for long cells.
+_UNREAD = b"\xff"
 
 
 class UnitRows(RowStream):
@@ -85,31 +87,66 @@ class UnitRows(RowStream):
             column = batch.column(0)
             chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
             found += [self._texts(chunk) for chunk in chunks]
-        encoded = pa.chunked_array(found, pa.large_string()).combine_chunks().dictionary_encode()
-        indices = encoded.indices.cast(pa.int64()).fill_null(-1)
-        return np.asarray(indices).astype(np.int64)
+        encoded = pa.chunked_array(found, pa.large_binary()).combine_chunks().dictionary_encode()
+        indices = np.asarray(encoded.indices.cast(pa.int64()).fill_null(-1)).astype(np.int64)
+        unread = encoded.dictionary.index(pa.scalar(_UNREAD, pa.large_binary())).as_py()
+        return indices if unread < 0 else np.where(indices == unread, -2, indices)
 
     def _texts(self, chunk: Chunk) -> pa.Array:
-        """Return identifiers as text, null where there is none; each cell by itself."""
+        """Return identifiers as bytes, null where there is none; each cell by itself."""
         import pyarrow as pa
 
         cells, places = distinct(chunk, _identifier)
-        missing = {"", *(code.strip() for code in self._unit.missing_codes)}
-        texts = [cell if isinstance(cell, str) and cell not in missing else None for cell in cells]
-        each = pa.array([*texts, None], pa.large_string())
+        missing = {None, "", *map(_identifier, self._unit.missing_codes)}
+        texts = [None if cell in missing else _in_bytes(cell) for cell in cells]
+        each = pa.array([*texts, None], pa.large_binary())
         return each.take(pa.array(np.where(places < 0, len(texts), places)))
 
 
 def _identifier(cell: Any) -> Plain:
-    """Return an identifier as text without blanks around it, exactly: none is taken for another."""
-    if isinstance(cell, (int, np.integer)) and not isinstance(cell, bool):
-        return str(int(cell))  # exact beyond 2**53, where numbers of other cells are not
-    if isinstance(cell, decimal.Decimal) and cell.is_finite() and float(cell) != cell:
-        return str(cell.normalize())
-    found = plain(cell)
+    """Return an identifier as text without blanks around it, exactly: none is taken for another.
+
+    The same whole number is the same identifier, whatever the type of its column.
+    """
+    try:
+        if isinstance(cell, decimal.Decimal) and cell.is_finite():
+            return _digits(cell)
+        found = plain(cell)
+        if found is UNREADABLE:
+            return _hexadecimal(cell)
+        if isinstance(cell, (int, np.integer)) or (isinstance(found, float) and found.is_integer()):
+            return str(int(cell))  # exact beyond 2**53, where numbers of other cells are not
+    except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
+        return UNREADABLE
     if isinstance(found, (bool, float)):
         return number_text(float(found))
-    return found.strip() if isinstance(found, str) else None
+    if found is None:
+        return None
+    text = str(found).strip()
+    whole = text.removesuffix(".0")  # as pandas writes whole numbers of a column with holes
+    return whole if whole.isascii() and whole.isdecimal() else text
+
+
+def _digits(cell: decimal.Decimal) -> Plain:
+    """Return a decimal number as text, whatever its precision; none with more than 4,096 digits."""
+    if max(len(cell.as_tuple().digits), abs(cell.adjusted())) > LONGEST:
+        return UNREADABLE
+    if cell == cell.to_integral_value():
+        return str(int(cell))
+    return f"{cell.normalize(decimal.Context(prec=LONGEST)):f}"
+
+
+def _hexadecimal(cell: Any) -> Plain:
+    """Return bytes that are no text, such as UUIDs, by their digits."""
+    held = isinstance(cell, (bytes, bytearray, memoryview))
+    content = bytes(cell) if held else _UNREAD
+    return UNREADABLE if content == _UNREAD or len(content) > LONGEST else f"0x{content.hex()}"
+
+
+def _in_bytes(identifier: Plain) -> bytes:
+    if not isinstance(identifier, str):
+        return _UNREAD
+    return identifier.encode("utf-8", "surrogatepass")  # which Arrow's text cannot hold
 
 
 def _taken(cells: Cells, rows: Ints) -> Cells:
@@ -126,7 +163,7 @@ def chosen(units: Ints, unit: Unit) -> Flags:
     Parameters
     ----------
     units : ndarray of int64, shape (n,)
-        The number of each row's unit; -1 is none.
+        The number of each row's unit; -1 is none, and -2 one that cannot be read.
     unit : Unit
 
     Examples
@@ -143,7 +180,8 @@ def chosen(units: Ints, unit: Unit) -> Flags:
             f"a row has no identifier in the column {unit.column!r}; set missing_unit to 'drop' or "
             "'own' in the schema if that may be"
         )
-    kept = known | (unit.missing == "own")
+    # Rows whose identifiers cannot be read may belong together: none counts on its own.
+    kept: Flags = known | ((unit.missing == "own") & (units == -1))
     times = np.bincount(units[known])
     crowded = np.flatnonzero(known)[times[units[known]] > unit.max_rows]
     if not len(crowded):
