@@ -325,11 +325,12 @@ def test_keys_are_proposed_by_their_name_alone_and_only_if_they_tell_rows_apart(
         assert draft_columns({name: cells}).stubs == {}, name
 
 
-def test_values_that_come_several_times_under_the_name_of_an_identifier_propose_a_unit():
+def test_values_that_come_several_times_under_the_name_of_an_identifier_propose_a_unit(tmp_path):
     for cells in ([*range(200)] * 2, [f"P{k}" for k in range(200)] * 2):
-        said = draft_columns({"patient_id": cells}).stubs["patient_id"]
-        assert "looks like whose rows they are" in said
-        assert "write unit = and its name" in said
+        draft = draft_columns({"patient_id": cells, "age": [31, 70] * 200})
+        assert "looks like whose rows they are" in draft.stubs["patient_id"]
+        draft.to_toml(tmp_path / "d.toml")
+        assert "write unit = and its name" in (tmp_path / "d.toml").read_text()
     assert draft_columns({"age": [*range(200)] * 2}).stubs == {}
     assert draft_columns({"id": [*range(50)] * 9}).stubs == {}
 
