@@ -433,6 +433,7 @@ WHOLE = {"after files are in place", "after it is recorded"}
 DYING = """
 import os, signal, sys
 from missdp.cli.charges import Charged
+from missdp.cli.main import main
 from missdp.cli.release_files import Release
 from missdp.office import Ledger
 
