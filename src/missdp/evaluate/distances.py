@@ -379,8 +379,8 @@ class MissingFidelity(_ByClique):
         rows = [(name, f"{text(one)} → {text(two)}") for name, one, two in both]
         if any(self.truth_rates.values()) and not any(self.synthetic_rates.values()):
             lines.append(
-                "  The synthetic rows have no missing cells, so tables with a missing level are far "
-                "apart;\n  --keep-holes makes rows that have them."
+                "  The synthetic rows have no missing cells, which counts as a distance above;\n"
+                "  --keep-holes makes rows that have them."
             )
         return "\n".join([*lines, *in_columns(rows)])
 
