@@ -83,7 +83,7 @@ def exact():
     return {"pairs": AllPairs(**fit).fit(people(), schema=SCHEMA), "aim": aim}
 
 
-@pytest.mark.parametrize("family", ["pairs", "aim"])
+@pytest.mark.parametrize("family", ["pairs", pytest.param("aim", marks=pytest.mark.slow)])
 def test_without_noise_estimates_are_those_of_the_rows(exact, family):
     for question, truth in truths(people()).items():
         found = asked(exact[family], question)
