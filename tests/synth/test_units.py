@@ -1,6 +1,7 @@
 """Fits that protect units: what one of them moves, exactly, is what the guarantee says of it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,8 @@ import pytest
 
 from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table, load
 from missdp.accounting import Budget, MissingCompletelyAtRandom
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import DataError, LedgerError, ParameterError, UnprovenError
+from missdp.estimate import estimate
 from missdp.office.dossier import write_dossier
 from missdp.schema import OpenCategorical, Unit
 from missdp.table import units
@@ -157,9 +159,12 @@ def test_what_is_not_proven_is_refused_before_anything_is_charged(model, schema,
 def test_intervals_that_take_rows_for_independent_are_refused():
     model = AllPairs(epsilon=1.0).fit(visits(each=2), schema=with_unit(2))
     for ask in (
-        lambda: model.estimate("share(sex == f)"),
+        lambda: model.estimate("share(sex == 'f')"),
         lambda: model.regress("sex ~ ill"),
         lambda: model.sample(9, multiple=2),
+        lambda: next(model.uncertain_models(2)),
+        lambda: estimate(model, "share(sex == 'f')"),
+        lambda: model.sensitivity("share(sex == 'f')", attribute="sex"),
     ):
         with pytest.raises(UnprovenError, match="takes rows for independent"):
             ask()
@@ -169,6 +174,20 @@ def test_a_table_that_was_read_is_fitted_as_it_was_chosen():
     table = Table.read(visits(more=30), with_unit(2))
     assert len(table) == 62
     assert AIM(epsilon=1.0).fit(table).guarantee_.max_rows == 2
+    some = AIM(epsilon=1.0).fit(table.subset(["sex"])).guarantee_
+    assert (some.unit, some.max_rows) == ("person", 2)
+    with pytest.raises(UnprovenError, match="PrivBayes is proven to protect single rows"):
+        PrivBayes(epsilon=1.0).fit(table.subset(["sex", "ill"]))
+    with pytest.raises(DataError, match="which rows belong together"):
+        table.coded_as(table.schema.of_rows)
+
+
+def test_a_part_of_a_schema_is_protected_and_paid_for_like_the_whole():
+    whole = replace(with_unit(2), ledger="#patients")
+    some = whole.subset(["sex"])
+    assert (some.unit, some.ledger) == (whole.unit, whole.ledger)
+    with pytest.raises(LedgerError, match="without which nothing is read"):
+        AIM(epsilon=1.0).fit(Table.read(visits(), whole).subset(["sex"]))
 
 
 def test_what_is_said_of_a_release_is_said_of_the_unit(tmp_path):
