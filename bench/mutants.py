@@ -40,6 +40,8 @@ class Mutant(NamedTuple):
 # fmt: off
 MUTANTS = [Mutant(*line) for line in (
     # units of protection
+    ("pricing", "estimators need no ledger", "        check_paid(values.schema.ledger, budget)\n", "        pass\n",
+     "tests/pricing/test_shared_budget.py"),
     ("schema", "a part of a schema forgets who is protected", "ledger=self.ledger, unit=self.unit)", "ledger=self.ledger)",
      "tests/synth/test_units.py"),
     ("schema", "a part of a schema forgets who pays", "ledger=self.ledger, unit=self.unit)", "unit=self.unit)",
