@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,10 @@ from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table, lo
 from missdp.accounting import Budget, MissingCompletelyAtRandom
 from missdp.errors import DataError, LedgerError, ParameterError, UnprovenError
 from missdp.estimate import estimate
+from missdp.ground_truth import epsilon_for_ground_truth, planned_ground_truth
 from missdp.office.dossier import write_dossier
+from missdp.office.dossier.facts import Facts
+from missdp.office.dossier.report import _gaps
 from missdp.schema import OpenCategorical, Unit
 from missdp.table import units
 from missdp.testing.witnesses import Recorder, Repeater
@@ -119,6 +123,16 @@ def test_a_model_keeps_who_it_protects(tmp_path):
     assert planned.events[0].capacity == model.guarantee_.events[0].capacity
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_plan_protects_who_the_fit_will(family):
+    planned, _ = family(epsilon=1.0).planned_parts(with_unit(3))
+    assert (planned.epsilon, planned.unit, planned.max_rows) == (1.0, "person", 3)
+    known = MissingCompletelyAtRandom({"ill": 0.5, "sex": 0.5})
+    for of_plan in (planned_ground_truth, partial(epsilon_for_ground_truth, 1.0)):
+        with pytest.raises(UnprovenError, match="nothing is proven of units"):
+            of_plan(family(epsilon=1.0), with_unit(3), known)
+
+
 def test_one_budget_protects_one_unit():
     budget = Budget(2.0, 1e-5)
     AllPairs(epsilon=1.0, budget=budget).fit(visits(each=2), schema=with_unit(2))
@@ -206,3 +220,13 @@ def test_what_is_said_of_a_release_is_said_of_the_unit(tmp_path):
     assert "intervals computed from them are too narrow" in page
     assert "missdp estimate MODEL" not in page
     assert "--multiple" not in (tmp_path / "dossier" / "how-to-use.md").read_text()
+
+
+def test_evidence_that_takes_rows_for_independent_is_not_shown_of_units():
+    frame = visits(4000, each=2)
+    frame["sex"] = frame["sex"].mask((frame["ill"] == "yes") & (frame["person"] % 2 == 0))
+    for schema, shown in ((with_unit(2), "belong together"), (Schema((SEX, ILL)), "strong")):
+        data = frame if schema.unit else frame.drop(columns="person")
+        facts = Facts(AllPairs(epsilon=5.0, random_state=0).fit(data, schema=schema))
+        (one,) = [_gaps(facts, found) for found in facts.gaps if found.name == "sex"]
+        assert shown in one["p"]

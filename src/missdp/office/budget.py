@@ -110,7 +110,8 @@ class LedgerBudget(Budget):
         if not lines:
             events: tuple[Event, ...] = ()
         elif facts.failure:
-            events = (ApproximateEvent(epsilon=facts.epsilon, delta=delta, label=facts.name),)
+            known = {"adjacency": facts.adjacency, "label": facts.name}
+            events = (ApproximateEvent(epsilon=facts.epsilon, delta=delta, **known),)
         else:
             events = (self.filter(),)
         epsilon = facts.epsilon if lines else 0.0
