@@ -48,6 +48,8 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/synth/test_units.py"),
     ("schema", "a part of a schema forgets who pays", "ledger=self.ledger, unit=self.unit)", "unit=self.unit)",
      "tests/synth/test_units.py"),
+    ("accounting", "what is put together forgets its unit", "return unit_of(getattr(event, \"events\", ()))", "return ROW, 1",
+     "tests/accounting/test_units.py"),
     ("accounting", "several rows cost as much as one", "    parts = rows if cost.currency == \"pure\" else rows**2\n", "    parts = 1\n",
      "tests/accounting/test_units.py"),
     ("accounting", "a unit is charged like a row", "return (_of_group(of_row, self.rows),)", "return (of_row,)",
