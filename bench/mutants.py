@@ -42,6 +42,8 @@ MUTANTS = [Mutant(*line) for line in (
     # units of protection
     ("synth", "a plan of all pairs forgets the unit", "a number from 2**-10 to 2**20\")\n        return budget\n", "a number from 2**-10 to 2**20\")\n        return self._budget\n",
      "tests/synth/test_units.py"),
+    ("cli", "a copy of standard input outlives a killed run", "                if nameless.exists():\n", "                if not nameless.exists():\n",
+     "tests/cli/test_pipes.py"),
     ("pricing", "estimators need no ledger", "        check_paid(values.schema.ledger, budget)\n", "        pass\n",
      "tests/pricing/test_shared_budget.py"),
     ("schema", "a part of a schema forgets who is protected", "ledger=self.ledger, unit=self.unit)", "ledger=self.ledger)",
