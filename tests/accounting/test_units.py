@@ -7,6 +7,7 @@ from scipy.stats import norm
 
 from missdp.accounting import (
     Budget,
+    ComposedEvent,
     Cost,
     FilterEvent,
     GaussianEvent,
@@ -119,6 +120,10 @@ def test_parts_are_of_the_unit_of_what_they_are_parts_of():
         capacity=PureEvent(epsilon=1.0), log=(of_patients(5, PureEvent(epsilon=0.1)),)
     )
     assert unit_of([outer]) == ("patient", 1)
+    together = ComposedEvent(events=outer.log)
+    assert Guarantee.from_events(ComposedEvent(events=[together])).max_rows == 5
+    with pytest.raises(UnprovenError, match="different units"):
+        Budget(2.0).charge(PureEvent(epsilon=0.1), together)
     with pytest.raises(UnprovenError, match="different units"):
         Guarantee.from_events([outer, PureEvent(epsilon=0.1)])
     total = Budget(2.0)
