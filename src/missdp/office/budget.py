@@ -110,8 +110,10 @@ class LedgerBudget(Budget):
         if not lines:
             events: tuple[Event, ...] = ()
         elif facts.failure:
-            known = {"adjacency": facts.adjacency, "label": facts.name}
-            events = (ApproximateEvent(epsilon=facts.epsilon, delta=delta, **known),)
+            whole = ApproximateEvent(
+                epsilon=facts.epsilon, delta=delta, adjacency=facts.adjacency, label=facts.name
+            )
+            events = (whole,)
         else:
             events = (self.filter(),)
         epsilon = facts.epsilon if lines else 0.0
