@@ -453,6 +453,8 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/inference/test_raking.py"),
     ("inference", "a row is in two nodes of a level of a tree", "return [fine.reshape(1 << level, -1).sum(axis=1) for level in levels]", "return [(fine + np.roll(fine, 1)).reshape(1 << level, -1).sum(axis=1) for level in levels]",
      "tests/inference/test_dyadic.py"),
+    ("inference", "mass far out is believed as easily as near", "_FAR = 3.5", "_FAR = 1.0",
+     "tests/inference/test_dyadic.py"),
     ("synth", "more bins than caps are planned for", "edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))", "edges = _quantiles(pieces, shares, bins)",
      "tests/synth/test_cuts.py"),
     ("synth", "a look at the range that costs nothing", "cost = replace(cost, amount=cost.amount * (1 - share))", "pass",

@@ -31,9 +31,12 @@ __all__ = [
 
 _Number = TypeVar("_Number", bound=np.generic)
 
-_SPLIT = 3.0  # standard deviations that a count must reach to be divided
-_TRIM = 2.0  # standard deviations that the mass at either end must reach to be believed
-_OCCUPIED = 3.5  # the same, where what lies outside of it is not looked at again
+_SPLIT = 4.0  # standard deviations that a count must reach to be divided
+_NEAR = 1.0  # standard deviations that the mass at either end must reach to be believed,
+_FAR = 3.5  # and where it is further out than so many ranges of what stands out by as much
+_RANGES = 3.0
+_SURE = 2.0  # the same, to be sure that there are rows
+_OCCUPIED = 3.5  # the same for a first look; what lies outside of it is not looked at again
 _UNSEEN = 0.1  # of all rows, that may at most be outside without standing out
 
 
@@ -49,11 +52,15 @@ class Histogram:
         Share of each interval; adds up to 1.
     rows : float
         Estimated number of rows, at least 0.
+    sure : tuple of int, optional
+        The first cell of those that certainly hold rows at either end, and the first one after
+        them; by default all.
     """
 
     starts: NDArray[np.int64]
     mass: Floats
     rows: float
+    sure: tuple[int, int] | None = None
 
 
 def depth_of(size: int) -> int:
@@ -117,7 +124,12 @@ def occupied(counts: NDArray[np.int64], *, std: float, size: int) -> tuple[int, 
 
 
 def fit_histogram(
-    counts: Sequence[NDArray[np.generic]], *, std: float, size: int, levels: Sequence[int]
+    counts: Sequence[NDArray[np.generic]],
+    *,
+    std: float,
+    size: int,
+    levels: Sequence[int],
+    reach: tuple[Floats, Floats] | None = None,
 ) -> Histogram:
     """Return the distribution of a column over a grid of ``size`` cells.
 
@@ -131,6 +143,9 @@ def fit_histogram(
         Number of cells.
     levels : sequence of int
         These levels, coarsest first; see `measured_levels`.
+    reach : tuple of two ndarray, shape (size,), optional
+        The least and the greatest number of each cell, which tell how far out a cell is; by default
+        cells are equally wide.
 
     Examples
     --------
@@ -146,9 +161,12 @@ def fit_histogram(
     starts, mass = _leaves(final, exists)
     kept = starts < size
     starts, mass = np.append(starts[kept], size), mass[kept]
-    _trim(starts, mass, every, noise)
+    ends = reach or (np.arange(size), np.arange(1, size + 1))
+    untold, unsure = _untold(starts, every, noise, ends[0][starts[:-1]], ends[1][starts[1:] - 1])
+    _trim(mass, untold)
     rows = float(mass.sum())
-    return Histogram(starts, mass / rows if rows > 0 else np.diff(starts) / size, rows)
+    sure = (int(starts[unsure[0]]), int(starts[len(mass) - unsure[1]]))
+    return Histogram(starts, mass / rows if rows > 0 else np.diff(starts) / size, rows, sure)
 
 
 def beyond(
@@ -283,28 +301,53 @@ def _leaves(
     return first[order], np.concatenate(counts)[order]
 
 
-def _trim(
-    starts: NDArray[np.int64], mass: Floats, counts: list[Floats], noise: list[float]
-) -> None:
-    """Move mass at either end that does not stand out to the next interval inwards.
-
-    What lies outside of a cell is added up anew, from counts as they were released: those of the
-    estimate are at least 0, so that noise alone would add up to a lot.
-    """
-    cells = len(counts[-1])
-    back = [count[::-1] for count in counts]
-    ends = ((mass, starts[1:], counts), (mass[::-1], cells - starts[:-1][::-1], back))
-    for one, lengths, levels in ends:
-        outer = 0
-        for place, length in enumerate(lengths[:-1], start=1):
-            if _stands_out(int(length), levels, noise):
-                break
-            outer = place
+def _trim(mass: Floats, untold: Sequence[int]) -> None:
+    """Move the mass of so many intervals at either end to the next one inwards."""
+    for one, outer in zip((mass, mass[::-1]), untold, strict=True):
         one[outer] += one[:outer].sum()
         one[:outer] = 0.0
 
 
-def _stands_out(length: int, levels: list[Floats], noise: list[float]) -> bool:
+def _untold(
+    starts: NDArray[np.int64],
+    counts: list[Floats],
+    noise: list[float],
+    least: Floats,
+    greatest: Floats,
+) -> tuple[list[int], list[int]]:
+    """Return how many intervals at either end hold no mass to believe, and none that is certain.
+
+    What lies outside of a cell is added up anew, from counts as they were released: those of the
+    estimate are at least 0, so that noise alone would add up to a lot. A little mass far out ruins
+    means and deviations, so there it must stand out by more.
+    """
+    back = [count[::-1] for count in counts]
+    sides = ((starts[1:], counts), (len(counts[-1]) - starts[:-1][::-1], back))
+    near, far, sure = (
+        [_outer(*side, noise, times) for side in sides] for times in (_NEAR, _FAR, _SURE)
+    )
+    first, last = far[0], len(least) - 1 - far[1]
+    if first <= last:
+        width = _RANGES * (greatest[last] - least[first])
+        outside = (
+            np.searchsorted(least, least[first] - width),
+            len(greatest) - np.searchsorted(greatest, greatest[last] + width, side="right"),
+        )
+        near = [min(f, max(n, int(o))) for f, n, o in zip(far, near, outside, strict=True)]
+    unsure = [max(n, s) for n, s in zip(near, sure, strict=True)]
+    return near, unsure if sum(unsure) < len(least) else [0, len(least) - 1]
+
+
+def _outer(
+    lengths: NDArray[np.int64], levels: list[Floats], noise: list[float], times: float
+) -> int:
+    for place, length in enumerate(lengths[:-1]):
+        if _stands_out(int(length), levels, noise, times):
+            return place
+    return len(lengths) - 1
+
+
+def _stands_out(length: int, levels: list[Floats], noise: list[float], times: float) -> bool:
     """Whether so many cells, the first ones, hold more than noise: as one node for each bit."""
     total, variance = 0.0, 0.0
     for level, (counts, std) in enumerate(zip(levels, noise, strict=True), start=1):
@@ -312,4 +355,4 @@ def _stands_out(length: int, levels: list[Floats], noise: list[float]) -> bool:
         if length >> bit & 1:
             total += float(counts[(length >> bit) - 1])
             variance += std * std
-    return total > _TRIM * math.sqrt(variance)
+    return total > times * math.sqrt(variance)

@@ -62,7 +62,7 @@ def release_cuts(
     for a, cost in zip(wanted, split.costs(BINS), strict=True):
         cells = grid[a.name]
         assert isinstance(cells, Numeric)
-        told, outside = _histogram(door, a.name, cells.size, cost)
+        told, outside = _histogram(door, a.name, cells, cost)
         found[a.name] = cut(a, cells, told, unit=unit)
         least, greatest = cells.reach
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
@@ -71,7 +71,7 @@ def release_cuts(
 
 
 def _histogram(
-    door: Door, name: str, size: int, cost: Cost
+    door: Door, name: str, grid: Numeric, cost: Cost
 ) -> tuple[Histogram, NDArray[np.float64]]:
     """Return how an attribute is distributed: where rows are at all, then a tree over that range.
 
@@ -79,6 +79,7 @@ def _histogram(
     outside of where rows stood out is returned as well, as by `beyond`.
     """
     every, share = (3, 0.2) if cost.currency == "pure" else (2, 0.1)
+    size = grid.size
     within, outside = (0, size), np.zeros((0, 4))
     if depth_of(size) > _LOOK + 2:
         (counts,), noise = door.tree(
@@ -90,10 +91,9 @@ def _histogram(
     inside = within[1] - within[0]
     levels = measured_levels(inside, every=every)
     tree, noise = door.tree(name, cost, levels=levels, within=within)
-    told = fit_histogram(tree, std=noise.std, size=inside, levels=levels)
-    some = np.flatnonzero(told.mass > 0)
-    kept = (int(told.starts[some[0]]), int(told.starts[some[-1] + 1]))
-    near = beyond(tree, std=noise.std, size=inside, levels=levels, kept=kept)
+    least, greatest = (ends[slice(*within)] for ends in grid.reach)
+    told = fit_histogram(tree, std=noise.std, size=inside, levels=levels, reach=(least, greatest))
+    near = beyond(tree, std=noise.std, size=inside, levels=levels, kept=told.sure or (0, inside))
     near[:, :2] += within[0]
     starts, mass = told.starts + within[0], told.mass
     if within[0]:
