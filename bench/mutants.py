@@ -70,6 +70,8 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/table/test_units.py"),
     ("table", "the first rows of a unit take part", "np.lexsort((draws, units[crowded]))", "np.argsort(units[crowded], kind=\"stable\")",
      "tests/table/test_units.py"),
+    ("table", "identifiers of one length are one", "words @ np.vstack([factors[:width], factors[-1:]])", "words @ np.vstack([0 * factors[:width], factors[-1:]])",
+     "tests/table/test_units.py"),
     ("table", "rows of a database are read again for every pass", "if not isinstance(rows, _REPEATABLE):", "if False:",
      "tests/table/test_units.py"),
     ("table", "rows that are kept lie in a file with a name", "tempfile.SpooledTemporaryFile(room, prefix=\"missdp-\")  # noqa: SIM115\n        weakref.finalize(self, self._file.close)\n        self._lock = threading.Lock()  # several counts read the one file\n        self._batches", "open(tempfile.mkstemp()[1], \"w+b\")\n        self._lock = threading.Lock()\n        self._batches",

@@ -23,8 +23,9 @@ from missdp.sources import MemorySource, open_source, strategy_named
 from missdp.table import kept
 from missdp.table.cells import HeldBatch
 from missdp.table.memory import memory_limit
+from missdp.table.numbering import numbers
 from missdp.table.streams import RowStream
-from missdp.table.units import chosen, rows_of_units
+from missdp.table.units import chosen, identifiers, rows_of_units
 
 AGE = Numeric(name="age", lower=0, upper=1000, bins=10)
 
@@ -263,6 +264,22 @@ def test_one_number_is_one_identifier_whatever_the_type_of_its_column():
     assert ages({"p": exact, "age": [1, 2, 3]}) == [1, 2, 3]
     assert len(ages({"p": [large, str(large)], "age": [1, 2]})) == 1
     assert ages({"p": ["007", "7", "7.5"], "age": [1, 2, 3]}) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "make", [str, lambda k: k * "x", lambda k: f"{k:036}", lambda k: f"ü {k}", int]
+)
+def test_rows_belong_together_where_identifiers_are_equal_and_nowhere_else(make):
+    rng = np.random.default_rng(0)
+    places = rng.integers(0, 200, 900)
+    cells = [make(int(k)) for k in places]
+    column = pa.array([*cells, None], pa.int64() if make is int else pa.string())
+    found = numbers([identifiers(part, Unit("p")) for part in (column[:400], column[400:])])
+    empty = [k for k, cell in enumerate(cells) if cell == ""]
+    assert (found[[*empty, 900]] == -1).all()
+    known = np.setdiff1d(np.arange(900), empty)
+    pairs = {*zip(places[known].tolist(), found[known].tolist(), strict=True)}
+    assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
 
 def test_identifiers_that_cannot_be_read_never_stand_alone():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import decimal
 import os
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from missdp.schema import Schema, Unit
 from missdp.schema.attributes import LONGEST, number_text
 from missdp.table.cells import UNREADABLE, Cells, Chunk, HeldBatch, Plain, distinct, plain, taken
 from missdp.table.kept import KeptRows
+from missdp.table.numbering import UNREAD as UNREAD
+from missdp.table.numbering import easy_identifiers, numbers
 from missdp.table.streams import Batch, FileRows, HeldRows, RowStream, rows_of, stream_of
 from missdp.types import Flags, Ints
 
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 
 # Passes over these see the same rows in the same order; those of a database may not.
 _REPEATABLE = (FileRows, HeldRows)
-# What cannot be read as an identifier; no text has these bytes, and files put them for long cells.
-UNREAD: Final = b"\xff"
 
 
 class UnitRows(RowStream):
@@ -75,30 +75,35 @@ class UnitRows(RowStream):
         for batch in self._rows.batches(names):
             rows = np.flatnonzero(self._kept[start : start + batch.num_rows])
             start += batch.num_rows
-            columns = [_taken(batch.column(place), rows) for place in range(len(names))]
-            yield HeldBatch(columns, len(rows))
+            if len(rows) == batch.num_rows:
+                yield batch
+            else:
+                columns = [_taken(batch.column(place), rows) for place in range(len(names))]
+                yield HeldBatch(columns, len(rows))
 
     def _identifiers(self) -> Ints:
         """Return which unit each row belongs to, by number; -1 is none. Private."""
         import pyarrow as pa
 
-        found: list[pa.Array] = []
-        for batch in self._rows.batches((self._unit.column,)):
-            column = batch.column(0)
-            chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-            found += [identifiers(chunk, self._unit) for chunk in chunks]
-        encoded = pa.chunked_array(found, pa.large_binary()).combine_chunks().dictionary_encode()
-        indices = np.asarray(encoded.indices.cast(pa.int64()).fill_null(-1)).astype(np.int64)
-        unread = encoded.dictionary.index(pa.scalar(UNREAD, pa.large_binary())).as_py()
-        return indices if unread < 0 else np.where(indices == unread, -2, indices)
+        def each() -> Iterator[pa.Array]:
+            for batch in self._rows.batches((self._unit.column,)):
+                column = batch.column(0)
+                chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+                yield from (identifiers(chunk, self._unit) for chunk in chunks)
+
+        return numbers(each())
 
 
 def identifiers(chunk: Chunk, unit: Unit) -> pa.Array:
     """Return identifiers as bytes, null where there is none; each cell by itself. Private."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    cells, places = distinct(chunk, _identifier)
     missing = {None, "", *map(_identifier, unit.missing_codes)}
+    if (easy := easy_identifiers(chunk)) is not None:
+        codes = pa.array([_in_bytes(code) for code in missing if code is not None], easy.type)
+        return pc.if_else(pc.is_in(easy, codes), pa.scalar(None, easy.type), easy)
+    cells, places = distinct(chunk, _identifier)
     texts = [None if cell in missing else _in_bytes(cell) for cell in cells]
     each = pa.array([*texts, None], pa.large_binary())
     return each.take(pa.array(np.where(places < 0, len(texts), places)))
