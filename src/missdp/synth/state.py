@@ -102,6 +102,8 @@ def _as_rows(
     as take part have been chosen.
     """
     if schema is not None and schema.unit is not None:
+        if (engine := engine_of(data)) is not None:
+            return engine.of_units(data, schema), schema.of_rows, frame_kind(data)
         if not isinstance(data, Table):
             return rows_of_units(data, schema), schema.of_rows, frame_kind(data)
         return Table.read(data, schema)._of_rows(), schema.of_rows, data.kind

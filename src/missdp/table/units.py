@@ -18,17 +18,17 @@ from missdp.errors import DataError, SchemaError
 from missdp.schema import Schema, Unit
 from missdp.schema.attributes import LONGEST, number_text
 from missdp.table.cells import UNREADABLE, Cells, Chunk, HeldBatch, Plain, distinct, plain, taken
-from missdp.table.frames import engine_of
+from missdp.table.kept import KeptRows
+from missdp.table.numbering import UNREAD as UNREAD
+from missdp.table.numbering import easy_identifiers, numbers
 from missdp.table.streams import Batch, FileRows, HeldRows, RowStream, rows_of, stream_of
 from missdp.types import Flags, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Passes over these see the same rows in the same order; a query of a database may not.
+# Passes over these see the same rows in the same order; those of a database may not.
 _REPEATABLE = (FileRows, HeldRows)
-# What cannot be read as an identifier; no text has these bytes, and files put them for long cells.
-_UNREAD = b"\xff"
 
 
 class UnitRows(RowStream):
@@ -37,7 +37,7 @@ class UnitRows(RowStream):
     Parameters
     ----------
     rows : RowStream
-        Of a file or a frame: they must come in the same order whenever they are read.
+        They must come in the same order whenever they are read.
     unit : Unit
 
     Raises
@@ -75,32 +75,38 @@ class UnitRows(RowStream):
         for batch in self._rows.batches(names):
             rows = np.flatnonzero(self._kept[start : start + batch.num_rows])
             start += batch.num_rows
-            columns = [_taken(batch.column(place), rows) for place in range(len(names))]
-            yield HeldBatch(columns, len(rows))
+            if len(rows) == batch.num_rows:
+                yield batch
+            else:
+                columns = [_taken(batch.column(place), rows) for place in range(len(names))]
+                yield HeldBatch(columns, len(rows))
 
     def _identifiers(self) -> Ints:
         """Return which unit each row belongs to, by number; -1 is none. Private."""
         import pyarrow as pa
 
-        found: list[pa.Array] = []
-        for batch in self._rows.batches((self._unit.column,)):
-            column = batch.column(0)
-            chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-            found += [self._texts(chunk) for chunk in chunks]
-        encoded = pa.chunked_array(found, pa.large_binary()).combine_chunks().dictionary_encode()
-        indices = np.asarray(encoded.indices.cast(pa.int64()).fill_null(-1)).astype(np.int64)
-        unread = encoded.dictionary.index(pa.scalar(_UNREAD, pa.large_binary())).as_py()
-        return indices if unread < 0 else np.where(indices == unread, -2, indices)
+        def each() -> Iterator[pa.Array]:
+            for batch in self._rows.batches((self._unit.column,)):
+                column = batch.column(0)
+                chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+                yield from (identifiers(chunk, self._unit) for chunk in chunks)
 
-    def _texts(self, chunk: Chunk) -> pa.Array:
-        """Return identifiers as bytes, null where there is none; each cell by itself."""
-        import pyarrow as pa
+        return numbers(each())
 
-        cells, places = distinct(chunk, _identifier)
-        missing = {None, "", *map(_identifier, self._unit.missing_codes)}
-        texts = [None if cell in missing else _in_bytes(cell) for cell in cells]
-        each = pa.array([*texts, None], pa.large_binary())
-        return each.take(pa.array(np.where(places < 0, len(texts), places)))
+
+def identifiers(chunk: Chunk, unit: Unit) -> pa.Array:
+    """Return identifiers as bytes, null where there is none; each cell by itself. Private."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = {None, "", *map(_identifier, unit.missing_codes)}
+    if (easy := easy_identifiers(chunk)) is not None:
+        codes = pa.array([_in_bytes(code) for code in missing if code is not None], easy.type)
+        return pc.if_else(pc.is_in(easy, codes), pa.scalar(None, easy.type), easy)
+    cells, places = distinct(chunk, _identifier)
+    texts = [None if cell in missing else _in_bytes(cell) for cell in cells]
+    each = pa.array([*texts, None], pa.large_binary())
+    return each.take(pa.array(np.where(places < 0, len(texts), places)))
 
 
 def _identifier(cell: Any) -> Plain:
@@ -139,13 +145,13 @@ def _digits(cell: decimal.Decimal) -> Plain:
 def _hexadecimal(cell: Any) -> Plain:
     """Return bytes that are no text, such as UUIDs, by their digits."""
     held = isinstance(cell, (bytes, bytearray, memoryview))
-    content = bytes(cell) if held else _UNREAD
-    return UNREADABLE if content == _UNREAD or len(content) > LONGEST else f"0x{content.hex()}"
+    content = bytes(cell) if held else UNREAD
+    return UNREADABLE if content == UNREAD or len(content) > LONGEST else f"0x{content.hex()}"
 
 
 def _in_bytes(identifier: Plain) -> bytes:
     if not isinstance(identifier, str):
-        return _UNREAD
+        return UNREAD
     return identifier.encode("utf-8", "surrogatepass")  # which Arrow's text cannot hold
 
 
@@ -176,10 +182,7 @@ def chosen(units: Ints, unit: Unit) -> Flags:
     """
     known = units >= 0
     if unit.missing == "refuse" and not known.all():
-        raise DataError(
-            f"a row has no identifier in the column {unit.column!r}; set missing_unit to 'drop' or "
-            "'own' in the schema if that may be"
-        )
+        raise without_identifier(unit)
     # Rows whose identifiers cannot be read may belong together: none counts on its own.
     kept: Flags = known | ((unit.missing == "own") & (units == -1))
     times = np.bincount(units[known])
@@ -197,30 +200,35 @@ def chosen(units: Ints, unit: Unit) -> Flags:
     return kept
 
 
+def without_identifier(unit: Unit) -> DataError:
+    """Return why rows without an identifier are refused."""
+    return DataError(
+        f"a row has no identifier in the column {unit.column!r}; set missing_unit to 'drop' or "
+        "'own' in the schema if that may be"
+    )
+
+
 def rows_of_units(data: Any, schema: Schema) -> RowStream:
     """Return the rows of any table, of each unit as many as take part if the schema declares one.
+
+    Rows that may come in another order when they are read again are read once, and kept.
 
     Raises
     ------
     SchemaError
-        If they cannot be read twice in the same order, which units need.
+        If the data counts by itself.
     """
     unit = schema.unit
     if unit is None:
         return rows_of(data, schema)
-    if engine_of(data) is not None or hasattr(type(data), "counts"):
-        check_repeatable(None, unit)
+    if hasattr(type(data), "counts"):
+        raise SchemaError(
+            f"rows are chosen by their {unit.column!r} before they are counted, and a source counts"
+            " by itself: pass the frame, file, relation or database that it counts"
+        )
     names = (*schema.stored.names, unit.column)
     rows = stream_of(data) or HeldRows(data, names, unread=schema.layout.unread)
-    check_repeatable(rows, unit)
+    if not isinstance(rows, _REPEATABLE):
+        rows.check(names, unread=schema.layout.unread)
+        rows = KeptRows(rows, names)
     return UnitRows(rows.laid_out(schema), unit)
-
-
-def check_repeatable(rows: object, unit: Unit | None) -> None:
-    """Refuse rows of units that may come in another order when they are read again."""
-    if unit is not None and not isinstance(rows, _REPEATABLE):
-        raise SchemaError(
-            "rows of a database or of Spark may come in another order when they are read again, so "
-            f"they cannot be chosen by their {unit.column!r}: write them to a Parquet file, or "
-            "pass a frame"
-        )
