@@ -161,7 +161,7 @@ def synthesize(
     check_apart(release.outputs, data, schema)
     facts = declaring(_facts(schema, engine, charge), unit, max_rows)
     check_holds(output, facts, values)
-    check_repeatable(data if engine == "missdp" else None, facts.unit)
+    check_repeatable(data if engine == "missdp" else None, facts)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
     chosen = method or default_synthesizer(facts, delta=delta)

@@ -21,10 +21,12 @@ from missdp.evaluate import MCAR
 from missdp.office.plan import Margins
 from missdp.record import check_fraction, check_positive, check_whole
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
+from missdp.schema.unit import STEPS
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.table import Table
 from missdp.table.follow import follow_rules
+from missdp.table.weights import unit_sums
 from missdp.types import Floats
 
 
@@ -110,7 +112,11 @@ class Declared:
         holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: holed.column(name) for name in self.schema.names}
         made = Table(self.schema, columns, kind=holed.kind)
-        made._unit = self.schema.unit  # nobody's rows: there is none to be chosen
+        if self.schema.of_rows is not self.schema:  # nobody's rows: each is a unit, of full weight
+            bound = 1 if self.schema.unit is None else self.schema.unit.bound
+            weights = np.full(len(made), STEPS) if self.schema.weighs else None
+            made._read_as, made._weights = self.schema, weights
+            made._sums = unit_sums(np.arange(len(made)), weights, bound)
         return made
 
     def swamped(self, noise: float, margins: Margins) -> float:
@@ -171,7 +177,7 @@ def _median(values: list[float]) -> float:
 
 def width_of_mean(model: Synthesizer, name: str) -> float:
     """Return the width of the 95 % interval of a mean; NaN where nothing is estimated."""
-    if not isinstance(model, AllPairs | AIM | MST) or model.guarantee_.max_rows > 1:
+    if not isinstance(model, AllPairs | AIM | MST):
         return math.nan
     error: float = model.estimate(f"mean(`{name}`)").errors[0]
     return 2 * NormalDist().inv_cdf(0.975) * error
