@@ -68,6 +68,7 @@ class Declared:
     spreads : mapping of str to float
         Standard deviation by number; others have the margins.
     margins : {"uniform", "zipf"}
+    mean_weight : float or None
     """
 
     schema: Schema
@@ -75,12 +76,26 @@ class Declared:
     missing: Mapping[str, float] = field(default_factory=dict)
     spreads: Mapping[str, float] = field(default_factory=dict)
     margins: Margins = "uniform"
+    mean_weight: float | None = None
+
+    @property
+    def counted(self) -> float:
+        """How much of the largest weight a row counts on average."""
+        if self.mean_weight is None or self.schema.weight is None:
+            return 1.0
+        return self.mean_weight / self.schema.weight.upper
 
     def __post_init__(self) -> None:
         check_whole("rows", self.rows)
         for attribute in self.schema:
             if isinstance(attribute, OpenCategorical):
                 raise ParameterError(f"the levels of {attribute.name!r} are open: declare some")
+        if self.mean_weight is not None:
+            upper = 0.0 if self.schema.weight is None else self.schema.weight.upper
+            if not 0 < self.mean_weight <= upper:
+                raise ParameterError(
+                    "mean_weight is above 0, and weight_upper of the schema at most"
+                )
         if self.margins not in get_args(Margins):
             raise ParameterError(f"margins must be one of {', '.join(get_args(Margins))}")
         for name in (*self.missing, *self.spreads):
@@ -112,9 +127,11 @@ class Declared:
         holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: holed.column(name) for name in self.schema.names}
         made = Table(self.schema, columns, kind=holed.kind)
-        if self.schema.of_rows is not self.schema:  # nobody's rows: each is a unit, of full weight
+        if (
+            self.schema.of_rows is not self.schema
+        ):  # nobody's rows: each is a unit, of the same weight
             bound = 1 if self.schema.unit is None else self.schema.unit.bound
-            weights = np.full(len(made), STEPS) if self.schema.weighs else None
+            weights = np.full(len(made), int(self.counted * STEPS)) if self.schema.weighs else None
             made._read_as, made._weights = self.schema, weights
             made._sums = unit_sums(np.arange(len(made)), weights, bound)
         return made
@@ -127,7 +144,7 @@ class Declared:
         laws = self.laws(margins)
         seen = {name: 1 - self.missing.get(name, 0.0) for name in laws}
         counts = [
-            self.rows * seen[a] * seen[b] * np.outer(laws[a], laws[b]).ravel()
+            self.counted * self.rows * seen[a] * seen[b] * np.outer(laws[a], laws[b]).ravel()
             for a, b in combinations(laws, 2)
         ]
         if not counts or math.isnan(noise):

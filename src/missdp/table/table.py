@@ -208,6 +208,15 @@ class Table:
         ]
         return np.any(masks, axis=0) if masks else np.zeros(len(self), dtype=bool)
 
+    def _as_counted(self) -> Table:
+        """Return as many rows, each as often as it counts, as far as whole numbers go. Private."""
+        whole = self._of_rows()
+        if whole._weights is None or not whole._weights.any():
+            return whole
+        ends = np.cumsum(whole._weights)
+        middle = (np.arange(len(whole)) + 0.5) * (ends[-1] / len(whole))
+        return whole.take(np.minimum(np.searchsorted(ends, middle, side="right"), len(whole) - 1))
+
     def take(self, rows: NDArray[np.integer] | Flags) -> Table:
         """Return the rows chosen by an index or a boolean array."""
         columns = {name: column.take(rows) for name, column in self._columns.items()}
