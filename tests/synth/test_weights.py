@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table, load
-from missdp.accounting import Budget, MissingCompletelyAtRandom, SelectionEvent
+from missdp.accounting import Budget, MissingCompletelyAtRandom, SelectionEvent, WeightsOfRows
 from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
 from missdp.mechanisms import Noise, RowDoor, SeededNoise
 from missdp.pricing import RowDomain
@@ -55,13 +55,14 @@ def visits(schema, rows=1200, *, more=0, holes=False):
     return frame.drop(columns=unread).sample(frac=1, random_state=1)
 
 
-def moved(family, schema, *, more, holes=False):
+def moved(family, schema, *, more, holes=False, missing="joint"):
     """Return how far one unit moves all answers together, the claim, and what exceeds an event."""
     kept = Recorder(1)
-    model = family(epsilon=1.0, random_state=kept).fit(visits(schema), schema=schema)
+    facts = {"epsilon": 1.0, "missing": missing}
+    model = family(random_state=kept, **facts).fit(visits(schema), schema=schema)
     again = Repeater(kept)
     beside = visits(schema, more=more, holes=holes)
-    family(epsilon=1.0, random_state=again).fit(beside, schema=schema)
+    family(random_state=again, **facts).fit(beside, schema=schema)
     squares, exceeding = 0.0, []
     for one, other in zip(kept.kept, again.kept, strict=True):
         apart = np.asarray(one.exact, dtype=float) - np.asarray(other.exact, dtype=float)
@@ -84,6 +85,16 @@ def test_a_unit_that_counts_as_one_moves_what_one_row_does(family, most, holes):
     assert not exceeding
     if not holes:
         assert found >= least * claim
+
+
+@pytest.mark.parametrize("missing", ["observed", "complete-rows", "impute-first"])
+@pytest.mark.parametrize("family", [AllPairs, AIM])
+def test_whatever_becomes_of_missing_values_a_unit_moves_no_more(family, missing):
+    schema = schema_of(3, "unit", SURVEY, attributes=ALL)
+    for holes in (False, True):
+        found, claim, exceeding, _ = moved(family, schema, more=5, holes=holes, missing=missing)
+        assert found <= claim
+        assert not exceeding
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -209,6 +220,7 @@ def test_a_model_keeps_what_its_rows_counted(tmp_path):
     again = load(tmp_path / "model.json")
     assert (again.population_, again.n_rows_) == (model.population_, model.n_rows_)
     assert again.guarantee_ == model.guarantee_
+    assert WeightsOfRows("wt") in again.guarantee_.conditions
     assert "person" not in model.sample(3)
     assert "wt" not in model.sample(3)
 

@@ -200,7 +200,7 @@ def synthesize(
         charged = None
         if charge is not None:
             events = synthesizer.planned_parts(facts)[0].events
-            rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows, facts.unit)
+            rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows, facts)
             if charge.files(events, facts, rests_on, as_json=as_json):
                 return
             charged = charge.start(events, facts, rests_on, release=release.id)

@@ -29,6 +29,7 @@ from missdp.accounting import (
     Guarantee,
     LevelsFromRelease,
     RowsWithoutUnit,
+    WeightsOfRows,
 )
 from missdp.accounting.budget import check_paid
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
@@ -274,7 +275,8 @@ def learn(model: Synthesizer, data: Any, schema: Schema | None, undeclared: str)
     declared = is_declared(model.n_rows)
     rows = int(model.n_rows) if declared else None
     warn_if_weak(model.epsilon, model._delta, n=rows)
-    reserve = partial(_reserve, model, own, unit=unit, undeclared=undeclared, beside=rare)
+    whole = schema
+    reserve = partial(_reserve, model, own, whole=whole, undeclared=undeclared, beside=rare)
     unread = not isinstance(data, Table) and not is_source(data)
     first = unread and schema is not None and getattr(model.budget, "charged_first", False)
     if first and schema is not None:
@@ -285,7 +287,7 @@ def learn(model: Synthesizer, data: Any, schema: Schema | None, undeclared: str)
     source = _open_data(data, at_most(schema) if opened and schema else schema, model._reads)
     facts = schema if opened and schema else source.schema
     check_paid(facts.ledger, model.budget)
-    conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows, unit)
+    conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows, whole)
     model._strategy.check(readable(source, model._reads(source.schema)))
     fresh.schema_, fresh.kind_ = (
         fresh._to_be_cut(source.schema.without_ledger(), recodable(source)),
@@ -351,14 +353,14 @@ def _reserve(
     own: Budget,
     facts: Schema,
     *,
-    unit: Unit | None,
+    whole: Schema | None,
     undeclared: str,
     beside: Iterable[Event],
 ) -> None:
     """Charge the shared budget, if there is one, for a fit to rows of a schema."""
     if model.budget is not None:
         label = f"{type(model).__name__}({model.missing})"
-        conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows, unit)
+        conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows, whole)
         model.budget.reserve(own, label=label, conditions=conditions, beside=beside)
 
 
@@ -550,14 +552,20 @@ def fit_conditions(
     undeclared: str,
     random_state: int | None,
     n_rows: int | Literal["noisy"],
-    unit: Unit | None = None,
+    whole: Schema | None = None,
 ) -> list[Condition]:
-    """Return what the guarantee of a fit rests on, beside what its releases rest on."""
+    """Return what the guarantee of a fit rests on, beside what its releases rest on.
+
+    ``whole`` is the schema with the unit and the weight, where the other one has none.
+    """
     conditions = [*domain_conditions(schema, undeclared), *_cut_conditions(schema)]
     if random_state is not None:
         conditions.append(ExplicitSeed())
     if is_declared(n_rows):
         conditions.append(DeclaredRowCount(n=int(n_rows)))
+    unit, weight = (None, None) if whole is None else (whole.unit, whole.weight)
     if unit is not None and unit.missing == "own":
         conditions.append(RowsWithoutUnit(unit.column))
+    if weight is not None:
+        conditions.append(WeightsOfRows(weight.column))
     return conditions
