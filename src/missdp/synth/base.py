@@ -375,7 +375,6 @@ class Synthesizer(Estimator, abc.ABC):
         """
         check_holes(holes, values)
         if multiple is not None:
-            self._check_rows_are_units("sample(multiple=...)")
             n = round(self.effective_size_) if n is None else n
             models = self.uncertain_models(multiple, random_state=random_state)
             drawn = partial(Synthesizer.sample_table, missing_values=missing_values, where=where)
@@ -407,7 +406,6 @@ class Synthesizer(Estimator, abc.ABC):
         ParameterError
             If the question is none, or this family or file has nothing to answer it by.
         """
-        self._check_rows_are_units("estimate")
         return import_module("missdp.estimate").estimate(
             self, question, by=by, confidence=confidence
         )
@@ -432,7 +430,6 @@ class Synthesizer(Estimator, abc.ABC):
         ParameterError
             If the formula is none, or this family or file has nothing to answer it by.
         """
-        self._check_rows_are_units("regress")
         return import_module("missdp.estimate").regress(self, formula, confidence=confidence)
 
     def sensitivity(
@@ -484,6 +481,7 @@ class Synthesizer(Estimator, abc.ABC):
         if not (is_whole(multiple) and multiple >= 2):
             raise ParameterError("multiple must be a whole number of tables, at least 2")
         self._check_fitted()
+        self._check_rows_are_units("sample(multiple=...)")
         rng = sampling_generator(self.random_state if random_state is None else random_state)
         return self._each_with_seed(self._uncertain(int(multiple), rng), rng)
 
@@ -715,7 +713,7 @@ class Synthesizer(Estimator, abc.ABC):
         whole = self._budget
         if unit is None:
             return whole
-        return whole.for_units(unit.column, unit.max_rows, counts=unit.counts)
+        return whole._for_units(unit.column, unit.max_rows, counts=unit.counts)
 
     @property
     def _budget(self) -> Budget:
@@ -811,8 +809,10 @@ class Synthesizer(Estimator, abc.ABC):
 
         Parts of networks in pure epsilon are reserved, which is as good. Beside levels that a fit
         finds nothing is amplified, and what is counted follows from them, not from public facts.
+        Nor is anything of units, or of rows that count by weights.
         """
-        caps = self._kept = None if self.__dict__.get("_open_names") else self._split.caps()
+        plain = not any(self.__dict__.get(name) for name in ("_open_names", "_unit", "_weight"))
+        caps = self._kept = self._split.caps() if plain else None
         reserved = caps is not None and isinstance(caps.structure, DataChosenGates)
         return None if caps is None or reserved else Keeper(caps).admit
 
