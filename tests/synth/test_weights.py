@@ -228,6 +228,12 @@ def test_a_model_keeps_what_its_rows_counted(tmp_path):
 WITH = schema_of(weight=SURVEY)
 
 
+def test_some_columns_of_a_table_count_as_the_rows_do():
+    part = Table.read(visits(WITH), WITH).subset(["sex"])
+    assert part.schema.weight == SURVEY
+    assert AllPairs(epsilon=9.0).fit(part).population_ == pytest.approx(3600, rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("error", "says", "does"),
     [

@@ -226,7 +226,8 @@ class Table:
         """Return the named columns."""
         schema = self.schema.subset(names)
         found = Table(schema, {n: self._columns[n] for n in schema.names}, kind=self.kind)
-        found._unit = self._unit  # the rows are the same
+        if self._read_as == self.schema:  # the rows are the same
+            found._read_as, found._weights, found._sums = schema, self._weights, self._sums
         return found
 
     def with_missing(self, mask: Mapping[str, Flags]) -> Table:
