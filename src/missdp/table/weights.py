@@ -64,7 +64,9 @@ def unit_sums(units: Ints, weights: Ints | None, bound: int) -> Ints:
     >>> (unit_sums(np.array([0, 0, 1]), None, 2) / STEPS).tolist()
     [3.0, 2.5]
     """
-    counted = np.full(len(units), STEPS, dtype=np.int64) if weights is None else weights
-    of_each = np.bincount(units, counted).astype(np.int64)  # exact: below 2**53
+    if weights is None:
+        of_each = np.bincount(units) * STEPS
+    else:
+        of_each = np.bincount(units, weights).astype(np.int64)  # exact: below 2**53
     squares = np.floor(of_each * (of_each / (bound * STEPS))).astype(np.int64)
     return np.array([of_each.sum(), squares.sum()], dtype=np.int64)
