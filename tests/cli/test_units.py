@@ -1,7 +1,10 @@
 """Commands that protect units, and those that refuse to."""
 
+import contextlib
 import json
+import sqlite3
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -61,6 +64,21 @@ def test_synthesize_protects_the_unit_that_is_declared(visits, ok, tmp_path, sch
     guarantee = Guarantee.from_dict(found["guarantee"])
     assert (guarantee.unit, guarantee.max_rows, guarantee.epsilon) == ("person", most, 1.0)
     assert list(pd.read_csv(tmp_path / "out.csv").columns) == ["sex", "age"]
+
+
+def test_databases_and_queries_are_read_by_unit(visits, ok, tmp_path):
+    frame = pd.read_csv(visits / "visits.csv")
+    with duckdb.connect(tmp_path / "v.duckdb") as made:
+        made.from_df(frame).create("visits")
+    with contextlib.closing(sqlite3.connect(tmp_path / "v.db")) as made:
+        frame.to_sql("visits", made, index=False)
+    for place in (tmp_path / "v.duckdb", f"sqlite:///{tmp_path}/v.db"):
+        for asked in (("--table", "visits"), ("--select", "SELECT * FROM visits ORDER BY age")):
+            output = tmp_path / "out.csv"
+            more = ("--schema", visits / "unit.toml", "-o", output, "--epsilon", 1, "--json")
+            found = json.loads(ok("synthesize", place, *asked, *more, "--overwrite"))
+            assert Guarantee.from_dict(found["guarantee"]).max_rows == 3
+            assert list(pd.read_csv(output).columns) == ["sex", "age"]
 
 
 def test_a_unit_that_is_not_known_is_refused(visits, fails, tmp_path):

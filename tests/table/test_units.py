@@ -1,6 +1,8 @@
 """Rows of units: at most so many of each, drawn from its own rows, the same in every pass."""
 
 import decimal
+import os
+import traceback
 
 import duckdb
 import numpy as np
@@ -18,7 +20,10 @@ from missdp.mechanisms import Door, RowDoor, SecureNoise
 from missdp.pricing import RowDomain
 from missdp.schema import Unit
 from missdp.sources import MemorySource, open_source, strategy_named
+from missdp.table import kept
+from missdp.table.cells import HeldBatch
 from missdp.table.memory import memory_limit
+from missdp.table.streams import RowStream
 from missdp.table.units import chosen, rows_of_units
 
 AGE = Numeric(name="age", lower=0, upper=1000, bins=10)
@@ -96,10 +101,70 @@ def test_every_pass_sees_the_same_rows(tmp_path, suffix):
     ).all()
 
 
-def test_what_cannot_be_read_twice_in_one_order_is_refused(tmp_path):
-    frame = pd.DataFrame({"p": [1, 2], "age": [3, 4]})
-    with pytest.raises(SchemaError, match="write them to a Parquet file"):
-        Table.read(duckdb.from_df(frame), with_unit())
+class Shuffled(RowStream):
+    """Rows that come in another order whenever they are read, as those of a database may."""
+
+    unchecked = True
+
+    def __init__(self, frame):
+        self.frame, self.passes = frame, 0
+
+    def columns(self):
+        return tuple(self.frame)
+
+    def about(self):
+        return None
+
+    def batches(self, names):
+        self.passes += 1
+        frame = self.frame.sample(frac=1, random_state=self.passes)
+        for start in range(0, len(frame), 64):
+            part = frame[start : start + 64]
+            cells = [part[name].to_numpy(dtype=object) for name in names]
+            yield HeldBatch([pa.array(cells[0]), *cells[1:]], len(part))
+
+
+def ages_read(rows):
+    batches = [batch.column(0) for batch in rows.batches(("age",))]
+    return [age for cells in batches for age in cells.tolist()]
+
+
+def test_what_comes_in_another_order_when_it_is_read_again_is_read_once_and_kept(tmp_path):
+    n = 1000
+    frame = pd.DataFrame({"age": np.arange(n), "p": [f"P{k % 90}" for k in range(n)]})
+    given = Shuffled(frame)
+    with memory_limit("512MiB"):
+        rows = rows_of_units(given, with_unit(max_rows=3))
+    first, again = ages_read(rows), ages_read(rows)
+    assert first == again
+    assert given.passes == 1
+    assert len(first) == rows.about() == 270
+    assert max(np.bincount(np.array(first) % 90)) == 3
+    assert sorted(first) != sorted(ages_read(rows_of_units(given, with_unit(max_rows=3))))
+    relation = duckdb.from_df(frame)
+    assert len(Table.read(relation, with_unit(max_rows=3))) == 270
+    with pytest.raises(DataError, match="does not declare"):
+        Table.read(duckdb.from_df(frame.assign(more=1)), with_unit())
+    source = MemorySource(Table.read(frame.drop(columns="p"), Schema((AGE,))))
+    with pytest.raises(SchemaError, match="a source counts by itself"):
+        rows_of_units(source, with_unit())
+
+
+def test_rows_that_are_kept_lie_where_nobody_else_reads_them(monkeypatch):
+    monkeypatch.setattr(kept, "_SHARE", 1e-12)  # no room in memory
+    frame = pd.DataFrame({"age": [1, 2, 3], "p": [1, 1, 2]})
+    rows = kept.KeptRows(Shuffled(frame), ("age", "p"))
+    about = os.fstat(rows._file.fileno())
+    assert (about.st_mode & 0o777, about.st_nlink, about.st_size > 0) == (0o600, 0, True)
+    assert sorted(ages_read(rows)) == [1, 2, 3]
+
+    class Secretive:
+        def __reduce__(self):
+            raise ValueError("secret")
+
+    with pytest.raises(DataError, match="cannot be kept") as found:
+        kept.KeptRows(Shuffled(frame.assign(p=[Secretive()] * 3)), ("age", "p"))
+    assert "secret" not in "".join(traceback.format_exception(found.value))
 
 
 def test_what_protects_single_rows_refuses_units():
@@ -117,22 +182,56 @@ def test_what_protects_single_rows_refuses_units():
         AIM(epsilon=1.0).fit(Table.from_codes(table.schema, {"age": [0, 1]}))
 
 
-BAD = [
-    ({"age": [1]}, {}, DataError, "lacks columns"),
-    ({"p": [1], "age": [1], "more": [2]}, {}, DataError, "does not declare"),
-    ({"p": [1], "age": ["secret"]}, {}, DataError, "outside its declared domain"),
-    ({"p": [1], "age": [1]}, {"max_rows": 0}, ParameterError, "at least 1"),
-    ({"p": [1], "age": [1]}, {"max_rows": 10**9}, SchemaError, "at most 1,000,000"),
-    ({"p": [1], "age": [1]}, {"max_rows": 1.5}, ParameterError, "whole number"),
-    ({"p": [1], "age": [1]}, {"missing": "keep"}, SchemaError, "drop, refuse, own"),
-]
+class Wordy:
+    def __str__(self):
+        raise RuntimeError("secret")
 
 
-@pytest.mark.parametrize(("data", "facts", "kind", "says"), BAD)
-def test_bad_input_is_one_clear_error(data, facts, kind, says):
+# What the data, the declaration and the identifiers may have wrong: an error each, or so many rows.
+BAD = {
+    "no identifiers": ({"age": [1]}, {}, (DataError, "lacks columns")),
+    "more columns": ({"p": [1], "age": [1], "x": [2]}, {}, (DataError, "does not declare")),
+    "a cell outside": ({"p": [1], "age": ["secret"]}, {}, (DataError, "outside its declared")),
+    "no rows": ({"p": [1], "age": [1]}, {"max_rows": 0}, (ParameterError, "at least 1")),
+    "endless rows": ({"p": [1], "age": [1]}, {"max_rows": 10**9}, (SchemaError, "at most 1,000,")),
+    "half a row": ({"p": [1], "age": [1]}, {"max_rows": 1.5}, (ParameterError, "whole number")),
+    "a row of words": (
+        {"p": [1], "age": [1]},
+        {"max_rows": "5"},
+        (ParameterError, "finite number"),
+    ),
+    "no policy": ({"p": [1], "age": [1]}, {"missing": "keep"}, (SchemaError, "drop, refuse, own")),
+    "none at all": ({"p": [None, "", float("nan"), pd.NaT], "age": [1] * 4}, {}, 0),
+    "none refused": (
+        {"p": ["a", ""], "age": [1, 2]},
+        {"missing": "refuse"},
+        (DataError, "no iden"),
+    ),
+    "none alone": ({"p": [None, "", float("nan")], "age": [1] * 3}, {"missing": "own"}, 3),
+    "mixed types": ({"p": [7, "7", 7.0, b"7", True, "x"], "age": [1] * 6}, {}, 3),
+    "strange types": ({"p": [Wordy(), [1], {}, 1j], "age": [1] * 4}, {}, 0),
+    "strange and refused": (
+        {"p": [Wordy()], "age": [1]},
+        {"missing": "refuse"},
+        (DataError, "no i"),
+    ),
+    "strange and alone": ({"p": [Wordy(), [1]], "age": [1] * 2}, {"missing": "own"}, 0),
+    "one unit has all": ({"p": ["a"] * 900, "age": [1] * 900}, {"max_rows": 7}, 7),
+    "as many as may be": ({"p": ["a"] * 9, "age": [1] * 9}, {"max_rows": 10**6}, 9),
+    "no row": ({"p": [], "age": []}, {}, 0),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_clear_error_or_what_was_declared(name):
+    data, facts, expected = BAD[name]
+    if isinstance(expected, int):
+        assert len(Table.read(data, with_unit(**facts))) == expected
+        return
+    kind, says = expected
     with pytest.raises(kind, match=says) as found:
         Table.read(data, with_unit(**facts))
-    assert "secret" not in str(found.value)
+    assert "secret" not in "".join(traceback.format_exception(found.value))
 
 
 def test_a_unit_is_no_attribute_and_stands_in_the_file(tmp_path):

@@ -341,6 +341,7 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     return min(1.0, max(found, sys.float_info.min))
 
 
+@lru_cache(maxsize=256)
 def epsilon_from_mu(mu: float, delta: float) -> float:
     """Return an epsilon, at most a relative 1e-12 too large, at which mu-GDP has this delta.
 

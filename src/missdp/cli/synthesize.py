@@ -64,7 +64,6 @@ from missdp.synth.selected import Selection
 from missdp.synth.state import chosen_delta, fit_conditions
 from missdp.table import Holes, PartRows, RowStream, Table, Values
 from missdp.table.memory import memory_in_force
-from missdp.table.units import check_repeatable
 from missdp.table.written import check_holds, holes_in, output_format, write_each
 
 if TYPE_CHECKING:
@@ -165,7 +164,6 @@ def synthesize(
     check_apart(release.outputs, data, schema)
     facts = declaring(_facts(schema, engine, charge), unit, max_rows, weight, weight_upper)
     check_holds(output, facts, values)
-    check_repeatable(data if engine == "missdp" else None, facts)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
     chosen = method or default_synthesizer(facts, delta=delta)
@@ -206,7 +204,8 @@ def synthesize(
             charged = charge.start(events, facts, rests_on, release=release.id)
             release.note_charge(charged.said)
         with PutOff(_AT_ONCE):
-            with _read_by(engine, data, facts.names) as read:
+            names = (*facts.names, *([facts.unit.column] if facts.unit else []))
+            with _read_by(engine, data, names) as read:
                 synthesizer.fit(read, schema=facts, undeclared=undeclared)
             release.keep(synthesizer)
         written = write_rows(

@@ -2,20 +2,21 @@
 
 Each task reads its share of the rows through the same door and the same kernel as a table in
 memory, and hands in its counts once, in blocks; blocks of the same number are brought together and
-added. Rows are never shuffled or collected, so what the driver holds depends on the number of
-cells that are counted, and not on the number of rows. There are no accumulators, which would count
-what a repeated task adds once more.
+added. Rows are never collected, and shuffled by units alone (`spark_units`), so what the driver
+holds depends on the number of cells that are counted, and not on the number of rows. There are no
+accumulators, which would count what a repeated task adds once more.
 
 PySpark is imported only where a Spark data frame or session is at hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from missdp.engines.spark_cells import cells_of, in_arrow
 from missdp.engines.spark_sessions import quiet
 from missdp.engines.spark_tasks import CountTask, ValuesTask, add_up, merged
+from missdp.engines.spark_units import of_units as of_units
 from missdp.errors import DataError, MissDPError, ParameterError, SchemaError, replacing
 from missdp.schema import Date, OpenCategorical, Schema
 from missdp.schema.layout import PLAIN
@@ -24,20 +25,11 @@ from missdp.sources.streamed import StreamedSource
 from missdp.table.frames import check_columns, engine_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
 _HANDED_IN = "block int, cells binary"
 _MERGED_AT_ONCE = 2**20  # cells
-# Spark hands the cells of these types to Arrow as they are.
-_AS_THEY_ARE = frozenset(
-    (
-        *("BooleanType", "ByteType", "ShortType", "IntegerType", "LongType", "FloatType"),
-        *("DoubleType", "DecimalType", "StringType", "CharType", "VarcharType", "BinaryType"),
-        *("DateType", "TimestampNTZType"),
-    )
-)
 
 
 class SparkSource(StreamedSource):
@@ -102,9 +94,9 @@ class SparkSource(StreamedSource):
     def _plan(self, task: CountTask) -> DataFrame:
         """Return the query that counts: a scan, and a sum of what its tasks hand in."""
         cells = sum(block.size for _, block in task.counter.blocks()) if task.counter else 0
-        handed_in = _in_arrow(_cells(self._frame, task.names), task, _HANDED_IN)
+        handed_in = in_arrow(cells_of(self._frame, task.names), task, _HANDED_IN)
         gathered = handed_in.repartition(1 + cells // _MERGED_AT_ONCE, "block")
-        return _in_arrow(gathered, merged, _HANDED_IN)
+        return in_arrow(gathered, merged, _HANDED_IN)
 
 
 def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list[dict[str, int]]:
@@ -116,8 +108,8 @@ def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list
     failed = DataError("the values of open columns cannot be counted by Spark")
     found: list[dict[str, int]] = [{} for _ in attributes]
     with replacing(Exception, by=failed), quiet():
-        cells = _cells(frame, tuple(a.name for a in attributes))
-        values = _in_arrow(cells, task, "place int, value string, times bigint")
+        cells = cells_of(frame, tuple(a.name for a in attributes))
+        values = in_arrow(cells, task, "place int, value string, times bigint")
         for batch in values.groupBy("place", "value").sum("times").toArrow().to_batches():
             for place, value, times in zip(*(c.to_pylist() for c in batch.columns), strict=True):
                 found[place][value] = times
@@ -142,36 +134,6 @@ def check_for_spark(schema: Schema) -> None:
             "Spark reads all columns, as they are: drop those that are ignored or keys, and pass "
             "numbers as numbers; or read the rows without it (--engine missdp)"
         )
-
-
-def _in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:
-    """Return a frame mapped by a function of batches of Arrow, which may be any callable."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from function(batches)
-
-    return frame.mapInArrow(run, schema)
-
-
-def _cells(frame: DataFrame, names: Clique) -> DataFrame:
-    """Return the named columns in types whose cells mean here what they mean to Spark.
-
-    Nothing is cast: with ANSI casts a cell that is no number would end the query, and be quoted.
-    """
-    from pyspark.sql import functions
-
-    found = list(frame.columns)
-    numbered = frame.toDF(*(f"c{place}" for place in range(len(found))))  # names may be anything
-    kinds = [type(field.dataType).__name__ for field in frame.schema.fields]
-    chosen = []
-    for place in map(found.index, names):
-        column, kind = functions.col(f"c{place}"), kinds[place]
-        if kind == "NullType":
-            column = functions.lit(None).cast("string")
-        elif kind not in _AS_THEY_ARE:  # instants and nested values: bytes that are no text
-            column = functions.when(column.isNotNull(), functions.lit(b"\xff"))
-        chosen.append(column.alias(f"c{place}"))
-    return numbered.select(*chosen)
 
 
 source = SparkSource

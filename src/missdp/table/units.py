@@ -13,7 +13,7 @@ import decimal
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from missdp.errors import DataError, SchemaError
 from missdp.schema import Numeric, Schema, SurveyWeight, Unit
 from missdp.schema.attributes import LONGEST, number_text
 from missdp.table.cells import UNREADABLE, Cells, Chunk, HeldBatch, Plain, distinct, plain, taken
-from missdp.table.frames import engine_of
+from missdp.table.kept import KeptRows
 from missdp.table.streams import Batch, FileRows, HeldRows, RowStream, rows_of, stream_of
 from missdp.table.weights import row_weights, survey_weights, unit_sums
 from missdp.types import Flags, Ints
@@ -29,10 +29,10 @@ from missdp.types import Flags, Ints
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Passes over these see the same rows in the same order; a query of a database may not.
+# Passes over these see the same rows in the same order; those of a database may not.
 _REPEATABLE = (FileRows, HeldRows)
 # What cannot be read as an identifier; no text has these bytes, and files put them for long cells.
-_UNREAD = b"\xff"
+UNREAD: Final = b"\xff"
 
 
 class UnitRows(RowStream):
@@ -41,7 +41,7 @@ class UnitRows(RowStream):
     Parameters
     ----------
     rows : RowStream
-        Of a file or a frame: they must come in the same order whenever they are read.
+        They must come in the same order whenever they are read.
     unit : Unit or None
     weight : SurveyWeight, optional
 
@@ -121,10 +121,10 @@ class UnitRows(RowStream):
         """Return which unit each row belongs to, by number; -1 is none. Private."""
         import pyarrow as pa
 
-        found = [_texts(chunk, unit) for chunk in self._chunks(unit.column)]
+        found = [identifiers(chunk, unit) for chunk in self._chunks(unit.column)]
         encoded = pa.chunked_array(found, pa.large_binary()).combine_chunks().dictionary_encode()
         indices = np.asarray(encoded.indices.cast(pa.int64()).fill_null(-1)).astype(np.int64)
-        unread = encoded.dictionary.index(pa.scalar(_UNREAD, pa.large_binary())).as_py()
+        unread = encoded.dictionary.index(pa.scalar(UNREAD, pa.large_binary())).as_py()
         return indices if unread < 0 else np.where(indices == unread, -2, indices)
 
 
@@ -139,8 +139,8 @@ def _each(units: Ints) -> Ints:
     return np.where(alone, units.max(initial=-1) + np.cumsum(alone), units)
 
 
-def _texts(chunk: Chunk, unit: Unit) -> pa.Array:
-    """Return identifiers as bytes, null where there is none; each cell by itself."""
+def identifiers(chunk: Chunk, unit: Unit) -> pa.Array:
+    """Return identifiers as bytes, null where there is none; each cell by itself. Private."""
     import pyarrow as pa
 
     cells, places = distinct(chunk, _identifier)
@@ -186,13 +186,13 @@ def _digits(cell: decimal.Decimal) -> Plain:
 def _hexadecimal(cell: Any) -> Plain:
     """Return bytes that are no text, such as UUIDs, by their digits."""
     held = isinstance(cell, (bytes, bytearray, memoryview))
-    content = bytes(cell) if held else _UNREAD
-    return UNREADABLE if content == _UNREAD or len(content) > LONGEST else f"0x{content.hex()}"
+    content = bytes(cell) if held else UNREAD
+    return UNREADABLE if content == UNREAD or len(content) > LONGEST else f"0x{content.hex()}"
 
 
 def _in_bytes(identifier: Plain) -> bytes:
     if not isinstance(identifier, str):
-        return _UNREAD
+        return UNREAD
     return identifier.encode("utf-8", "surrogatepass")  # which Arrow's text cannot hold
 
 
@@ -223,10 +223,7 @@ def chosen(units: Ints, unit: Unit) -> Flags:
     """
     known = units >= 0
     if unit.missing == "refuse" and not known.all():
-        raise DataError(
-            f"a row has no identifier in the column {unit.column!r}; set missing_unit to 'drop' or "
-            "'own' in the schema if that may be"
-        )
+        raise without_identifier(unit)
     # Rows whose identifiers cannot be read may belong together: none counts on its own.
     kept: Flags = known | ((unit.missing == "own") & (units == -1))
     times = np.bincount(units[known])
@@ -244,38 +241,42 @@ def chosen(units: Ints, unit: Unit) -> Flags:
     return kept
 
 
+def without_identifier(unit: Unit) -> DataError:
+    """Return why rows without an identifier are refused."""
+    return DataError(
+        f"a row has no identifier in the column {unit.column!r}; set missing_unit to 'drop' or "
+        "'own' in the schema if that may be"
+    )
+
+
 def rows_of_units(data: Any, schema: Schema) -> RowStream:
     """Return the rows of any table, of each unit as many as take part if the schema declares one.
 
     Where it declares a unit or a weight, what each row counts is known with them: `UnitRows`.
+    Rows that may come in another order when they are read again are read once, and kept.
 
     Raises
     ------
     SchemaError
-        If they cannot be read twice in the same order, which units need.
+        If the data counts by itself.
     """
     unit, weight = schema.unit, schema.weight
     if unit is None and weight is None:
         return rows_of(data, schema)
-    if engine_of(data) is not None or hasattr(type(data), "counts"):
-        check_repeatable(None, schema)
-    apart = tuple(fact.column for fact in (unit, weight) if fact is not None)
-    names = (*schema.stored.names, *apart)
+    if hasattr(type(data), "counts"):
+        fact, done = (unit, "chosen") if unit is not None else (weight, "weighed")
+        assert fact is not None
+        raise SchemaError(
+            f"rows are {done} by their {fact.column!r} before they are counted, and a source counts"
+            " by itself: pass the frame, file, relation or database that it counts"
+        )
+    names = (*schema.stored.names, *(f.column for f in (unit, weight) if f is not None))
     rows = stream_of(data) or HeldRows(data, names, unread=schema.layout.unread)
-    check_repeatable(rows, schema)
+    if not isinstance(rows, _REPEATABLE):
+        rows.check(names, unread=schema.layout.unread)
+        rows = KeptRows(rows, names)
     facts = schema
     if weight is not None:  # numbers, which text files may write in their own way
         number = Numeric(name=weight.column, lower=0, upper=weight.upper)
         facts = replace(schema, attributes=(*schema.attributes, number), weight=None)
     return UnitRows(rows.laid_out(facts), unit, weight)
-
-
-def check_repeatable(rows: object, schema: Schema) -> None:
-    """Refuse rows of units that may come in another order when they are read again."""
-    fact, done = schema.unit or schema.weight, "chosen" if schema.unit else "weighed"
-    if fact is not None and not isinstance(rows, _REPEATABLE):
-        raise SchemaError(
-            "rows of a database or of Spark may come in another order when they are read again, so "
-            f"they cannot be {done} by their {fact.column!r}: write them to a Parquet file, or "
-            "pass a frame"
-        )

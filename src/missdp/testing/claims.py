@@ -534,7 +534,8 @@ def audit_synthesizer(
     strategies : iterable of str, optional
         Those to audit; by default all that the family lists.
     tables : pair of Table, optional
-        Two neighbours, the larger second. By default twelve equal rows, and a row that differs.
+        Two neighbours, the larger second. By default twelve equal rows, and a row that differs. If
+        their schema declares a unit, of rows as `canary` or `Table.read` choose them.
     trials, scale, confidence, seed
         See `audit`.
 
@@ -572,7 +573,10 @@ def audit_subject(
     both = tables or canary(TINY, 12)
     attacker = _Attacker(on.answered, both, scale, seed)
     present, absent = attacker.ratios(trials)
-    claim = attacker.charged().and_also(_stated(on, both[0]))
+    stated = _stated(on, both[0])
+    # What was charged for an answer is a fact about rows; what that is to units, only the guarantee
+    # says.
+    claim = stated if both[0].schema.unit else attacker.charged().and_also(stated)
     subject = f"{on.family.__name__}, {on.strategy}"
     found = judge(present, absent, claim, confidence=confidence, subject=subject)
     return replace(found, blind=tuple(sorted(attacker.blind)))

@@ -65,8 +65,12 @@ class Subject:
         return copy.deepcopy(self._fits[known])
 
     def answered(self, witness: Any, rows: Table) -> Synthesizer:
-        """Return a model of the rows, its answers given by a witness, who watches them."""
-        return self.build(random_state=witness).fit(witness.watched(rows))
+        """Return a model of the rows, its answers given by a witness, who watches them.
+
+        Rows that were chosen by their units are not watched: no source holds such.
+        """
+        known = rows if rows.schema.unit else witness.watched(rows)
+        return self.build(random_state=witness).fit(known)
 
     def table(self, n: int = 300, seed: int = 0) -> Table:
         """Return a made-up table."""

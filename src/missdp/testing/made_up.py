@@ -26,6 +26,7 @@ from missdp.schema import (
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.table.follow import follow_rules
+from missdp.types import Ints
 
 __all__ = ["RULED", "SCHEMA", "TINY", "canary", "made_up", "neighbours"]
 
@@ -121,9 +122,17 @@ def unread(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Tabl
     return Table.from_codes(schema, codes).with_values(rng)
 
 
-def _read_again(table: Table) -> Table:
-    """Return the table with the rules of its schema applied to every row by itself."""
+def _read_again(table: Table, units: Ints | None = None) -> Table:
+    """Return the table with the rules of its schema applied to every row by itself.
+
+    If the schema declares a unit, it is read by that; others than those that are told have as many
+    rows as take part.
+    """
     schema = table.schema
+    if schema.unit is not None:
+        own = np.arange(len(table)) // schema.unit.max_rows if units is None else units
+        frame = table.to_native("pandas", holes="codes").assign(**{schema.unit.column: own})
+        return Table.read(frame, schema)
     if not schema.rules:
         return table
     columns = {name: table.column(name) for name in schema.names}
@@ -142,15 +151,34 @@ def constant(schema: Schema, n: int, *, missing: bool = False) -> Table:
 def canary(schema: Schema, n: int) -> tuple[Table, Table]:
     """Return a crowd of equal rows, and the crowd with one row that differs in every attribute.
 
-    Whatever is counted, that row lies in a cell of its own: no pair is easier to tell apart.
+    Whatever is counted, that row lies in a cell of its own: no pair is easier to tell apart. If the
+    schema declares a unit, all rows of one differ, two more than take part, spread over the table.
     """
-    crowd = constant(schema, n)
-    row = {a.name: np.array([a.size - 1]) for a in schema}
-    return crowd, _read_again(appended(crowd, row))
+    crowd, more = constant(schema, n), _most_rows(schema)
+    row = {a.name: np.full(more, a.size - 1) for a in schema}
+    order = np.random.default_rng(0).permutation(n + more) if schema.unit else None
+    return crowd, _beside(crowd, row, order)
+
+
+def _most_rows(schema: Schema) -> int:
+    """Return how many rows neighbours differ by: of a unit two more than take part."""
+    return 1 if schema.unit is None else schema.unit.max_rows + 2
+
+
+def _beside(table: Table, rows: Codes, order: Ints | None = None) -> Table:
+    """Return the table with the rows of one unit more, or with one row more, in some order."""
+    both, more = appended(table, rows), len(next(iter(rows.values())))
+    if table.schema.unit is None:
+        return _read_again(both)
+    own = np.arange(len(table)) // table.schema.unit.max_rows
+    units = np.append(own, np.full(more, len(table)))
+    return (
+        _read_again(both, units) if order is None else _read_again(both.take(order), units[order])
+    )
 
 
 def appended(table: Table, row: Codes) -> Table:
-    """Return the table with one row more, the last; the others keep their values, too."""
+    """Return the table with rows more, the last; the others keep their values, too."""
     both = (table, Table.from_codes(table.schema, row))
     return Table.joined(rows.with_values(np.random.default_rng(0)) for rows in both)
 
@@ -169,24 +197,27 @@ def with_other_kinds(table: Table) -> Table:
 def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, Table, Codes]]:
     """Yield tables, each with one row more, and that row; it has missing cells in every other pair.
 
-    Rows may break rules. The row is as it was before rules were applied to it.
+    Rows may break rules. The row is as it was before rules were applied to it. If the schema
+    declares a unit, the rows of one come last, two more than take part, in every third pair alike.
     """
-    rng = np.random.default_rng(seed)
+    rng, more = np.random.default_rng(seed), _most_rows(schema)
     for trial in range(trials):
         size = (0, 1, 3, 12, 30)[trial % 5]
         drawn, holes = int(rng.integers(2**32)), float(rng.choice([0.1, 0.5]))
         table = unread(schema, size, drawn, holes=holes)
-        row = {a.name: rng.integers(0, a.size, 1) for a in schema}
+        row = {a.name: rng.integers(0, a.size, more) for a in schema}
         for a in schema if size and trial % 4 > 1 else ():  # one that is there already
             if table.codes(a.name)[0] < a.missing_code:
-                row[a.name] = table.codes(a.name)[:1].astype(np.int64)
+                row[a.name] = np.full(more, table.codes(a.name)[0], dtype=np.int64)
         if trial % 2 and schema.nullable:
             chosen = rng.random(len(schema.nullable)) < 0.5
             chosen[rng.integers(len(chosen))] = True
             for name in np.array(schema.nullable, dtype=object)[chosen]:
                 kinds = (schema[name].missing_code, schema[name].extended_size)
-                row[name] = rng.integers(*kinds, 1)
+                row[name] = rng.integers(*kinds, more)
         for attribute in schema:  # not applicable, where it belongs or not
             if attribute.not_applicable is not None and rng.random() < _ABSENT:
-                row[attribute.name] = np.array([attribute.size])
-        yield _read_again(table), _read_again(appended(table, row)), row
+                row[attribute.name] = np.full(more, attribute.size)
+        if trial % 3 == 0:
+            row = {name: np.full(more, cells[0]) for name, cells in row.items()}
+        yield _read_again(table), _beside(table, row), row

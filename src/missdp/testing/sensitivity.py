@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -66,6 +68,9 @@ def check_sensitivity(
     Neighbours are made up at random; the row that one has more has missing cells in every other
     pair. A row with a missing cell in the gate of a charge must move nothing. There must be as many
     reads of the rows as charges, in their order, and a family must not read them in between.
+
+    If the schema declares a unit, neighbours differ by all rows of one, which may move as much as
+    so many single rows.
 
     Each mechanism says how far is too far (``exceeds``, see `missdp.mechanisms.session.Mechanism`):
     one that does not say fails, and one that cannot tell is listed as not checked.
@@ -159,11 +164,11 @@ class _Compared:
             for before, after in zip(kept.kept, again.kept, strict=True):
                 if row:
                     _check_gate(before, after, table, row[0])
-                self._compare(before, after)
+                self._compare(before, after, _most_rows(table))
         expect(self.answers or self.unchecked, UNANSWERED)
         return f"{self.answers} answers of neighbours compared"
 
-    def _compare(self, before: Answer, after: Answer) -> None:
+    def _compare(self, before: Answer, after: Answer, rows: int) -> None:
         law, name = type(before.law).__name__, _name(before.event)
         expect(
             hasattr(before.law, "exceeds"),
@@ -171,7 +176,7 @@ class _Compared:
             "it a method exceeds(event, exact, other), which returns what is wrong or None",
         )
         try:
-            found = before.law.exceeds(before.event, before.exact, after.exact)
+            found = before.law.exceeds(_of_unit(before.event, rows), before.exact, after.exact)
         except UnprovenError as error:
             self.unchecked[law] = str(error)
             return
@@ -200,12 +205,26 @@ class _Compared:
 
 def _check_gate(before: Answer, after: Answer, table: Table, row: Codes) -> None:
     gate, schema = before.event.gate or frozenset(), table.schema
-    if any(row[n][0] >= schema[n].missing_code for n in gate if n in schema):
+    holes = [row[n] >= schema[n].missing_code for n in gate if n in schema]
+    if holes and np.any(holes, axis=0).all():
         expect(
             same(before.exact, after.exact),
             f"{_name(before.event)} declares the gate {sorted(gate)}, and reads a row with a hole "
             "in it: count fully observed rows only, or charge without the gate",
         )
+
+
+def _most_rows(table: Any) -> int:
+    unit = table.schema.unit if isinstance(table, Table) else None
+    return unit.max_rows if unit else 1
+
+
+def _of_unit(event: Event, rows: int) -> Event:
+    """Return what so many charges for one row pay for together, as far as it depends on them."""
+    together = {"sensitivity": rows, "epsilon": rows, "rho": rows**2}
+    names = together.keys() & {f.name for f in fields(event)}
+    facts: dict[str, Any] = {name: getattr(event, name) * together[name] for name in names}
+    return replace(event, **facts)
 
 
 def _name(event: Event) -> str:

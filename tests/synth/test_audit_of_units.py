@@ -1,0 +1,110 @@
+"""Audits by unit: what an attacker learns about all rows of one person from all answers of a fit.
+
+The person's rows are spread over the table, some with missing cells, and are more than take part.
+"""
+
+import pytest
+
+from missdp import AIM, MST, AllPairs, Numeric, Schema
+from missdp.schema import Unit
+from missdp.table import units
+from missdp.testing import TINY, Claim, audit, audit_synthesizer, canary, check_sensitivity
+from missdp.testing.witnesses import Recorder
+from synth.test_units import ILL, SEX, visits
+from synth.worked_example import Independent
+
+pytestmark = [
+    pytest.mark.usefixtures("one_turn"),
+    pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning"),
+]
+AGE = Numeric(name="ill", lower=0, upper=100, nullable=True)  # bins, and so a tree, are found
+MOST = (1, 3, 10)
+
+
+class Histograms(Independent):
+    protects_units = True  # it asks for marginals, and for nothing else
+
+
+# mu is near 2: then few runs refute what is wrong.
+GAUSSIAN = {"epsilon": 11.0, "delta": 1e-6}
+CASES = {
+    "pairs": (AllPairs, (SEX, ILL), GAUSSIAN),
+    "trees": (AllPairs, (SEX, AGE), GAUSSIAN),
+    "histograms": (Histograms, (SEX, ILL), {"epsilon": 3.0, "delta": 0.0}),
+    "aim": (AIM, (SEX, ILL), GAUSSIAN | {"model_rows": 100}),
+    "mst": (MST, (SEX, ILL), GAUSSIAN | {"model_rows": 100}),
+}
+
+
+def audited(case, most, *, trials, holes=False, scale=1.0, part=1.0):
+    family, columns, given = CASES[case]
+    given = given | {"epsilon": part * given["epsilon"]}
+    schema = Schema(columns, unit=Unit("person", max_rows=most))
+    crowd = {"rows": 300, "each": min(most, 3)}
+    tables = visits(**crowd), visits(**crowd, more=3 * most + 4, holes=holes)
+    if case == "trees":
+        cells = {"no": 20.0, "yes": 90.0}
+        tables = tuple(table.assign(ill=table["ill"].map(cells)) for table in tables)
+
+    def fit(witness, frame):
+        return family(random_state=witness, **given).fit(frame, schema=schema)
+
+    claim = Claim.of(fit(Recorder(0), tables[0]).guarantee_)
+    return audit(fit, *tables, claim=claim, trials=trials, scale=scale)
+
+
+def charged_by_the_row(monkeypatch, case, most):
+    with monkeypatch.context() as broken:
+        broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
+        broken.setattr("missdp.accounting.units._of_group", lambda event, _: event)
+        return audited(case, most, trials=40, part=0.3)
+
+
+def test_a_charge_by_the_row_is_flagged(monkeypatch):
+    assert charged_by_the_row(monkeypatch, "histograms", 10).flagged
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=[pytest.mark.slow] * (c in ("trees", "aim"))) for c in CASES]
+)
+def test_the_claim_on_units_survives_and_what_is_wrong_does_not(case, monkeypatch):
+    few = {"trials": 40, "part": 0.3}  # a mu near 0.7, which few runs refute if it is much more
+    found = audited(case, 3, **few)
+    assert not found.flagged
+    assert not found.blind
+    assert audited(case, 3, **few, scale=0.2).flagged
+    monkeypatch.setattr(units, "chosen", lambda units, _: units >= 0)
+    assert audited(case, 3, **few).flagged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", MOST)
+@pytest.mark.parametrize("case", CASES)
+def test_audits_come_near_the_claim_on_units(case, most, monkeypatch):
+    found = audited(case, most, trials=1200)
+    assert not found.flagged
+    assert found.mu_low <= found.mu_claim
+    assert found.ratio >= (0.8 if case in ("aim", "mst") else 0.9)
+    assert not audited(case, most, trials=400, holes=True).flagged
+    assert audited(case, most, trials=400, scale=0.7).flagged
+    if most > 1:
+        assert charged_by_the_row(monkeypatch, case, most).flagged
+
+
+def of_persons(most):
+    return Schema(TINY.attributes, unit=Unit("person", max_rows=most))
+
+
+def test_the_kit_draws_neighbours_by_unit(monkeypatch):
+    schema = of_persons(2)
+    crowd, more = canary(schema, 12)
+    assert (len(crowd), len(more), more.schema.unit) == (12, 14, schema.unit)
+    found = audit_synthesizer(MST, strategies=["observed"], tables=(crowd, more), trials=20)
+    assert not found["observed"].flagged
+    for family in (AllPairs, MST):
+        facts = {"strategies": ["joint", "observed"], "schema": schema, "trials": 6}
+        assert check_sensitivity(family, **facts).passed
+        with monkeypatch.context() as broken:
+            broken.setattr(units, "chosen", lambda units, _: units >= 0)
+            with pytest.raises(AssertionError, match="one row moves"):
+                check_sensitivity(family, **facts)
