@@ -38,7 +38,7 @@ SILENT = {
     *("referees/papers.md", "referees/references.md"),
     "bench/papers/prices.md",
     "referees/papers-knn.md",
-    *("changelog.md", "commands.md"),
+    *("index.md", "changelog.md", "commands.md"),
     "architecture.md",
     "glossary.md",
 }
