@@ -126,7 +126,7 @@ def test_the_doctor_finds_what_is_here_and_says_what_is_wrong(monkeypatch, capsy
     code, states, fine = seen()
     assert (code, fine) == (0, True)
     known = {"missdp", "Python", "numpy", "Java", "PostgreSQL", "folder", "threads", "randomness"}
-    assert known | {"psycopg [ledger]", "jinja2 [report]"} <= states.keys().keys()
+    assert known | {"psycopg [ledger]", "jinja2 [report]"} <= states.keys()
     assert "pytest [dev]" not in states
     real = doctor.version
     monkeypatch.setattr(doctor, "version", lambda name: "1.9" if name == "duckdb" else real(name))
