@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from missdp import AIM, AllPairs, Categorical, Numeric, PrivBayes, Schema, load
 from missdp.cli.main import main
-from missdp.errors import OutputError, SchemaError
+from missdp.errors import OutputError, ParameterError, SchemaError
 from missdp.office.dossier import FILES, About, write_dossier
 from missdp.schema.rules import Impossible
 
@@ -185,6 +185,32 @@ def test_every_strategy_and_few_attributes_have_a_dossier(family, missing, names
     write_dossier(model, tmp_path / "d")
     page = (tmp_path / "d" / "report.html").read_text()
     assert ("does not keep what was missing" in page) == (not model._applied_strategy.models_holes)
+
+
+def test_the_report_says_where_conclusions_turn_if_asked(models, tmp_path, monkeypatch, capsys):
+    question = "mean(age) by ill"
+    write_dossier(models["AllPairs"], tmp_path / "d", tipping=[("age", question)])
+    page = (tmp_path / "d" / "report.html").read_text()
+    steps = [x / 10 for x in range(-5, 6)]
+    found = models["AllPairs"].sensitivity(question, attribute="age", shifts=steps)
+    section = page[page.index("because of what they are") :]
+    for label, value, turn in zip(
+        found.estimates[5].labels,
+        found.estimates[5].shown()["estimate"],
+        found.tipping,
+        strict=True,
+    ):
+        said = "holds from -0.5 to 0.5" if turn is None else f"{turn:+.2g}"
+        row = rf"<bdi>{label}</bdi></th><td[^>]*>{value}</td><td[^>]*>[^<]*</td><td[^>]*>{said}<"
+        assert re.search(row, section), label
+    with pytest.raises(ParameterError, match="never missing"):
+        write_dossier(models["AllPairs"], tmp_path / "e", tipping=[("ill", "share(ill = 'yes')")])
+    assert not (tmp_path / "e").exists()
+    monkeypatch.chdir(tmp_path)
+    models["AllPairs"].save("m.json")
+    assert main(["dossier", "m.json", "-o", "f", "--tipping", f"age={question}"]) == 0
+    assert (tmp_path / "f" / "report.html").read_text() == page
+    assert main(["dossier", "m.json", "-o", "g", "--tipping", "age"]) == 2
 
 
 def test_what_is_maintained_is_what_was_measured(models, tmp_path):

@@ -98,7 +98,10 @@ EXAMPLES = {
         "missdp budget show --budget sqlite:///budget.db",
         "missdp budget verify --budget sqlite:///budget.db",
     ),
-    "dossier": ("missdp dossier synthetic.model.json -o dossier --title 'Patients'",),
+    "dossier": (
+        "missdp dossier synthetic.model.json -o dossier --title 'Patients'",
+        "missdp dossier synthetic.model.json -o papers --tipping 'age=mean(age) by smoker'",
+    ),
     "convert": ("missdp convert old.model.json -o new.model.json",),
     "demo": ("missdp demo",),
 }

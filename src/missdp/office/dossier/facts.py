@@ -7,7 +7,7 @@ and no noise is stated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -26,9 +26,10 @@ _ROWS = 20_000  # of the model
 _FEWER = 6_000  # by which clipping is undone
 _CLEAR = 3.0  # standard deviations of noise, of a group that is compared with others
 _BLURRED = 0.08  # standard deviation of a rate that says nothing any more
-_APART = 2.0  # standard deviations, from chance
+_APART = 3.0  # standard deviations, from chance
 _FEW = 100  # rows of the model, of a pair that is missing together or would be
 _SAFE = 1e-300
+_LONG = 10_000  # from here on digits are grouped: years are below
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,10 +193,18 @@ class Facts:
 
     @cached_property
     def level_names(self) -> list[tuple[str, ...]]:
-        """What each group of levels of each modelled attribute is called."""
+        """What each group of levels of each modelled attribute is called, exactly."""
+        return self._named(_level_names)
+
+    @cached_property
+    def shown_names(self) -> list[tuple[str, ...]]:
+        """The same in short, for people."""
+        return self._named(_shown_names)
+
+    def _named(self, names: Callable[[AnyAttribute], tuple[str, ...]]) -> list[tuple[str, ...]]:
         found = []
         for at, name in enumerate(self.names):
-            own = _level_names(self.schema[name])
+            own = names(self.schema[name])
             modelled = self.model.modelled_[name].size
             named = [*own, "not applicable"][:modelled]
             groups = np.arange(modelled) if self._levels is None else self._levels[at].groups
@@ -226,7 +235,7 @@ class Facts:
                 missing_std = recipe.first_sigma / max(1.0, recipe.n_rows)
         label = attribute.label or name
         gaps = (missing, missing_std, attribute.nullable)
-        return OneWay(name, label, self.level_names[at], shares, stds, *gaps)
+        return OneWay(name, label, self.shown_names[at], shares, stds, *gaps)
 
     @cached_property
     def _margin_stds(self) -> list[Floats]:
@@ -309,7 +318,7 @@ class Facts:
         return found
 
     def _gaps(self, at: int, by: int) -> Gaps | None:
-        size, names = len(self.level_names[at]), self.level_names[by]
+        size, names = len(self.level_names[at]), self.shown_names[by]
         if self._pairs is not None:
             table, variance = self._pair(at, by)
             if len(table) <= size:
@@ -363,7 +372,8 @@ class Facts:
             alone, std = self.columns[a].missing * self.columns[b].missing, None
             if self._pairs is not None:
                 table, variance = self._pair(a, b)
-                rate = float(np.clip(table[sizes[a], sizes[b]], 0.0, 1.0))
+                most = min(self.columns[a].missing, self.columns[b].missing)
+                rate = float(np.clip(table[sizes[a], sizes[b]], 0.0, most))
                 std = float(np.sqrt(variance[sizes[a], sizes[b]]))
             else:
                 rate = float(np.mean((self.codes[a] == sizes[a]) & (self.codes[b] == sizes[b])))
@@ -384,6 +394,22 @@ def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
         return attribute.interval_names
     ends = zip(*(map(attribute.shown, end) for end in attribute.reach), strict=True)
     return tuple(low if low == high else f"{low} to {high}" for low, high in ends)
+
+
+def _shown_names(attribute: AnyAttribute) -> tuple[str, ...]:
+    """Return the same, with bins of numbers between rounded ends, if all of them differ."""
+    exact = _level_names(attribute)
+    if type(attribute) is not Numeric:
+        return exact
+    ends = zip(*([_short(end) for end in ends] for ends in attribute.reach), strict=True)
+    found = tuple(low if low == high else f"{low} to {high}" for low, high in ends)
+    return found if len({*found}) == len(found) else exact
+
+
+def _short(number: float) -> str:
+    if number != round(number):
+        return f"{number:.4g}"
+    return f"{number:,.0f}" if abs(number) >= _LONG else f"{number:.0f}"
 
 
 def _grouped(names: Sequence[str], groups: Ints) -> tuple[str, ...]:

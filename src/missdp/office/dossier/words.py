@@ -89,16 +89,18 @@ def share(value: float, std: float | None = None) -> str:
     return f"{100 * value:.{min(digits, 3)}f} %"
 
 
-def half_width(std: float) -> str:
+def half_width(std: float, like: float | None = None) -> str:
     """Return the half width of a 95 % interval of a share, in per cent points, rounded up.
+
+    With as many digits as one ``like`` it, beside which it stands.
 
     Examples
     --------
-    >>> half_width(0.01), half_width(0.0171)
-    ('± 2.0', '± 3.4')
+    >>> half_width(0.01), half_width(0.0171), half_width(0.0021), half_width(0.0021, 0.0031)
+    ('± 2.0', '± 3.4', '± 0.42', '± 0.5')
     """
     half = 196 * std
-    digits = min(decimals(half / 5), 4)
+    digits = min(decimals(196 * (like or std) / 5), 4)
     return f"± {math.ceil(round(half * 10**digits, 9)) / 10**digits:.{digits}f}"
 
 
