@@ -18,6 +18,7 @@ import numpy as np
 from missdp.inference.completion import PairTables
 from missdp.inference.model import Levels
 from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.sources.modelled import Modelled
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.types import Floats, Ints
@@ -194,7 +195,7 @@ class Facts:
     @cached_property
     def level_names(self) -> list[tuple[str, ...]]:
         """What each group of levels of each modelled attribute is called, exactly."""
-        return self._named(_level_names)
+        return self._named(level_names)
 
     @cached_property
     def shown_names(self) -> list[tuple[str, ...]]:
@@ -204,10 +205,8 @@ class Facts:
     def _named(self, names: Callable[[AnyAttribute], tuple[str, ...]]) -> list[tuple[str, ...]]:
         found = []
         for at, name in enumerate(self.names):
-            own = names(self.schema[name])
-            modelled = self.model.modelled_[name].size
-            named = [*own, "not applicable"][:modelled]
-            groups = np.arange(modelled) if self._levels is None else self._levels[at].groups
+            named = code_names(self.model._modelled, name, names)
+            groups = np.arange(len(named)) if self._levels is None else self._levels[at].groups
             found.append(_grouped(named, groups))
         return found
 
@@ -386,7 +385,17 @@ def _interest(gaps: Gaps) -> tuple[float, float]:
     return (1.0 if gaps.chance is None else gaps.chance, gaps.low[1] - gaps.high[1])
 
 
-def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
+def code_names(
+    modelled: Modelled,
+    name: str,
+    names: Callable[[AnyAttribute], tuple[str, ...]] | None = None,
+) -> list[str]:
+    """Return what each code of a modelled attribute is called, missing ones aside."""
+    own = (names or level_names)(modelled.whole[name])
+    return [*own, "not applicable"][: modelled.schema[name].size]
+
+
+def level_names(attribute: AnyAttribute) -> tuple[str, ...]:
     """Return what people call each level, or bin."""
     if not isinstance(attribute, Numeric):
         return attribute.level_labels
@@ -398,7 +407,7 @@ def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
 
 def _shown_names(attribute: AnyAttribute) -> tuple[str, ...]:
     """Return the same, with bins of numbers between rounded ends, if all of them differ."""
-    exact = _level_names(attribute)
+    exact = level_names(attribute)
     if type(attribute) is not Numeric:
         return exact
     ends = zip(*([_short(end) for end in ends] for ends in attribute.reach), strict=True)

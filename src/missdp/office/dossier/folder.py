@@ -19,6 +19,7 @@ from missdp.accounting import DataDependentDomain
 from missdp.errors import OutputError, SchemaError, replacing
 from missdp.files import PutOff, refusal, sync_folder
 from missdp.office.chain import canonical, digest
+from missdp.office.curator import check_no_curator_page
 from missdp.office.dossier.facts import Facts
 from missdp.office.dossier.measurements import maintained, measurements
 from missdp.office.dossier.pages import Pages
@@ -159,10 +160,12 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise OutputError(
             f"cannot write {str(folder)!r}: the folder around it is absent or cannot be written"
         )
+    check_no_curator_page(parent)
     if not os.path.lexists(folder):
         return
     if not folder.is_dir() or folder.is_symlink():
         raise OutputError(f"cannot write {str(folder)!r}: it is there, and no folder")
+    check_no_curator_page(folder)
     found = {entry.name for entry in folder.iterdir()}
     if not found:
         return
