@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import MST, AllPairs, Categorical, Numeric, PrivBayes, Schema
+from missdp import MST, AllPairs, Categorical, Numeric, Schema
 from missdp.accounting import Guarantee
 from missdp.cli.main import main
 from missdp.errors import DataError, OutputError, ParameterError
@@ -133,15 +133,18 @@ def test_attacks_on_rows_like_all_others_succeed_no_more_often_than_by_chance():
         attacks(real, other.take(np.zeros(0, int)), third, np.random.default_rng(0))
 
 
-def test_membership_of_a_fit_that_copies_breaks_its_guarantee_and_an_honest_one_keeps_it(tmp_path):
-    rows, seeds = people(120, 1), iter(range(1000))
+def test_membership_on_refits_finds_copies_and_not_what_the_guarantee_allows(tmp_path):
+    """The other release answers at random whether the row is there, and is as good as epsilon 1."""
+    rows, rng = people(120, 1), np.random.default_rng(0)
+    seen = {}
 
     def honest(table):
-        fit = PrivBayes(epsilon=1.0, missing="joint", random_state=next(seeds)).fit(table)
-        return fit.sample_table(100, missing_values="keep", random_state=next(seeds))
+        seen[len(table)] = table
+        says = (len(table) == len(rows)) == (rng.random() < np.e / (1 + np.e))
+        return seen[len(rows)] if says else seen.get(len(rows) - 1, table.take(np.arange(0)))
 
     said = {}
-    for name, refit in (("copies", lambda table: table), ("honest", honest)):
+    for name, refit in (("copies", lambda table: table), ("random", honest)):
         how = {"guarantee": Guarantee(1.0), "refit": refit, "refits": 80}
         verdict = curator_report(rows, rows, tmp_path / "page.html", schema=SCHEMA, **how)
         said[name] = [line for line in verdict if "membership" in line]
@@ -150,8 +153,8 @@ def test_membership_of_a_fit_that_copies_breaks_its_guarantee_and_an_honest_one_
         "BROKEN GUARANTEE: A test of membership gained 100% on 40 refits (true less false "
         "positives; 53% to 100%); the guarantee allows 46%."
     ]
-    assert len(said["honest"]) == 1
-    assert "BROKEN" not in said["honest"][0]
+    assert len(said["random"]) == 1
+    assert "BROKEN" not in said["random"][0]
 
 
 def test_what_a_test_of_membership_gains_is_bounded_as_the_guarantee_says():

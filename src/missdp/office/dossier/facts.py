@@ -218,9 +218,10 @@ class Facts:
     def _column(self, at: int) -> OneWay:
         name, size = self.names[at], len(self.level_names[at])
         attribute = self.schema[name]
-        counts = np.bincount(self.codes[at], minlength=size + 1)[: size + 1] / _ROWS
-        shares, missing = counts[:size] / max(_SAFE, counts[:size].sum()), float(counts[size])
         stds, missing_std = None, None
+        if self._pairs is None:
+            counts = np.bincount(self.codes[at], minlength=size + 1)[: size + 1] / _ROWS
+            shares, missing = counts[:size] / max(_SAFE, counts[:size].sum()), float(counts[size])
         if self._pairs is not None:
             margin, noise = self._pairs.margins[at], self._margin_stds[at]
             seen = max(_SAFE, float(margin[:size].sum()))
@@ -287,13 +288,19 @@ class Facts:
     def _strengths(self) -> Floats:
         """Cramér's V of all pairs, in rows of the model in which both have a value."""
         sizes = [len(names) for names in self.level_names]
+        found = np.zeros((len(sizes), len(sizes)))
+        if isinstance(self.model, AllPairs):  # whose rows are raked to these tables
+            tables = self.model.model_.tables
+            for a, b in combinations(range(len(sizes)), 2):
+                if (a, b) in tables:
+                    found[a, b] = found[b, a] = _cramers_v(tables[a, b] * _ROWS)
+            return found
         starts = np.cumsum([0, *sizes])
         shown = np.zeros((_ROWS, starts[-1]), dtype=np.float32)
         for at, codes in enumerate(self.codes):
             rows = np.flatnonzero(codes < sizes[at])
             shown[rows, starts[at] + codes[rows]] = 1.0
         both = (shown.T @ shown).astype(np.float64)
-        found = np.zeros((len(sizes), len(sizes)))
         for a, b in combinations(range(len(sizes)), 2):
             table = both[starts[a] : starts[a + 1], starts[b] : starts[b + 1]]
             found[a, b] = found[b, a] = _cramers_v(table)
