@@ -135,11 +135,13 @@ def distance(model, seed=9, keep_holes=False):
     return max(np.abs(pair(drawn, *p) - pair(true, *p)).sum() / 2 for p in pairs)
 
 
+@pytest.mark.slow
 def test_pairs_of_complete_rows_are_learned():
     alone = margins(private("mcar"), 4.0)[1]
     assert distance(fitted("mcar")) < 0.03 < 0.2 < distance(margins_only(alone, {}))
 
 
+@pytest.mark.slow
 def test_conditional_holes_undo_the_bias_of_values_missing_at_random():
     assert distance(fitted("mar")) < 0.04
 
@@ -149,6 +151,7 @@ def test_holes_that_depend_on_nothing_leave_that_bias():
     assert distance(fitted("mar", conditional=False, classes=4)) > 0.05
 
 
+@pytest.mark.slow
 def test_what_is_no_more_than_noise_is_not_learned():
     """Where attributes are independent, most generators stay at their margins."""
     rng = np.random.default_rng(0)

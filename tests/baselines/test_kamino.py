@@ -103,6 +103,7 @@ def echoes(n=6000, seed=0):
     return Table.from_codes(ECHOES, codes)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
 def test_steps_do_not_overshoot_where_there_is_hardly_any_noise():
     truth, error = echoes(), {}
@@ -329,6 +330,7 @@ def test_sensitivities_flag_it_too():
         check_sensitivity(Kamino, parameters=parameters, strategies=["observed"], trials=1)
 
 
+@pytest.mark.slow
 def test_what_the_published_code_claims_and_what_its_noise_proves():
     """Batches of 23 and 2,000 steps for each of 14 heads, on 1,068 complete rows of 30,162."""
 

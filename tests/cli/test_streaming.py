@@ -100,7 +100,10 @@ def peak(*arguments):
 
 
 @posix
-@pytest.mark.parametrize(("name", "expected"), [("dictionary.parquet", 0), ("plain.parquet", 3)])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [pytest.param("dictionary.parquet", 0, marks=pytest.mark.slow), ("plain.parquet", 3)],
+)
 def test_long_cells_take_no_more_memory_than_there_may_be(folder, name, expected):
     cells = pa.array(["s" * (10_000_000 if expected == 0 else 30_000_000), "x"])
     rows = pa.array([0] * (1000 if expected == 0 else 10) + [1])
@@ -289,7 +292,7 @@ def test_a_run_that_is_stopped_while_it_writes_leaves_no_half_written_file(bench
 
 def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
-    n = 5_000
+    n = 1_500
     table = pd.DataFrame(
         {
             "x": rng.normal(50, 10, n).round(6),
@@ -305,8 +308,8 @@ def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypat
     table.to_parquet(tmp_path / "t.parquet", index=False)
     few = "missdp.table.tally._FEW"
     for path in (tmp_path / "t.csv", tmp_path / "t.parquet"):
-        monkeypatch.setattr(few, 2000)
-        monkeypatch.setattr("missdp.table.tally._SAMPLED", 1000)
+        monkeypatch.setattr(few, 600)
+        monkeypatch.setattr("missdp.table.tally._SAMPLED", 300)
         some = draft_columns(path)
         monkeypatch.setattr(few, 10**9)
         whole = draft_columns(path)
