@@ -17,6 +17,7 @@ import numpy as np
 
 from missdp.inference.completion import PairTables
 from missdp.inference.model import Levels
+from missdp.office.dossier.words import short
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.sources.modelled import Modelled
 from missdp.synth import AIM, MST, AllPairs
@@ -28,9 +29,7 @@ _FEWER = 6_000  # by which clipping is undone
 _CLEAR = 3.0  # standard deviations of noise, of a group that is compared with others
 _BLURRED = 0.08  # standard deviation of a rate that says nothing any more
 _APART = 3.0  # standard deviations, from chance
-_FEW = 100  # rows of the model, of a pair that is missing together or would be
 _SAFE = 1e-300
-_LONG = 10_000  # from here on digits are grouped: years are below
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,7 +382,7 @@ class Facts:
                 std = float(np.sqrt(variance[sizes[a], sizes[b]]))
             else:
                 rate = float(np.mean((self.codes[a] == sizes[a]) & (self.codes[b] == sizes[b])))
-            if abs(rate - alone) > (_APART * std if std else np.sqrt(_FEW) / _ROWS):
+            if abs(rate - alone) > _APART * (std or np.sqrt(max(alone, 1 / _ROWS) / _ROWS)):
                 found.append(Coincidence((self.names[a], self.names[b]), rate, alone, std))
         return sorted(found, key=lambda one: -abs(one.rate - one.alone))
 
@@ -417,15 +416,9 @@ def _shown_names(attribute: AnyAttribute) -> tuple[str, ...]:
     exact = level_names(attribute)
     if type(attribute) is not Numeric:
         return exact
-    ends = zip(*([_short(end) for end in ends] for ends in attribute.reach), strict=True)
+    ends = zip(*([short(end) for end in ends] for ends in attribute.reach), strict=True)
     found = tuple(low if low == high else f"{low} to {high}" for low, high in ends)
     return found if len({*found}) == len(found) else exact
-
-
-def _short(number: float) -> str:
-    if number != round(number):
-        return f"{number:.4g}"
-    return f"{number:,.0f}" if abs(number) >= _LONG else f"{number:.0f}"
 
 
 def _grouped(names: Sequence[str], groups: Ints) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from missdp.estimate.sensitivity import SensitivityAnalysis
 from missdp.office.dossier.facts import Coincidence, Facts, Gaps, OneWay
-from missdp.office.dossier.words import half_width, plain, share
+from missdp.office.dossier.words import half_width, plain, share, short
 
 _MOST_LEVELS = 24  # of an attribute; the others are added up
 _LIKELY = 1e-3  # from here on nothing speaks against chance
@@ -109,7 +109,7 @@ def departures(found: SensitivityAnalysis) -> dict[str, Any]:
     return {
         "question": plain(found.estimates[0].question, 200),
         "attribute": plain(found.attribute),
-        "deviation": f"{found.deviation:.3g}",
+        "deviation": short(found.deviation),
         "rows": [
             (plain(label), value, f"{low} to {high}", turn)
             for (label, value, low, high), turn in zip(rows, turns, strict=True)

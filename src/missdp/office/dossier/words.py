@@ -7,6 +7,8 @@ import math
 import re
 import unicodedata
 
+_LONG = 10_000  # from here on digits are grouped: years are below
+
 LONGEST = 80
 """Characters of a name or label in what people read; the measurements have all of them."""
 
@@ -75,6 +77,19 @@ def in_yaml(value: str | float) -> str:
     if isinstance(value, str):
         return json.dumps(plain(value, None), ensure_ascii=False)
     return f"{value:.12f}".rstrip("0") if 1e-9 < value < 1 else repr(value)
+
+
+def short(number: float) -> str:
+    """Return a number with four digits; a whole or a large one has all before the point.
+
+    Examples
+    --------
+    >>> short(1.63018), short(1995.0), short(19654.3), short(1484705.0)
+    ('1.63', '1995', '19,654', '1,484,705')
+    """
+    if abs(number) < 1000 and number != round(number):
+        return f"{number:.4g}"
+    return f"{number:,.0f}" if abs(number) >= _LONG else f"{number:.0f}"
 
 
 def share(value: float, std: float | None = None) -> str:
