@@ -23,6 +23,7 @@ from synth.test_learn_pairs import private as three
 QUICK = {"classes": 5, "fits": 1}
 
 
+@pytest.mark.slow
 def test_holes_are_sampled_as_often_as_they_were():
     table = make_table(1500)
     model = DPMisGAN(epsilon=4.0, delta=1e-6, random_state=0, classes=3, fits=1).fit(table)

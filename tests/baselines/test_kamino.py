@@ -323,6 +323,7 @@ def test_an_audit_flags_the_batch_rate_of_the_published_code_and_not_what_was_ch
     assert audited("sequential", "observed", trials=300).flagged == published
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("public_rate")
 def test_sensitivities_flag_it_too():
     parameters = TRAINED | {"epsilon": 1.0, "heads": "sequential"}
