@@ -209,6 +209,8 @@ def _saved(place: Path, modelled: Modelled) -> tuple[Total, dict[Clique, _Margin
             std = float(saved[f"stddev_{at}"])
             found[tuple(map(names.index, named))] = _Marginal(values.reshape(shapes[0]), std)
             at += 1
+    if not found:
+        raise DataError(f"{str(place)!r} holds no measurements that can be read")
     totals = np.array([m.counts.sum() for m in found.values()])
     weights = np.array([1 / (m.counts.size * m.std**2) for m in found.values()])
     return Total(float(totals @ weights / weights.sum()), float(1 / weights.sum())), found
