@@ -13,8 +13,10 @@ from missdp.cli.app import emit
 from missdp.cli.options import JsonOption, OverwriteOption, argument, option
 from missdp.cli.side_files import check_free, check_together
 from missdp.files import check_outputs
+from missdp.office.membership import Refit
 from missdp.schema import Unit
 from missdp.synth import load
+from missdp.synth.base import MissingValues, Synthesizer
 from missdp.table import Table
 from missdp.table.units import rows_of_units
 
@@ -38,6 +40,9 @@ def report(
     f1: Annotated[
         bool, typer.Option("--f1", help="Also train nine classifiers per attribute (slow).")
     ] = False,
+    refits: Annotated[
+        int, option(help="Fits to measure membership by, 16 at least (slow; 0: none).")
+    ] = 0,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,21 +61,31 @@ def report(
         unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
         unit = replace(unit, counts="unit" if counted_as_one(guarantee.events) else "rows")
     declared = replace(schema, unit=unit, weight=None if size is None else size.weight)
-    keeps = fitted.strategy_of(fitted.missing).models_holes
+    keep: MissingValues = "keep" if fitted.strategy_of(fitted.missing).models_holes else "fill"
     said = curator_report(
         Table.read(private, declared)._as_counted()
         if declared.weighs
         else rows_of_units(private, declared),
-        fitted.sample(missing_values="keep" if keeps else "fill")
-        if synthetic is None
-        else synthetic,
+        fitted.sample(missing_values=keep) if synthetic is None else synthetic,
         output,
         schema=schema,
         guarantee=guarantee,
         control=control,
         f1=f1,
+        refit=_refit(fitted, keep) if refits else None,
+        refits=refits,
         released=released,
     )
     document = {"curator_only": True, "output": str(output), "verdict": list(said)}
     text = "\n".join([f"Wrote {output}.", _WARNING, *said])
     emit(document, text, as_json=as_json)
+
+
+def _refit(fitted: Synthesizer, keep: MissingValues) -> Refit:
+    """Return what makes synthetic rows of others as the model was made, with fresh noise."""
+
+    def refit(rows: Table) -> Table:
+        again = type(fitted)(**fitted._fitted_with).fit(rows)
+        return again.sample_table(missing_values=keep)
+
+    return refit
