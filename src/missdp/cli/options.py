@@ -14,13 +14,16 @@ import typer
 from missdp.accounting import (
     BoundedObservation,
     Condition,
+    Guarantee,
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
+from missdp.accounting.units import ROW
 from missdp.cli.pipes import PIPE, as_file
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.schema import Schema, Unit
+from missdp.schema.grid import uncut
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
 # Without showing what they are by default, which mostly is nothing.
@@ -134,6 +137,26 @@ def declaring(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
         raise ParameterError(f"the schema declares another unit: {schema.unit.column!r}")
     stated = schema.unit or Unit(str(unit))
     return replace(schema, unit=stated if max_rows is None else replace(stated, max_rows=max_rows))
+
+
+def unit_of(guarantee: Guarantee) -> Unit | None:
+    """Return the unit that a guarantee protects, as a schema declares it; None for rows."""
+    if guarantee.unit == ROW:
+        return None
+    return Unit(guarantee.unit, max_rows=guarantee.max_rows)
+
+
+def facts_at(path: Path) -> Schema:
+    """Return the schema of a file, or of the rows that a saved model was fitted to.
+
+    The latter knows the levels that the fit found.
+    """
+    if path.suffix != ".json":
+        return Schema.from_toml(path)
+    from missdp.synth import load
+
+    model = load(path)
+    return replace(uncut(model.schema_), unit=unit_of(model.guarantee_))
 
 
 _EPSILONS = (1e-6, 1e5)

@@ -8,12 +8,10 @@ from typing import Annotated
 
 import typer
 
-from missdp.accounting.units import ROW
 from missdp.cli.app import emit
-from missdp.cli.options import JsonOption, OverwriteOption, argument, option
+from missdp.cli.options import JsonOption, OverwriteOption, argument, option, unit_of
 from missdp.cli.side_files import check_free, check_together
 from missdp.files import check_outputs
-from missdp.schema import Unit
 from missdp.synth import load
 from missdp.table.units import rows_of_units
 
@@ -50,8 +48,7 @@ def report(
     check_together(model)
     fitted = load(model)
     guarantee, schema = fitted.guarantee_, fitted.schema_
-    of_rows = guarantee.unit == ROW  # else as many rows take part as in the fit
-    unit = None if of_rows else Unit(guarantee.unit, max_rows=guarantee.max_rows)
+    unit = unit_of(guarantee)  # as many rows take part as in the fit
     keeps = fitted.strategy_of(fitted.missing).models_holes
     said = curator_report(
         rows_of_units(private, replace(schema, unit=unit)),
