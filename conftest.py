@@ -1,5 +1,8 @@
 """For all tests: one that hangs fails, one without its extra is skipped, a long one is not traced.
 
+What starts Java, PostgreSQL or a browser is slow, but for a short test of each; so are examples
+that take seconds.
+
 What needs an extra is named here by where it lies, for examples in docstrings and pages. `.ci/run`
 installs all extras and fails if anything is skipped.
 """
@@ -21,6 +24,8 @@ _NEEDS = {
     "src/missdp/table/databases.py": "sqlalchemy",
 }
 collect_ignore = ["tests/engines/warm_daemon.py"]  # no test: Spark starts it, which is an extra
+_ENGINES = {"spark", "server", "browser"}  # fixtures: each takes seconds to start
+_LONG = ("baselines/dp_autogan.py", "baselines/dp_ctgan.py", "office/curator.py")  # examples
 _LIMIT, _SLOW_LIMIT = 600.0, 2400.0  # seconds of one test; of one that is marked slow
 _TRACED = 0.1  # CPU seconds of one test that are traced for coverage, which doubles their cost
 
@@ -38,10 +43,16 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a module that is not installed."""
+    """Skip what needs a module that is not installed; mark as slow what starts an engine."""
     lacking = {part: module for part, module in _NEEDS.items() if find_spec(module) is None}
     for item in items:
+        starts = _ENGINES & {*getattr(item, "fixturenames", ())}
+        if (starts and not item.get_closest_marker("short")) or item.path.as_posix().endswith(
+            _LONG
+        ):
+            item.add_marker(pytest.mark.slow)
         for part, module in lacking.items():
             if part in item.path.as_posix():
                 item.add_marker(pytest.mark.skip(reason=f"needs {module}, an extra"))

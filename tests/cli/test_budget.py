@@ -1,9 +1,10 @@
 """Commands that charge a ledger: first, once, and found again whatever kills them."""
 
 import json
-import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -15,7 +16,6 @@ import pytest
 from missdp import PrivBayes, Schema, load
 from missdp.accounting import Budget, Guarantee, MissingCompletelyAtRandom, PureEvent
 from missdp.cli.charges import Charged
-from missdp.cli.main import main
 from missdp.cli.release_files import Release
 from missdp.errors import DataError, LedgerError, ParameterError, SchemaError
 from missdp.mechanisms import Door, RowDoor, SecureNoise
@@ -430,23 +430,37 @@ KEPT = {"after the model is kept", "before files are in place"}
 WHOLE = {"after files are in place", "after it is recorded"}
 
 
+DYING = """
+import os, signal, sys
+from missdp.cli.charges import Charged
+from missdp.cli.main import main
+from missdp.cli.release_files import Release
+from missdp.office import Ledger
+
+owner, name, when, *arguments = sys.argv[1:]
+owner = {kind.__name__: kind for kind in (Charged, Ledger, Release)}[owner]
+real = getattr(owner, name)
+
+def dying(*given, **named):
+    if when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    found = real(*given, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+setattr(owner, name, dying)
+main(arguments)
+"""
+
+
 def killed(where, *arguments):
-    """Run a command in a fork that is killed at a boundary."""
-    if (child := os.fork()) == 0:
-        owner, name, when = where
-        real = getattr(owner, name)
+    """Run a command in a process of its own that is killed at a boundary.
 
-        def dying(*given, **named):
-            if when == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
-            found = real(*given, **named)
-            os.kill(os.getpid(), signal.SIGKILL)
-            return found
-
-        setattr(owner, name, dying)
-        main(list(arguments))
-        os._exit(1)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    A fork would do no good: libraries that read tables have threads here, and crash in its child.
+    """
+    owner, name, when = where
+    command = (sys.executable, "-c", DYING, owner.__name__, name, when, *map(str, arguments))
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES)

@@ -50,40 +50,22 @@ def test_what_takes_long_is_imported_where_it_is_used(code, needed):
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
-    [("missdp s", {"schema", "synthesize", "sample", "sensitivity", "simulate"})],
+    [
+        ("missdp s", {"schema", "synthesize", "sample", "sensitivity", "simulate"}),
+        ("missdp synthesize --met", {"--method"}),
+    ],
 )
-def test_names_are_completed_without_importing_anything_heavy(typed, offered, monkeypatch):
+def test_names_and_options_are_completed_without_a_heavy_import(typed, offered, monkeypatch):
     for name, value in (("_MISSDP_COMPLETE", "complete_bash"), ("COMP_WORDS", typed)):
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("COMP_CWORD", "1")
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
     code = "import atexit, sys; atexit.register(lambda: print('numpy' in sys.modules)); " + (
         "from missdp.cli.app import app; app(args=[], prog_name='missdp')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *found, heavy = done.stdout.split()
     assert set(found) == offered
-    assert heavy == "False"
-
-
-def test_options_of_a_command_are_completed(monkeypatch):
-    for name, value in (("_MISSDP_COMPLETE", "complete_bash"), ("COMP_CWORD", "2")):
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("COMP_WORDS", "missdp synthesize --met")
-    code = "from missdp.cli.app import app; app(args=[], prog_name='missdp')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["--method"]
-
-
-@pytest.mark.parametrize("name", list(COMMANDS))
-def test_every_command_of_the_list_is_there(name, capsys):
-    assert command_named(name).name == name
-    assert main([name, "--help"]) == 0
-    assert f" {name} " in capsys.readouterr().out.splitlines()[0]
-
-
-def test_an_unknown_command_is_refused(capsys):
-    assert main(["synthesise"]) == 2
-    assert "synthesise" in capsys.readouterr().err
+    assert heavy == str(len(offered) == 1)  # options are those of the command, which is read
 
 
 # The examples of the help, which are those of docs/commands.md, run in the order of the page
@@ -91,6 +73,7 @@ def test_an_unknown_command_is_refused(capsys):
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^\$ (.*)$", PAGE, re.M)
+LONG = ("missdp plan", "missdp estimate", "missdp sensitivity", "--ground-truth-epsilon")
 
 
 def test_every_command_has_an_example_and_the_page_shows_it(capsys):
@@ -99,13 +82,23 @@ def test_every_command_has_an_example_and_the_page_shows_it(capsys):
     for name, examples in EXAMPLES.items():
         assert main([name, "--help"]) == 0
         said = capsys.readouterr().out
+        assert f" {name} " in said.splitlines()[0]
+        assert command_named(name).name == name
         for example in examples:
             assert example in said
             assert [word.replace('"', "'") for word in shlex.split(example)] in shown
             assert example.split()[1] == name
 
 
-def test_the_examples_run(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [line for line in LINES if not any(words in line for words in LONG)],
+        pytest.param(LINES, marks=pytest.mark.slow),
+    ],
+    ids=["quick", "all"],
+)
+def test_the_examples_run(lines, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -120,8 +113,8 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     for text in re.findall(r"```toml\n(.*?)```", PAGE, re.S):
         Path("questions.toml" if "[[question]]" in text else "pipeline.toml").write_text(text)
     shutil.copy(Path(__file__).parents[1] / "data/old/fourth/mst-joint.json", "old.model.json")
-    for line in LINES:
-        if line == "missdp demo":  # run with the README's commands
+    for line in lines:
+        if line == "missdp demo":  # see test_cli.py
             continue
         if "-o synthetic.csv" in line:  # each wants a name that is free
             for path in Path().glob("synthetic.*"):

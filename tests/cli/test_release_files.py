@@ -342,7 +342,11 @@ def test_nothing_of_a_release_is_said_before_its_model_is_on_the_disk(folder, ok
 
 @pytest.mark.parametrize(
     ("method", "columns", "levels"),
-    [("all-pairs", 8, 4), ("aim", 8, 4), ("kamino", 3, 60), ("privbayes", 3, 60)],
+    [
+        ("all-pairs", 8, 4),
+        ("privbayes", 3, 60),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("aim", 8, 4), ("kamino", 3, 60))),
+    ],
 )
 def test_a_model_takes_no_more_than_the_room_set_aside(tmp_path, method, columns, levels):
     names = tuple(f"level {k}" for k in range(levels))

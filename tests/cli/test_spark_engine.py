@@ -51,7 +51,6 @@ def test_what_spark_refuses_has_our_words_and_codes(spark, given, capfd):
     assert "in memory" in capfd.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_command_starts_a_session_of_its_own_and_says_nothing_of_it(spark, given):
     fixed = ["--schema", "schema.toml", "-o", "out.csv", "--epsilon", "3", "--json"]
     code = "from missdp.cli.main import run; run()"

@@ -100,7 +100,10 @@ def peak(*arguments):
 
 
 @posix
-@pytest.mark.parametrize(("name", "expected"), [("dictionary.parquet", 0), ("plain.parquet", 3)])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [pytest.param("dictionary.parquet", 0, marks=pytest.mark.slow), ("plain.parquet", 3)],
+)
 def test_long_cells_take_no_more_memory_than_there_may_be(folder, name, expected):
     cells = pa.array(["s" * (10_000_000 if expected == 0 else 30_000_000), "x"])
     rows = pa.array([0] * (1000 if expected == 0 else 10) + [1])

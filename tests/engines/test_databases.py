@@ -363,7 +363,7 @@ def union(names):
     return " UNION ALL ".join(f"SELECT * FROM {name}" for name in names)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database(request, tmp_path):
     if request.param == "sqlite":
         return SQLite(tmp_path)

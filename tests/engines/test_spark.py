@@ -58,7 +58,6 @@ def fails_first(batches):
         raise RuntimeError("the disk is on fire")
 
 
-@pytest.mark.slow
 def test_the_kit_passes(spark):
     def factory(table):
         return SparkSource(spark.createDataFrame(table.to_arrow(holes="codes")), table.schema)
@@ -175,6 +174,7 @@ def test_cells_of_every_type_are_read_as_arrow_holds_them(spark):
         counted(frame.select("nested"), strict, [("nested",)])
 
 
+@pytest.mark.short
 def test_columns_may_have_any_name_and_any_order(spark):
     names = ("a.b", "`", "A", "a", "c0")
     schema = Schema(tuple(Categorical(name=n, levels=("u", "v")) for n in names))

@@ -12,7 +12,13 @@ import pytest
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import SchemaError
-from missdp.evaluate import classifier_f1, marginal_distance, missing_fidelity, missingness_by_kind
+from missdp.evaluate import (
+    MissingFidelity,
+    classifier_f1,
+    marginal_distance,
+    missing_fidelity,
+    missingness_by_kind,
+)
 from missdp.evaluate.classifiers import _features
 from missdp.schema import NotApplicable
 
@@ -189,6 +195,12 @@ def test_tables_that_declare_other_kinds_are_compared() -> None:
 
 
 # -- classifiers ---------------------------------------------------------------------------------
+
+
+def test_rows_without_holes_are_said_to_have_none() -> None:
+    for made, hint in ((0.0, True), (0.1, False)):
+        found = MissingFidelity({"a": 0.2}, {"a": made}, {}, 0.1)
+        assert ("--keep-holes" in str(found)) == hint
 
 
 def test_learners_see_not_applicable_and_missing_apart() -> None:

@@ -16,11 +16,11 @@ from missdp.office.dossier import About, write_dossier
 
 selenium = pytest.importorskip("selenium.webdriver")
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs chromium and chromium-driver"),
-]
+pytestmark = pytest.mark.skipif(
+    not (BROWSER and DRIVER), reason="needs chromium and chromium-driver"
+)
 LOOKS = [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")]
+LOOKS[-1] = pytest.param(*LOOKS[-1], marks=pytest.mark.short)
 
 
 @pytest.fixture(scope="module")

@@ -296,3 +296,12 @@ def test_default_bins_are_ten_or_one_per_whole_number():
 
 def test_an_empty_cell_is_not_applicable_where_none_may_be_missing():
     assert Categorical(name="a", levels=("x",), not_applicable=("",)).kinds == ("not_applicable",)
+
+
+@pytest.mark.parametrize(
+    ("undeclared", "said"), [((), "label of the level 1"), (("labels",), "'death'")]
+)
+def test_who_asks_for_a_label_is_told_its_level(undeclared, said):
+    death = Categorical(name="death", levels=(0, 1), labels={"1": "dead"}, undeclared=undeclared)
+    found = death.not_a_level("dead")
+    assert found.endswith(said)

@@ -21,21 +21,6 @@ TABLE = Table.read(FRAME, SCHEMA)
 KNN = KNNImputation(impute="income", match_on=("age", "sex"))
 
 
-def test_fits_and_statistics_share_a_fixed_budget():
-    budget = Budget(3.0)
-    PrivBayes(epsilon=1.0, budget=budget, random_state=0).fit(TABLE)
-    asked = ImputedStatistics(TABLE, KNN, budget=budget, scale=ScaleRelease())
-    asked.mean("income", epsilon=0.75)
-    PrivBayes(epsilon=1.0, missing="observed", budget=budget, random_state=0).fit(TABLE)
-    assert budget.remaining_epsilon == pytest.approx(0.25)
-    asked.count(where="age = 1", epsilon=0.25)
-    with pytest.raises(BudgetExceededError):
-        asked.count(where="age = 1", epsilon=0.01)
-    with pytest.raises(BudgetExceededError):
-        PrivBayes(epsilon=0.1, budget=budget).fit(TABLE)
-    assert budget.spent.epsilon == pytest.approx(3.0)
-
-
 @pytest.mark.parametrize(
     ("delta", "currency", "cost"),
     [

@@ -15,7 +15,7 @@ from missdp.testing.made_up import appended
 from synth.conformance import CASES, FIRST, IDS, NEURAL
 
 pytestmark = pytest.mark.usefixtures("one_turn")
-AUDITED = [case for case in FIRST if case[0].name not in NEURAL]
+AUDITED = [case for case in FIRST if case[0].name not in ("mst", *NEURAL)]  # of which more below
 CROWD, _ = canary(TINY, 12)
 COMMON, RARE, MISSING = 0, 1, 2
 ROWS = {"rare level": (RARE, COMMON), "unique row": (RARE, RARE), "all missing": (MISSING, MISSING)}

@@ -108,7 +108,13 @@ def few_rounds(monkeypatch):
 
 
 @pytest.mark.usefixtures("few_rounds")
-@pytest.mark.parametrize(("family", "strategy"), FIRST)
+@pytest.mark.parametrize(
+    ("family", "strategy"),
+    [  # MST and AIM are one base, and what trains is for comparison
+        pytest.param(f, s, id=f.name, marks=[pytest.mark.slow] * (f.name in ("mst", *NEURAL)))
+        for f, s in FIRST
+    ],
+)
 def test_kinds_and_rules(family, strategy):
     on = subject(family, strategy, RULED)
     assert failed(habits_of(on, ["spends_what_was_asked"])) == []

@@ -60,7 +60,7 @@ def ks(one: np.ndarray, two: np.ndarray) -> float:
 
 @pytest.fixture(scope="module")
 def data() -> pd.DataFrame:
-    return hospital(30_000)
+    return hospital(15_000)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def model(data: pd.DataFrame) -> AllPairs:
 def test_stays_and_ages_are_kept_and_no_row_breaks_a_rule(
     data: pd.DataFrame, model: AllPairs
 ) -> None:
-    drawn = model.sample(30_000, missing_values="keep", random_state=1)
+    drawn = model.sample(15_000, missing_values="keep", random_state=1)
     assert list(drawn.columns) == list(data.columns)
     assert list(drawn.dtypes.astype(str)) == ["datetime64[s]"] * 3 + ["string"]
     stays, ages = between(drawn)
@@ -104,7 +104,7 @@ def test_tables_with_differences_are_compared(data: pd.DataFrame, model: AllPair
 
 
 def test_stays_belong_to_their_wards(data: pd.DataFrame, model: AllPairs) -> None:
-    drawn = model.sample(30_000, random_state=2)
+    drawn = model.sample(15_000, random_state=2)
     assert not drawn.isna().any(axis=None)
     means = [between(t[t["ward"] == "medicine"])[0].mean() for t in (drawn, data)]
     assert means[0] == pytest.approx(means[1], rel=0.1)

@@ -19,9 +19,7 @@ from missdp.accounting import (
     Budget,
     Cost,
     FilterEvent,
-    FixedSchedule,
     GaussianEvent,
-    Guarantee,
     MissingCompletelyAtRandom,
     RDPEvent,
     RowIndependentMissingness,
@@ -133,18 +131,6 @@ def test_rates_of_a_table_that_is_not_this_one_are_refused():
             model.ground_truth_guarantee(MissingCompletelyAtRandom({"a": 0.5, **more}))
     known = MissingCompletelyAtRandom({"a": 0.5, "b": 1.0})
     assert model.ground_truth_guarantee(known).epsilon < 1
-
-
-@pytest.mark.parametrize("missing", ["complete-rows", "observed", "impute-first"])
-def test_no_fixed_schedule_is_claimed_of_a_fit(missing, tmp_path):
-    """The noise of a table depends on the structure that was chosen: only caps are fixed."""
-    model = fit(missing, ALL_NULLABLE)
-    found = model.ground_truth_guarantee(all_observed())
-    assert found.epsilon < model.guarantee_.epsilon
-    assert FixedSchedule() not in found.conditions
-    assert Guarantee.from_json(found.to_json()) == found
-    for delta in (1e-9, 1e-3, 0.1):
-        assert found.epsilon_at(delta) <= found.epsilon
 
 
 @pytest.mark.parametrize("missing", PrivBayes.strategies)
@@ -379,7 +365,7 @@ CASES = [
 def test_what_is_planned_is_what_a_fit_states(family, options):
     model = family(epsilon=0.9, **options, **QUICK.get(family, {}))
     planned = planned_ground_truth(model, FIVE, KNOWN).epsilon
-    stated = model.fit(rows_of(FIVE, 3000, holes=0.3)).ground_truth_guarantee(KNOWN).epsilon
+    stated = model.fit(rows_of(FIVE, 500, holes=0.3)).ground_truth_guarantee(KNOWN).epsilon
     assert stated == pytest.approx(planned, rel=1e-9)
     assert stated < 0.9
 
@@ -420,11 +406,3 @@ def test_refusals():
             epsilon_for_ground_truth(wrong[0], model, FIVE, wrong[1])
     with refuses(UnprovenError):
         epsilon_for_ground_truth(1.0, model, FIVE, None)
-
-
-def test_the_synthesizer_stays_as_it_is():
-    model = MST(epsilon=1.0, missing="observed").fit(rows_of(FIVE, 500))
-    before = model.ground_truth_guarantee(KNOWN)
-    planned_ground_truth(model, FIVE, MissingCompletelyAtRandom(dict.fromkeys("abcde", 0.9)))
-    assert model.epsilon == 1.0
-    assert model.ground_truth_guarantee(KNOWN) == before

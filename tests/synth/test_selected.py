@@ -78,7 +78,7 @@ def test_so_many_rows_and_no_others(models, family, where, holds):
         assert drawn.dtypes.equals(models[family].sample(5, random_state=0).dtypes)
 
 
-@pytest.mark.parametrize("family", [AllPairs, MST])
+@pytest.mark.parametrize("family", [pytest.param(AllPairs, marks=pytest.mark.slow), MST])
 def test_they_are_as_among_all_rows_of_the_model(models, wholes, family):
     whole = wholes[family].head(60_000)
     part = models[family].sample(10_000, where="age >= 50 and sex = 'm'", random_state=2)

@@ -377,6 +377,11 @@ class MissingFidelity(_ByClique):
         ]
         both = ((n, rate, self.synthetic_rates[n]) for n, rate in self.truth_rates.items())
         rows = [(name, f"{text(one)} → {text(two)}") for name, one, two in both]
+        if any(self.truth_rates.values()) and not any(self.synthetic_rates.values()):
+            lines.append(
+                "  The synthetic rows have no missing cells, which counts as a distance above;\n"
+                "  --keep-holes makes rows that have them."
+            )
         return "\n".join([*lines, *in_columns(rows)])
 
 

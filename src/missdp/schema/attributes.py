@@ -434,7 +434,13 @@ class _Levelled(Attribute, abstract=True):
     def not_a_level(self, value: object) -> str:
         """Say that a value is none, and which level may be meant, if these are declared public."""
         public = () if "levels" in self.undeclared else self.levels
-        return f"{value!r} is not a level of {self.name!r}{did_you_mean(value, public)}"
+        hint = did_you_mean(value, public)
+        if public and "labels" not in self.undeclared:
+            reader = LevelReader(public)
+            labelled = {reader.read(key) for key, label in self.labels if label == value} - {-1}
+            if len(labelled) == 1:
+                hint = f"; it is the label of the level {public[labelled.pop()]!r}"
+        return f"{value!r} is not a level of {self.name!r}{hint}"
 
 
 @dataclass(frozen=True, kw_only=True)

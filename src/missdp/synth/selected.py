@@ -74,10 +74,10 @@ class Selection:
                 rest, missing = _without_missing(where)
                 self._predicate = parse_where(rest, schema)
             elif isinstance(where, Mapping):
-                asked = [(name, value) for name, value in where.items() if value is not None]
-                parts = tuple(_compared(schema, name, value) for name, value in asked)
-                missing = [name for name, value in where.items() if value is None]
-                self._predicate = Join(parts, all_of=True)
+                asked = {attribute_named(schema.columns, n).name: v for n, v in where.items()}
+                missing = [name for name, value in asked.items() if value is None]
+                parts = (_compared(schema, n, v) for n, v in asked.items() if v is not None)
+                self._predicate = Join(tuple(parts), all_of=True)
             else:
                 raise ParameterError("where must be a condition in text, or a mapping of names")
             self.missing = tuple(attribute_named(schema.columns, n).name for n in missing)
