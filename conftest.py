@@ -25,7 +25,8 @@ _NEEDS = {
 }
 collect_ignore = ["tests/engines/warm_daemon.py"]  # no test: Spark starts it, which is an extra
 _ENGINES = {"spark", "server", "browser"}  # fixtures: each takes seconds to start
-_LONG = ("baselines/dp_autogan.py", "baselines/dp_ctgan.py", "office/curator.py")  # examples
+_LONG = ("baselines/dp_autogan.py", "baselines/dp_ctgan.py", "office/curator.py", "office/plan.py")
+"""Where examples take seconds."""
 _LIMIT, _SLOW_LIMIT = 600.0, 2400.0  # seconds of one test; of one that is marked slow
 _TRACED = 0.1  # CPU seconds of one test that are traced for coverage, which doubles their cost
 

@@ -40,6 +40,18 @@ class Mutant(NamedTuple):
 # fmt: off
 MUTANTS = [Mutant(*line) for line in (
     # units of protection
+    ("synth", "a plan of all pairs forgets the unit", "a number from 2**-10 to 2**20\")\n        return budget\n", "a number from 2**-10 to 2**20\")\n        return self._budget\n",
+     "tests/synth/test_units.py"),
+    ("cli", "a copy of standard input outlives a killed run", "                if nameless.exists():\n", "                if not nameless.exists():\n",
+     "tests/cli/test_pipes.py"),
+    ("pricing", "estimators need no ledger", "        check_paid(values.schema.ledger, budget)\n", "        pass\n",
+     "tests/pricing/test_shared_budget.py"),
+    ("schema", "a part of a schema forgets who is protected", "ledger=self.ledger, unit=self.unit)", "ledger=self.ledger)",
+     "tests/synth/test_units.py"),
+    ("schema", "a part of a schema forgets who pays", "ledger=self.ledger, unit=self.unit)", "unit=self.unit)",
+     "tests/synth/test_units.py"),
+    ("accounting", "what is put together forgets its unit", "return unit_of(getattr(event, \"events\", ()))", "return ROW, 1",
+     "tests/accounting/test_units.py"),
     ("accounting", "several rows cost as much as one", "    parts = rows if cost.currency == \"pure\" else rows**2\n", "    parts = 1\n",
      "tests/accounting/test_units.py"),
     ("accounting", "a unit is charged like a row", "return (_of_group(of_row, self.rows),)", "return (of_row,)",

@@ -76,6 +76,7 @@ print(json.dumps([main(words) for words in runs]))
 """
 
 
+@pytest.mark.slow
 def test_commands_do_without_what_only_classifiers_need(tmp_path):
     code = [sys.executable, "-W", "ignore", "-c", WITHOUT, yrbss().path, yrbss().schema_path]
     done = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -76,6 +76,7 @@ def test_code_that_cannot_run_decides_nothing(module, monkeypatch, tmp_path):
     assert module.beside(commit, ["query"]) == {"query": 1.0}
 
 
+@pytest.mark.slow
 def test_a_noisier_family_fails_and_every_subject_has_a_reference(module, monkeypatch):
     recorded = json.loads(module.REFERENCE.read_text())["subjects"]
     assert set(recorded) == set(module.SUBJECTS)

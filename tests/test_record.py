@@ -400,6 +400,7 @@ def test_hostile_texts_are_refused_with_one_kind_of_error(record, strange, data)
         assert error.__cause__ is error.__context__ is None
 
 
+@pytest.mark.slow
 def test_numbers_at_the_ends_of_floating_point_are_read_or_refused():
     """At every place of every record, where the search above only tries some."""
     for record in SINGLE:

@@ -7,6 +7,7 @@ from scipy.stats import norm
 
 from missdp.accounting import (
     Budget,
+    ComposedEvent,
     Cost,
     FilterEvent,
     GaussianEvent,
@@ -48,7 +49,7 @@ def test_a_group_costs_what_theorems_on_groups_say(rows):
 def test_what_is_left_for_rows_is_worth_no_more_than_the_budget(rows, currency):
     delta = 0.0 if currency == "pure" else 1e-6
     whole = Budget(1.0, delta, schedule="adaptive", currency=currency)
-    budget = whole.for_units("patient", rows)
+    budget = whole._for_units("patient", rows)
     parts = rows if currency == "pure" else rows**2
     assert budget.left.amount == pytest.approx(whole.left.amount / parts, rel=1e-12)
     least = LaplaceEvent(sensitivity=1, scale=1000.0 * rows)
@@ -76,7 +77,7 @@ def test_where_nothing_is_proven_for_several_rows_it_is_refused():
         with pytest.raises(ParameterError, match="name of the column"):
             UnitEvent(unit=unit, rows=2, capacity=PureEvent(epsilon=1.0))
     with pytest.raises(ParameterError, match="fresh budget"):
-        Budget(1.0).for_units("patient", 2)
+        Budget(1.0)._for_units("patient", 2)
 
 
 def test_releases_that_protect_different_units_are_never_added_up():
@@ -87,11 +88,11 @@ def test_releases_that_protect_different_units_are_never_added_up():
         with pytest.raises(UnprovenError, match="different units"):
             patients.compose(other)
     budget = Budget(2.0)
-    budget.reserve(Budget(1.0, schedule="adaptive").for_units("patient", 5))
+    budget.reserve(Budget(1.0, schedule="adaptive")._for_units("patient", 5))
     with pytest.raises(UnprovenError, match="'patient', 'row'"):
         budget.charge(PureEvent(epsilon=0.1))
     assert budget.spent.epsilon == pytest.approx(1.0, rel=1e-12)
-    budget.reserve(Budget(1.0, schedule="adaptive").for_units("patient", 3))
+    budget.reserve(Budget(1.0, schedule="adaptive")._for_units("patient", 3))
     assert (round(budget.spent.epsilon, 12), budget.spent.max_rows) == (2.0, 5)
     assert patients.compose(patients).epsilon == 1.0
     assert unit_of(()) == ("row", 1)
@@ -119,10 +120,14 @@ def test_parts_are_of_the_unit_of_what_they_are_parts_of():
         capacity=PureEvent(epsilon=1.0), log=(of_patients(5, PureEvent(epsilon=0.1)),)
     )
     assert unit_of([outer]) == ("patient", 1)
+    together = ComposedEvent(events=outer.log)
+    assert Guarantee.from_events(ComposedEvent(events=[together])).max_rows == 5
+    with pytest.raises(UnprovenError, match="different units"):
+        Budget(2.0).charge(PureEvent(epsilon=0.1), together)
     with pytest.raises(UnprovenError, match="different units"):
         Guarantee.from_events([outer, PureEvent(epsilon=0.1)])
     total = Budget(2.0)
     part = total.reserve(Budget(1.0, schedule="adaptive"))
     with pytest.raises(UnprovenError, match="different units"):
-        part.reserve(Budget(0.5, schedule="adaptive").for_units("patient", 2))
+        part.reserve(Budget(0.5, schedule="adaptive")._for_units("patient", 2))
     assert part.events == ()

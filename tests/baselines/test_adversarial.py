@@ -183,7 +183,7 @@ def test_the_kit_finds_nothing(name, strategy):
 
 
 # DPMisGAN is one of the families of tests/synth/conformance.py.
-@pytest.mark.parametrize("name", ["autogan", "ctgan"])
+@pytest.mark.parametrize("name", [pytest.param("autogan", marks=pytest.mark.slow), "ctgan"])
 def test_some_habits_of_all_families(name):
     family, own = FAMILIES[name]
     check_habits(

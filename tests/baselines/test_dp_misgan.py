@@ -23,6 +23,7 @@ from synth.test_learn_pairs import private as three
 QUICK = {"classes": 5, "fits": 1}
 
 
+@pytest.mark.slow
 def test_holes_are_sampled_as_often_as_they_were():
     table = make_table(1500)
     model = DPMisGAN(epsilon=4.0, delta=1e-6, random_state=0, classes=3, fits=1).fit(table)
@@ -135,11 +136,13 @@ def distance(model, seed=9, keep_holes=False):
     return max(np.abs(pair(drawn, *p) - pair(true, *p)).sum() / 2 for p in pairs)
 
 
+@pytest.mark.slow
 def test_pairs_of_complete_rows_are_learned():
     alone = margins(private("mcar"), 4.0)[1]
     assert distance(fitted("mcar")) < 0.03 < 0.2 < distance(margins_only(alone, {}))
 
 
+@pytest.mark.slow
 def test_conditional_holes_undo_the_bias_of_values_missing_at_random():
     assert distance(fitted("mar")) < 0.04
 
@@ -149,6 +152,7 @@ def test_holes_that_depend_on_nothing_leave_that_bias():
     assert distance(fitted("mar", conditional=False, classes=4)) > 0.05
 
 
+@pytest.mark.slow
 def test_what_is_no_more_than_noise_is_not_learned():
     """Where attributes are independent, most generators stay at their margins."""
     rng = np.random.default_rng(0)

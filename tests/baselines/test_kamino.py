@@ -103,6 +103,7 @@ def echoes(n=6000, seed=0):
     return Table.from_codes(ECHOES, codes)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
 def test_steps_do_not_overshoot_where_there_is_hardly_any_noise():
     truth, error = echoes(), {}
@@ -322,6 +323,7 @@ def test_an_audit_flags_the_batch_rate_of_the_published_code_and_not_what_was_ch
     assert audited("sequential", "observed", trials=300).flagged == published
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("public_rate")
 def test_sensitivities_flag_it_too():
     parameters = TRAINED | {"epsilon": 1.0, "heads": "sequential"}
@@ -329,6 +331,7 @@ def test_sensitivities_flag_it_too():
         check_sensitivity(Kamino, parameters=parameters, strategies=["observed"], trials=1)
 
 
+@pytest.mark.slow
 def test_what_the_published_code_claims_and_what_its_noise_proves():
     """Batches of 23 and 2,000 steps for each of 14 heads, on 1,068 complete rows of 30,162."""
 

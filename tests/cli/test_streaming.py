@@ -292,7 +292,7 @@ def test_a_run_that_is_stopped_while_it_writes_leaves_no_half_written_file(bench
 
 def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
-    n = 5_000
+    n = 1_500
     table = pd.DataFrame(
         {
             "x": rng.normal(50, 10, n).round(6),
@@ -308,8 +308,8 @@ def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypat
     table.to_parquet(tmp_path / "t.parquet", index=False)
     few = "missdp.table.tally._FEW"
     for path in (tmp_path / "t.csv", tmp_path / "t.parquet"):
-        monkeypatch.setattr(few, 2000)
-        monkeypatch.setattr("missdp.table.tally._SAMPLED", 1000)
+        monkeypatch.setattr(few, 600)
+        monkeypatch.setattr("missdp.table.tally._SAMPLED", 300)
         some = draft_columns(path)
         monkeypatch.setattr(few, 10**9)
         whole = draft_columns(path)

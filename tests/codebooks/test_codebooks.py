@@ -329,6 +329,7 @@ def test_conditions_in_a_circle_are_refused(written):
     assert "a" in refused(written("a.csv", f"{COLUMNS}\n{lines}"))
 
 
+@pytest.mark.slow
 def test_a_million_levels_are_read_and_more_refused():
     few = tuple(Value(str(i)) for i in range(1_000_001))
     book = CodeBook("", (Variable(name="a", source="", domain="levels", values=few),))

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 import types
 from itertools import combinations
 
@@ -83,7 +81,7 @@ def exact():
     return {"pairs": AllPairs(**fit).fit(people(), schema=SCHEMA), "aim": aim}
 
 
-@pytest.mark.parametrize("family", ["pairs", "aim"])
+@pytest.mark.parametrize("family", ["pairs", pytest.param("aim", marks=pytest.mark.slow)])
 def test_without_noise_estimates_are_those_of_the_rows(exact, family):
     for question, truth in truths(people()).items():
         found = asked(exact[family], question)
@@ -225,7 +223,7 @@ GAINS = Schema(
 def test_a_spike_far_out_that_noise_hides_is_allowed_for():
     """Half a percent of the rows make half of the mean, and no count of them stands out."""
     held = []
-    for seed in range(4):
+    for seed in range(2):
         frame = gains(seed=seed)
         model = AllPairs(epsilon=0.5, random_state=seed).fit(frame, schema=GAINS)
         groups = frame.groupby("male")["gain"].mean()
@@ -238,7 +236,7 @@ def test_a_spike_far_out_that_noise_hides_is_allowed_for():
             held.append(low < truth < high)
             assert high - low < 20 * frame["gain"].mean()
             assert "Noise may hide" in " ".join(found.flags) or high - low < frame["gain"].mean()
-    assert sum(held) >= 7
+    assert sum(held) >= 3
 
 
 def test_released_sums_tell_of_tails_beside_counts(tmp_path, monkeypatch):
@@ -315,13 +313,19 @@ def test_people_read_numbers_as_they_write_them(numbered):
     assert "37,218" in found._repr_html_()
 
 
-@pytest.mark.parametrize("family", [AllPairs, AIM])
-def test_intervals_hold_with_missing_values(family):
+@pytest.mark.parametrize(
+    ("family", "seeds", "least"),
+    [
+        (AllPairs, 1, 0.65),
+        *(pytest.param(f, 3, 0.8, marks=pytest.mark.slow) for f in (AllPairs, AIM)),
+    ],
+)
+def test_intervals_hold_with_missing_values(family, seeds, least):
     """Of 95 %: numbers of a table depend on each other, and these are few tables. All is seeded."""
     population = people(200_000, seed=1)
     truth, hits = truths(population), []
     truth = {q: v for q, v in truth.items() if not q.startswith(("med", "quant", "mean(well)"))}
-    for seed in range(3):
+    for seed in range(seeds):
         frame = selected(population.sample(3000, random_state=seed), seed)
         model = family(epsilon=1.0, random_state=seed).fit(frame, schema=SCHEMA)
         for question, values in truth.items():
@@ -331,18 +335,19 @@ def test_intervals_hold_with_missing_values(family):
             ]
             hits += inside
             assert ("wage" in question) == any("Missing values" in flag for flag in found.flags)
-    assert np.mean(hits) > 0.8
+    assert np.mean(hits) > least
     wage = model.estimate("mean(wage)")
     assert wage.missing[0] > 0
     assert 0.05 < wage.missing_information[0] < 0.9
 
 
-def test_errors_have_the_size_that_estimates_vary_by():
+@pytest.mark.parametrize("seeds", [4, pytest.param(12, marks=pytest.mark.slow)])
+def test_errors_have_the_size_that_estimates_vary_by(seeds):
     """A noise, sampling or missing part that were left out would show: it is seeded."""
     population, z = people(100_000, seed=2), []
     every = truths(population)
     kept = ("share(wage >= 5) by age", "share(`sex or so` == 'f')", "correlation(wage, age)")
-    for seed in range(12):
+    for seed in range(seeds):
         frame = population.sample(1000, random_state=seed)
         model = AllPairs(epsilon=0.5, random_state=seed).fit(frame, schema=SCHEMA)
         for question in kept:
@@ -353,21 +358,15 @@ def test_errors_have_the_size_that_estimates_vary_by():
 
 
 def test_the_file_is_all_that_is_read(tmp_path):
-    """Another process, that has the model alone, says the same to the bit; and nothing is paid."""
+    """Who has the file alone is told the same to the bit; and nothing is paid."""
     budget = Budget(2.0, 1e-5)
     model = AllPairs(epsilon=1.0, budget=budget).fit(selected(people(500)), schema=SCHEMA)
     paid = budget.spent
     found = [asked(model, q) for q in ("mean(wage) by age", WAGE)]
     assert budget.spent == paid
     model.save(tmp_path / "m.json")
-    code = (
-        "import missdp; m = missdp.load('m.json');"
-        f"print([m.estimate('mean(wage) by age').to_dict(), m.regress({WAGE!r}).to_dict()])"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert said.stdout.strip() == str([one.to_dict() for one in found])
+    again = missdp.load(tmp_path / "m.json")
+    assert [asked(again, q) for q in ("mean(wage) by age", WAGE)] == found
     assert Estimates.from_json(found[0].to_json()) == found[0]
 
 

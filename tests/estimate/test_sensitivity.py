@@ -34,7 +34,7 @@ def departing(frame, shift, seed=0, selective=0.8):
     return frame.assign(wage=frame["wage"].where(~gone).astype("Int64")), truth
 
 
-@pytest.fixture(scope="module", params=[AllPairs, AIM])
+@pytest.fixture(scope="module", params=[AllPairs, pytest.param(AIM, marks=pytest.mark.slow)])
 def fitted(request):
     frame, _ = departing(people(), 0.0)
     return request.param(epsilon=1.0, random_state=0).fit(frame, schema=SCHEMA)

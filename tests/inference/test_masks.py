@@ -455,7 +455,9 @@ def margin(table, name):
     return counts / len(table)
 
 
-@pytest.mark.parametrize(("family", "skipped"), [(MST, 1.0), (AIM, 0.97)])
+@pytest.mark.parametrize(
+    ("family", "skipped"), [(MST, 1.0), pytest.param(AIM, 0.97, marks=pytest.mark.slow)]
+)
 def test_kept_margins_are_the_released_ones_where_a_rate_of_holes_is_near_one(family, skipped):
     private = workers(20_000, skipped=skipped)
     apart = []

@@ -109,8 +109,8 @@ def test_the_page_shows_both_tables_and_says_whose_it_is(tmp_path, model):
 
 def test_a_release_that_copies_rows_is_flagged_and_others_are_not(tmp_path):
     """Half the released rows are copies; the control has as many rows, from the same people."""
-    real, other, third = (people(1200, seed) for seed in (1, 2, 3))
-    planted = pd.concat([real[:600], third[:600]], ignore_index=True)
+    real, other, third = (people(800, seed) for seed in (1, 2, 3))
+    planted = pd.concat([real[:400], third[:400]], ignore_index=True)
     for control, released, found in ((other, planted, True), (other, third, False)):
         verdict = curator_report(
             real, released, tmp_path / "page.html", schema=SCHEMA, control=control

@@ -221,6 +221,10 @@ def test_add_remove_releases_cost_double_where_rows_are_replaced(url):
     office.start("visits", TENTH)
     assert office.row("visits").spent == Fraction(2, 10)
     office.verify()
+    office.create("stays", epsilon=1.0, delta=1e-6, failure=1e-8, adjacency="replace-one")
+    budget = office.budget("stays")
+    budget.charge(PureEvent(epsilon=0.1))
+    assert (budget.spent.epsilon, budget.spent.adjacency) == (1.0, "replace-one")
 
 
 # A budget for everything that takes one

@@ -398,6 +398,7 @@ def test_a_pipeline_pays_nothing_for_it_and_says_that_the_model_is_paid_apart(tm
     pipeline = mp.PricedPipeline([("fill", IMPUTER)], END, complete=False, **FACTS)
     found = price(pipeline)
     assert found.epsilon == price(mp.PricedPipeline([], END, **FACTS)).epsilon
+    assert "wrong here" not in str(found)
     assert found.steps[0].rows_moved == 0
     fitted = pipeline.fit(Table.read(holey(N), SCHEMA))
     assert fitted.estimator_.mean_.shape == (6,)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from missdp import MST
+from missdp import MST, Numeric, Schema, Table
 from missdp import pricing as mp
 from missdp.accounting import (
     Budget,
@@ -15,7 +15,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.filters import filter_cost
 from missdp.datasets import yrbss
-from missdp.errors import UnprovenError
+from missdp.errors import LedgerError, UnprovenError
 from missdp.pricing import propose_test_release
 from pricing.cases import ESTIMATORS
 
@@ -27,6 +27,18 @@ def pipeline(**more):
     steps = [("scale", mp.StandardScaler(least_std=0.2))]
     facts = {"rows": 300, "columns": 2, "random_state": 0} | more
     return mp.PricedPipeline(steps, mp.PrivateMean(noise_multiplier=90.0), **facts)
+
+
+def test_rows_whose_schema_names_a_ledger_are_paid_for_there():
+    names = ("a", "b")
+    schema = Schema(tuple(Numeric(name=n, lower=-9, upper=9) for n in names), ledger="#patients")
+    table = Table.read(dict(zip(names, X.T.tolist(), strict=True)), schema)
+    for taken in (None, Budget(9.0, 1e-5, adjacency="replace-one")):
+        for asked in (*map(clone, ESTIMATORS.values()), pipeline()):
+            with pytest.raises(LedgerError, match="without which nothing is read"):
+                asked.set_params(budget=taken).fit(table, Y)
+    with pytest.raises(LedgerError):
+        propose_test_release(pipeline(), table, test_epsilon=0.5)
 
 
 def test_estimators_pipelines_and_tests_share_a_fixed_budget():

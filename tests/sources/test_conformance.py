@@ -65,7 +65,13 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "memory-arrow"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("memory-pandas", "duckdb-csv"),
+        *(pytest.param(f"duckdb-{k}", marks=pytest.mark.slow) for k in ("relation", "parquet")),
+    ],
+)
 def test_the_kit_passes(kind, tmp_path):
     """Arrow tables in memory pass it below."""
     make, folders = MAKERS[kind], itertools.count()

@@ -213,7 +213,10 @@ def coverage(name: str, *, imputed: bool, epsilon: float, confidence: float) -> 
     return tuple(np.mean(found, axis=0))
 
 
-@pytest.mark.parametrize("name", OF_THE_RICH)
+@pytest.mark.parametrize(
+    "name",
+    [n if n == "mean" else pytest.param(n, marks=pytest.mark.slow) for n in OF_THE_RICH],
+)
 def test_the_complete_statistic_is_covered_when_values_are_missing_for_what_they_are(name):
     noise_only, widened, width = coverage(name, imputed=True, epsilon=20.0, confidence=0.9)
     assert widened >= 0.9

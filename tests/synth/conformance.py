@@ -68,7 +68,7 @@ FIRST = [
     if c[0].build not in [f.build for f, _ in PAIRED[:i]] and c[0].build is not Independent
 ]
 """Each class once, with its usual parameters; the example is in tests/testing/test_kit.py."""
-OFTEN = [c for c in PAIRED if c[0].name != "mst-pure"]  # as AIM, but for what is chosen
+OFTEN = [*FIRST, *(c for c in PAIRED if c[0].build is Independent)]
 OFTEN += [(f, s) for f, s in CASES if f"{f.name}-{s}" == "all-pairs-joint"]
 OFTEN += [(f, s) for f, s in CASES if f.name == "privbayes"]
 DAILY = [

@@ -434,6 +434,7 @@ def test_names_may_look_like_pairs(family):
     assert model.ground_truth_guarantee(rates(0.5, schema)).epsilon < 0.8
 
 
+@pytest.mark.slow
 def test_trained_heads_without_caps_state_no_more_than_the_whole():
     """As a file of before: what stands gate by gate is rounded, and may be above the whole."""
     for number in (2, 7):

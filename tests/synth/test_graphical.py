@@ -255,7 +255,7 @@ class Watched(_Expectations):
         super().renew(estimate, error=error, epsilon=epsilon)
 
 
-@pytest.mark.parametrize(("most", "epsilon", "rounds"), [(10**9, 3.0, 8), (90, 1.0, 6)])
+@pytest.mark.parametrize(("most", "epsilon", "rounds"), [(10**9, 3.0, 5), (90, 1.0, 6)])
 def test_scores_that_are_not_worked_out_again_are_those_that_would_be(
     most, epsilon, rounds, monkeypatch
 ):

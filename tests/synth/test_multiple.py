@@ -78,10 +78,8 @@ def all_pairs(seed=0, **options):
     return AllPairs(random_state=seed, **options).fit(private(seed=seed))
 
 
-@pytest.mark.parametrize(
-    "missing",
-    ["joint", *(pytest.param(m, marks=pytest.mark.slow) for m in ("observed", "complete-rows"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", ["joint", "observed", "complete-rows"])
 def test_models_of_all_pairs_differ_by_as_much_as_the_fit_is_uncertain(missing):
     def share(model):
         return model.model_.tables[0, 1][1, 1]

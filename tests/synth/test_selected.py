@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -53,8 +54,9 @@ def models():
 
 
 @pytest.fixture(scope="module")
-def wholes(models):
-    return {k: models[k].sample(300_000, random_state=1) for k in (AllPairs, AIM, MST)}
+def whole(models):
+    """Many rows of a family's model, drawn once."""
+    return cache(lambda family: models[family].sample(300_000, random_state=1))
 
 
 @pytest.mark.parametrize("family", [AllPairs, AIM, MST, PrivBayes])
@@ -78,9 +80,11 @@ def test_so_many_rows_and_no_others(models, family, where, holds):
         assert drawn.dtypes.equals(models[family].sample(5, random_state=0).dtypes)
 
 
-@pytest.mark.parametrize("family", [pytest.param(AllPairs, marks=pytest.mark.slow), MST])
-def test_they_are_as_among_all_rows_of_the_model(models, wholes, family):
-    whole = wholes[family].head(60_000)
+@pytest.mark.parametrize(
+    "family", [AIM, *(pytest.param(f, marks=pytest.mark.slow) for f in (AllPairs, MST))]
+)
+def test_they_are_as_among_all_rows_of_the_model(models, whole, family):
+    whole = whole(family).head(60_000)
     part = models[family].sample(10_000, where="age >= 50 and sex = 'm'", random_state=2)
     among = whole[(whole.age >= 50) & (whole.sex == "m")]
     for name, bins in (("age", np.arange(50, 101)), ("hours", np.arange(0, 81, 8))):
@@ -99,13 +103,15 @@ def distance(one, two, names=("sex", "grade")):
     return float(shares[0].sub(shares[1], fill_value=0).abs().sum() / 2)
 
 
-@pytest.mark.parametrize("family", [AllPairs, AIM, MST])
+@pytest.mark.parametrize(
+    "family", [AIM, *(pytest.param(f, marks=pytest.mark.slow) for f in (AllPairs, MST))]
+)
 @pytest.mark.parametrize(
     ("where", "share"),
     [({"sex": "f", "age": (0, 15)}, 0.05), ({"age": (97, 97), "sex": "f"}, 0.003)],
 )
-def test_rare_rows_come_fast_and_as_the_model_has_them(models, wholes, family, where, share):
-    model, asked, whole = models[family], Selection(where, SCHEMA), wholes[family]
+def test_rare_rows_come_fast_and_as_the_model_has_them(models, whole, family, where, share):
+    model, asked, whole = models[family], Selection(where, SCHEMA), whole(family)
     rare = pd.concat(
         [b.to_native() for b in model.sample_blocks(3000, where=asked, random_state=0)]
     )

@@ -1,6 +1,8 @@
 """Fits that protect units: what one of them moves, exactly, is what the guarantee says of it."""
 
 import math
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -8,8 +10,12 @@ import pytest
 
 from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table, load
 from missdp.accounting import Budget, MissingCompletelyAtRandom
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import DataError, LedgerError, ParameterError, UnprovenError
+from missdp.estimate import estimate
+from missdp.ground_truth import epsilon_for_ground_truth, planned_ground_truth
 from missdp.office.dossier import write_dossier
+from missdp.office.dossier.facts import Facts
+from missdp.office.dossier.report import _gaps
 from missdp.schema import OpenCategorical, Unit
 from missdp.table import units
 from missdp.testing.witnesses import Recorder, Repeater
@@ -117,6 +123,16 @@ def test_a_model_keeps_who_it_protects(tmp_path):
     assert planned.events[0].capacity == model.guarantee_.events[0].capacity
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_plan_protects_who_the_fit_will(family):
+    planned, _ = family(epsilon=1.0).planned_parts(with_unit(3))
+    assert (planned.epsilon, planned.unit, planned.max_rows) == (1.0, "person", 3)
+    known = MissingCompletelyAtRandom({"ill": 0.5, "sex": 0.5})
+    for of_plan in (planned_ground_truth, partial(epsilon_for_ground_truth, 1.0)):
+        with pytest.raises(UnprovenError, match="nothing is proven of units"):
+            of_plan(family(epsilon=1.0), with_unit(3), known)
+
+
 def test_one_budget_protects_one_unit():
     budget = Budget(2.0, 1e-5)
     AllPairs(epsilon=1.0, budget=budget).fit(visits(each=2), schema=with_unit(2))
@@ -157,9 +173,12 @@ def test_what_is_not_proven_is_refused_before_anything_is_charged(model, schema,
 def test_intervals_that_take_rows_for_independent_are_refused():
     model = AllPairs(epsilon=1.0).fit(visits(each=2), schema=with_unit(2))
     for ask in (
-        lambda: model.estimate("share(sex == f)"),
+        lambda: model.estimate("share(sex == 'f')"),
         lambda: model.regress("sex ~ ill"),
         lambda: model.sample(9, multiple=2),
+        lambda: next(model.uncertain_models(2)),
+        lambda: estimate(model, "share(sex == 'f')"),
+        lambda: model.sensitivity("share(sex == 'f')", attribute="sex"),
     ):
         with pytest.raises(UnprovenError, match="takes rows for independent"):
             ask()
@@ -169,6 +188,20 @@ def test_a_table_that_was_read_is_fitted_as_it_was_chosen():
     table = Table.read(visits(more=30), with_unit(2))
     assert len(table) == 62
     assert AIM(epsilon=1.0).fit(table).guarantee_.max_rows == 2
+    some = AIM(epsilon=1.0).fit(table.subset(["sex"])).guarantee_
+    assert (some.unit, some.max_rows) == ("person", 2)
+    with pytest.raises(UnprovenError, match="PrivBayes is proven to protect single rows"):
+        PrivBayes(epsilon=1.0).fit(table.subset(["sex", "ill"]))
+    with pytest.raises(DataError, match="which rows belong together"):
+        table.coded_as(table.schema.of_rows)
+
+
+def test_a_part_of_a_schema_is_protected_and_paid_for_like_the_whole():
+    whole = replace(with_unit(2), ledger="#patients")
+    some = whole.subset(["sex"])
+    assert (some.unit, some.ledger) == (whole.unit, whole.ledger)
+    with pytest.raises(LedgerError, match="without which nothing is read"):
+        AIM(epsilon=1.0).fit(Table.read(visits(), whole).subset(["sex"]))
 
 
 def test_what_is_said_of_a_release_is_said_of_the_unit(tmp_path):
@@ -187,3 +220,13 @@ def test_what_is_said_of_a_release_is_said_of_the_unit(tmp_path):
     assert "intervals computed from them are too narrow" in page
     assert "missdp estimate MODEL" not in page
     assert "--multiple" not in (tmp_path / "dossier" / "how-to-use.md").read_text()
+
+
+def test_evidence_that_takes_rows_for_independent_is_not_shown_of_units():
+    frame = visits(4000, each=2)
+    frame["sex"] = frame["sex"].mask((frame["ill"] == "yes") & (frame["person"] % 2 == 0))
+    for schema, shown in ((with_unit(2), "belong together"), (Schema((SEX, ILL)), "strong")):
+        data = frame if schema.unit else frame.drop(columns="person")
+        facts = Facts(AllPairs(epsilon=5.0, random_state=0).fit(data, schema=schema))
+        (one,) = [_gaps(facts, found) for found in facts.gaps if found.name == "sex"]
+        assert shown in one["p"]

@@ -253,7 +253,7 @@ def test_one_row_more_changes_no_other_row(make, kind, cells, tmp_path):
     cells = cells if kind in WITHOUT_NULLS and make is not arrow else nothing | cells
     made = make(kind)
 
-    @settings(max_examples=25 if kind in (object, None) else 5)
+    @settings(max_examples=25 if kind in (object, None) else 4)
     @given(rows=st.lists(cells, max_size=4), row=cells)
     def check(rows, row):
         alone = read(made([row], tmp_path))

@@ -236,7 +236,14 @@ def drafted(path, folder, *, header):
     return replace(schema, attributes=read, layout=replace(schema.layout, keys=("id",)))
 
 
-@pytest.mark.parametrize("name", FILES)
+QUICK = ("pandas, semicolon and decimal comma", "csv, quoted with CR LF", "duckdb, Parquet")
+QUICK += ("XlsxWriter, dates by format", "pyreadstat, SPSS", "pyreadstat, Stata")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FILES],
+)
 def test_a_file_is_drafted_synthesized_and_read_again(name, tmp_path):
     suffix, write, read = FILES[name]
     path, frame = tmp_path / f"rows{suffix}", table()

@@ -36,6 +36,7 @@ from testing import examples
 from testing.source_checks import check_source
 
 
+@pytest.mark.slow
 def test_the_worked_example_of_contributing_passes():
     report = check_synthesizer(Independent, strategies=["observed"], audit_trials=20, trials=4)
     assert report.passed

@@ -165,8 +165,10 @@ class Budget:
         made._cost = cost
         return made
 
-    def for_units(self, unit: str, rows: int) -> Budget:
+    def _for_units(self, unit: str, rows: int) -> Budget:
         """Return a fresh budget that protects units of at most so many rows, worth this one.
+
+        Not public: who charges it must have chosen the rows, which nothing here can see.
 
         What is charged to it are facts about one row, and so are its ``cost`` and ``left``; its
         epsilon, its `filter` and what is `spent` are those of a unit.
@@ -186,7 +188,7 @@ class Budget:
         Examples
         --------
         >>> from missdp.accounting import Budget, LaplaceEvent
-        >>> budget = Budget(1.0, schedule="adaptive").for_units("patient", 5)
+        >>> budget = Budget(1.0, schedule="adaptive")._for_units("patient", 5)
         >>> budget.charge(LaplaceEvent(sensitivity=1, scale=10.0))
         >>> budget.spent.epsilon, round(budget.left.amount, 12)
         (1.0, 0.1)

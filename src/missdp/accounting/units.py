@@ -144,5 +144,6 @@ def unit_of(events: Iterable[Event]) -> tuple[str, int]:
 def _unit_of(event: Event) -> tuple[str, int]:
     if isinstance(event, UnitEvent):
         return event.unit, event.rows
-    # A filter around releases that protect units is a fact about whole units.
-    return (unit_of(event.log)[0], 1) if isinstance(event, FilterEvent) else (ROW, 1)
+    if isinstance(event, FilterEvent):  # around releases that protect units: a fact about these
+        return unit_of(event.log)[0], 1
+    return unit_of(getattr(event, "events", ()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
 import sys
 import tempfile
@@ -21,16 +22,27 @@ PIPE = "-"
 
 @contextlib.contextmanager
 def as_file(data: str) -> Iterator[str]:
-    """Yield the path of a file: of standard input, which is read once, a copy that is removed."""
+    """Yield the path of a file: of standard input, which is read once, a copy that is removed.
+
+    Where the system can do that the copy has no name of its own, so that nothing is left of it
+    when the process ends, however it ends.
+    """
     if data != PIPE:
         yield data
         return
     with tempfile.TemporaryDirectory(prefix="missdp-") as folder:  # for this user alone
         path = Path(folder, "standard-input.csv")
         kept = DataError("standard input cannot be read, or kept in a temporary file")
-        with replacing(OSError, ValueError, AttributeError, by=kept), path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield str(path)
+        with contextlib.ExitStack() as stack:
+            with replacing(OSError, ValueError, AttributeError, by=kept):
+                file = stack.enter_context(path.open("wb"))
+                nameless = Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+                if nameless.exists():
+                    path.unlink()
+                    path.symlink_to(nameless)
+                shutil.copyfileobj(sys.stdin.buffer, file)
+                file.flush()
+            yield str(path)
 
 
 def prints(suffix: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

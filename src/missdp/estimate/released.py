@@ -166,6 +166,7 @@ def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Relea
         If its family, its strategy or its file keeps no statistics, or none of such a set.
     """
     model._check_fitted()
+    model._check_rows_are_units("an estimate")
     if not isinstance(model, AllPairs | AIM | MST):
         raise ParameterError(
             f"{type(model).__name__} keeps no statistics to estimate from; AllPairs, AIM and MST do"

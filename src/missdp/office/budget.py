@@ -110,7 +110,10 @@ class LedgerBudget(Budget):
         if not lines:
             events: tuple[Event, ...] = ()
         elif facts.failure:
-            events = (ApproximateEvent(epsilon=facts.epsilon, delta=delta, label=facts.name),)
+            whole = ApproximateEvent(
+                epsilon=facts.epsilon, delta=delta, adjacency=facts.adjacency, label=facts.name
+            )
+            events = (whole,)
         else:
             events = (self.filter(),)
         epsilon = facts.epsilon if lines else 0.0

@@ -125,7 +125,8 @@ class Price(Record):
             shown = [[form.format(step) for form in _SHOWN.values()] for step in self.steps]
             lines = _table([list(_SHOWN), *shown])
         lines += ["", f"mechanism: {self.mechanism}, delta = {self.delta:g}, replace-one adjacency"]
-        claims = {"naive claim (wrong here)" if self.steps else "claim": self.naive_epsilon}
+        wrong = self.naive_epsilon < self.epsilon
+        claims = {"naive claim (wrong here)" if wrong else "claim": self.naive_epsilon}
         claims[f"whole pipeline, by {self.bound}"] = self.epsilon
         claims |= {f"  (by {name})": e for name, e in self.alternatives if name != self.bound}
         width = max(map(len, claims))

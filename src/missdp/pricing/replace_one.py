@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee, PublicDomain
+from missdp.accounting.budget import check_paid
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
 from missdp.estimator import clone
@@ -36,6 +37,7 @@ from missdp.pricing.questions import (
     VectorQuery,
 )
 from missdp.pricing.steps import NotFittedOnThisTable, StableTransformer
+from missdp.table import Table
 from missdp.threads import one_blas_thread
 from missdp.types import Floats
 
@@ -207,7 +209,7 @@ class ReplaceOneDoor(Session):
         budget: Budget | None,
         noise: NoiseSource,
     ) -> None:
-        _refuse_add_remove(budget, facts.label)
+        _check_budget(budget, values, facts.label)
         check_fillable(values)
         super().__init__(budget=budget, noise=noise)  # type: ignore[arg-type]
         self._facts = facts
@@ -347,8 +349,10 @@ def _charged(question: Question, event: Event) -> Charged:
     return Charged((event,), answers=question.steps if isinstance(question, GradientSteps) else 1)
 
 
-def _refuse_add_remove(budget: Budget | None, label: str) -> None:
-    """Refuse a budget under add-remove, by the name of who would charge it; reads nothing."""
+def _check_budget(budget: Budget | None, values: Any, label: str) -> None:
+    """Refuse a budget under add-remove, or another than a ledger's that is named; reads nothing."""
+    if isinstance(values, Table):
+        check_paid(values.schema.ledger, budget)
     if budget is None or budget.adjacency == "replace-one":
         return
     raise UnprovenError(
@@ -452,7 +456,7 @@ class PrivateEstimator(Parameters):
             If the budget is under add-remove adjacency; nothing was read.
         """
         label = type(self).__name__
-        _refuse_add_remove(self.budget, label)
+        _check_budget(self.budget, X, label)
         check_fillable(X)
         table = as_rows(X)
         domain = RowDomain(rows=table.shape[0], columns=table.shape[1], radius=self.radius)

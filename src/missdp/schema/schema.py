@@ -201,6 +201,7 @@ class Schema(Record):
     def subset(self, names: Iterable[str]) -> Schema:
         """Schema of the named attributes, in the order given, with the rules about them alone.
 
+        Who is protected, and which ledger pays, stay as they are.
         What a rule that is left out may have filled is marked as ``settled``.
         """
         wanted = tuple(names)
@@ -212,10 +213,10 @@ class Schema(Record):
             a.plain() if isinstance(a, Computed) and not {*a.dates} <= kept else a for a in chosen
         )
         rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= kept)
-        found = Schema(attributes, rules)
+        found = Schema(attributes, rules, ledger=self.ledger, unit=self.unit)
         lost = (self.rulebook.filled & kept) - found.rulebook.filled
         marked = (replace(a, settled=True) if a.name in lost else a for a in found)
-        return Schema(tuple(marked), rules) if lost else found
+        return replace(found, attributes=tuple(marked)) if lost else found
 
     def with_cuts(self, model: Any) -> Schema:
         """Return the schema with the bins that a model found, so that another table compares.

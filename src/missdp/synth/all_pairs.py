@@ -80,7 +80,7 @@ class PairsSynthesizer(Synthesizer):
             raise ParameterError(
                 "delta must be above 0: the noise is Gaussian. AIM, MST and PrivBayes offer pure DP"
             )
-        super()._check_parameters()
+        budget = super()._check_parameters()
         check_imputer(self.imputer)
         self._check_share("imputer_share")
         if self.first_share is not None:
@@ -88,7 +88,7 @@ class PairsSynthesizer(Synthesizer):
         given = is_number(self.clip) and _CLIPS[0] <= self.clip <= _CLIPS[1]
         if not (given or (isinstance(self.clip, str) and self.clip == "auto")):
             raise ParameterError("clip must be 'auto' or a number from 2**-10 to 2**20")
-        return self._budget
+        return budget
 
     def _check_schema(self, schema: Schema) -> None:
         cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))

@@ -369,7 +369,6 @@ class Synthesizer(Estimator, abc.ABC):
         """
         check_holes(holes, values)
         if multiple is not None:
-            self._check_rows_are_units("sample(multiple=...)")
             models = self.uncertain_models(multiple, random_state=random_state)
             drawn = partial(Synthesizer.sample_table, missing_values=missing_values, where=where)
             return [drawn(model, n).to_native(holes=holes, values=values) for model in models]
@@ -477,6 +476,7 @@ class Synthesizer(Estimator, abc.ABC):
         if not (is_whole(multiple) and multiple >= 2):
             raise ParameterError("multiple must be a whole number of tables, at least 2")
         self._check_fitted()
+        self._check_rows_are_units("sample(multiple=...)")
         rng = sampling_generator(self.random_state if random_state is None else random_state)
         return self._each_with_seed(self._uncertain(int(multiple), rng), rng)
 
@@ -705,7 +705,7 @@ class Synthesizer(Estimator, abc.ABC):
         """The budget of a fit as facts about one row: all of it, where each row is protected."""
         unit = self.__dict__.get("_unit")
         whole = self._budget
-        return whole if unit is None else whole.for_units(unit.column, unit.max_rows)
+        return whole if unit is None else whole._for_units(unit.column, unit.max_rows)
 
     @property
     def _budget(self) -> Budget:

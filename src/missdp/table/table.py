@@ -208,7 +208,9 @@ class Table:
     def subset(self, names: Iterable[str]) -> Table:
         """Return the named columns."""
         schema = self.schema.subset(names)
-        return Table(schema, {n: self._columns[n] for n in schema.names}, kind=self.kind)
+        found = Table(schema, {n: self._columns[n] for n in schema.names}, kind=self.kind)
+        found._unit = self._unit  # the rows are the same
+        return found
 
     def with_missing(self, mask: Mapping[str, Flags]) -> Table:
         """Return the table with more cells missing; their attributes must be nullable."""
@@ -262,10 +264,12 @@ class Table:
         Raises
         ------
         DataError
-            If the table holds bins only of an attribute whose bins differ.
+            If the table holds bins only of an attribute whose bins differ, or the units differ.
         """
         if schema is self.schema:
             return self
+        if schema.unit != self.schema.unit:
+            raise DataError("other bins do not change which rows belong together")
         columns = {}
         plain = (replace(a, cuts_from=None) if isinstance(a, Numeric) else a for a in self.schema)
         for attribute, old in zip(schema, plain, strict=True):

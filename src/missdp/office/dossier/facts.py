@@ -93,7 +93,8 @@ class Gaps:
     low, high : tuple of (str, float, float or None)
         The level at which it is missing least, and most: with the rate and its noise.
     chance : float or None
-        How likely rates that differ so much were, if values went missing by chance alone.
+        How likely rates that differ so much were, if values went missing by chance alone; None of
+        the model's rows, and where rows of one unit belong together.
     """
 
     name: str
@@ -335,7 +336,8 @@ class Facts:
             (names[i], float(rates[i]), None if stds is None else float(stds[i]))
             for i in (low, high)
         ]
-        chance = None if stds is None else self._chance(rates[clear], stds[clear], weight[clear])
+        alone = stds is not None and self.model.guarantee_.max_rows == 1
+        chance = self._chance(rates[clear], stds[clear], weight[clear]) if alone else None
         return Gaps(self.names[at], self.names[by], ends[0], ends[1], chance)
 
     def _chance(self, rates: Floats, stds: Floats, weight: Floats) -> float:

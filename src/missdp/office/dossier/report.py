@@ -117,7 +117,9 @@ def _gaps(facts: Facts, one: Gaps) -> dict[str, Any]:
         noise = "" if std is None else f" {half_width(std)}"
         return f"{share(rate, std)}{noise} where it is {plain(level, 40)}"
 
-    chance = "modelled" if one.chance is None else "none is clear"
+    chance = "none is clear"
+    if one.chance is None:
+        chance = "modelled" if one.low[2] is None else "not worked out: rows belong together"
     if one.chance is not None and one.chance < _LIKELY:
         chance = f"strong: p < {max(10.0 ** math.ceil(math.log10(one.chance + 1e-12)), 1e-12):.0e}"
     labels = {c.name: c.label for c in facts.columns}
