@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,12 +17,17 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
+from missdp.accounting.units import ROW, counted_as_one
 from missdp.cli.pipes import PIPE, as_file
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.schema import Schema, SurveyWeight, Unit
+from missdp.schema.grid import uncut
 from missdp.schema.unit import unit_said, weight_said
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
+
+if TYPE_CHECKING:
+    from missdp.synth.base import Synthesizer
 
 # Without showing what they are by default, which mostly is nothing.
 option = partial(typer.Option, show_default=False)
@@ -171,6 +176,29 @@ def _of_units(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
         raise ParameterError(f"the schema declares another unit: {schema.unit.column!r}")
     stated = schema.unit or Unit(str(unit))
     return replace(schema, unit=stated if max_rows is None else replace(stated, max_rows=max_rows))
+
+
+def as_declared(model: Synthesizer) -> Schema:
+    """Return a fitted model's schema with the unit and the weight that its rows were read by."""
+    guarantee, size, unit = model.guarantee_, model._size, None
+    if guarantee.unit != ROW:
+        as_one = counted_as_one(guarantee.events)
+        unit = Unit(
+            guarantee.unit, max_rows=guarantee.max_rows, counts="unit" if as_one else "rows"
+        )
+    return replace(model.schema_, unit=unit, weight=None if size is None else size.weight)
+
+
+def facts_at(path: Path) -> Schema:
+    """Return the schema of a file, or of the rows that a saved model was fitted to.
+
+    The latter knows the levels that the fit found.
+    """
+    if path.suffix != ".json":
+        return Schema.from_toml(path)
+    from missdp.synth import load
+
+    return uncut(as_declared(load(path)))
 
 
 _EPSILONS = (1e-6, 1e5)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from missdp.accounting.units import ROW, counted_as_one
 from missdp.cli.app import emit
-from missdp.cli.options import JsonOption, OverwriteOption, argument, option
+from missdp.cli.options import JsonOption, OverwriteOption, argument, as_declared, option
 from missdp.cli.side_files import check_free, check_together
 from missdp.files import check_outputs
 from missdp.office.membership import Refit
-from missdp.schema import Unit
 from missdp.synth import load
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.table import Table
@@ -55,12 +52,7 @@ def report(
     check_free([output], overwrite=overwrite)
     check_together(model)
     fitted = load(model)
-    guarantee, schema = fitted.guarantee_, fitted.schema_
-    unit, size = None, fitted._size
-    if guarantee.unit != ROW:  # as many rows take part as in the fit
-        unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
-        unit = replace(unit, counts="unit" if counted_as_one(guarantee.events) else "rows")
-    declared = replace(schema, unit=unit, weight=None if size is None else size.weight)
+    declared = as_declared(fitted)  # as many rows take part as in the fit
     keep: MissingValues = "keep" if fitted.strategy_of(fitted.missing).models_holes else "fill"
     said = curator_report(
         Table.read(private, declared)._as_counted()
@@ -68,8 +60,8 @@ def report(
         else rows_of_units(private, declared),
         fitted.sample(missing_values=keep) if synthetic is None else synthetic,
         output,
-        schema=schema,
-        guarantee=guarantee,
+        schema=fitted.schema_,
+        guarantee=fitted.guarantee_,
         control=control,
         f1=f1,
         refit=_refit(fitted, keep) if refits else None,

@@ -161,7 +161,7 @@ def fit_histogram(
     starts, mass = _leaves(final, exists)
     kept = starts < size
     starts, mass = np.append(starts[kept], size), mass[kept]
-    ends = reach or (np.arange(size), np.arange(1, size + 1))
+    ends = reach or (np.arange(0.0, size), np.arange(1.0, size + 1))
     untold, unsure = _untold(starts, every, noise, ends[0][starts[:-1]], ends[1][starts[1:] - 1])
     _trim(mass, untold)
     rows = float(mass.sum())
