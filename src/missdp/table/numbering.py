@@ -61,8 +61,10 @@ def numbers(identifiers: Iterable[pa.Array]) -> Ints:
     del parts
     known = np.flatnonzero(found == 0)
     first = keys[known, 0] if len(known) < len(keys) else keys[:, 0]
-    order = np.argsort(first, kind="stable")
-    alike = np.append(False, first[order[1:]] == first[order[:-1]])
+    order = np.argsort(first)
+    ordered = first[order]
+    alike = np.append(False, ordered[1:] == ordered[:-1])[: len(ordered)]
+    del ordered
     second = keys[known, 1][order] if alike.any() else None
     if second is not None and (alike[1:] & (second[1:] != second[:-1])).any():
         order = np.lexsort((keys[known, 1], first))
@@ -84,17 +86,17 @@ def _hashed(identifiers: pa.Array, factors: NDArray[np.uint64]) -> tuple[NDArray
     lacking = np.zeros(len(identifiers), dtype=np.int64)
     lacking[_true(pc.equal(identifiers, pa.scalar(UNREAD, pa.large_binary())))] = -2
     lacking[_true(pc.is_null(identifiers))] = -1
-    sizes = np.asarray(lengths.fill_null(0)).astype(np.int64)
-    _, ends, data = identifiers.buffers()
-    starts = np.frombuffer(ends, np.int64)[identifiers.offset :][: len(sizes)]
+    sizes = np.asarray(lengths.fill_null(0)).astype(np.uint64)
     width = -(-int(sizes.max(initial=0)) // _WORD)
-    held = np.frombuffer(data or b"", np.uint8)
     if not width:
         return np.zeros((len(sizes), 2), dtype=np.uint64), lacking
-    place = np.arange(width * _WORD)
-    cells = held[np.minimum(starts[:, None] + place, len(held) - 1)]
-    cells[place >= sizes[:, None]] = 0
-    words = np.column_stack([cells.view("<u4").astype(np.uint64), sizes.astype(np.uint64)])
+    whole = identifiers.fill_null(b"")
+    bytes_ = pa.Array.from_buffers(
+        pa.large_string(), len(whole), whole.buffers(), offset=whole.offset
+    )
+    padded = pc.ascii_rpad(bytes_, width * _WORD, padding="\0")
+    cells = np.frombuffer(padded.buffers()[2], "<u4")[: len(sizes) * width]
+    words = np.column_stack([cells.reshape(-1, width).astype(np.uint64), sizes])
     mixed = words @ np.vstack([factors[:width], factors[-1:]]) >> np.uint64(32)
     return mixed[:, :2] << np.uint64(32) | mixed[:, 2:], lacking
 

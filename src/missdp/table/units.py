@@ -143,8 +143,13 @@ def identifiers(chunk: Chunk, unit: Unit) -> pa.Array:
 
     missing = {None, "", *map(_identifier, unit.missing_codes)}
     if (easy := easy_identifiers(chunk)) is not None:
-        codes = pa.array([_in_bytes(code) for code in missing if code is not None], easy.type)
-        return pc.if_else(pc.is_in(easy, codes), pa.scalar(None, easy.type), easy)
+        codes = [_in_bytes(code) for code in missing if code is not None]
+        lacking = pc.is_in(easy, pa.array(codes, easy.type))
+        return (
+            pc.if_else(lacking, pa.scalar(None, easy.type), easy)
+            if pc.any(lacking).as_py()
+            else easy
+        )
     cells, places = distinct(chunk, _identifier)
     texts = [None if cell in missing else _in_bytes(cell) for cell in cells]
     each = pa.array([*texts, None], pa.large_binary())
