@@ -428,6 +428,7 @@ BOUNDARIES = {
 
 KEPT = {"after the model is kept", "before files are in place"}
 WHOLE = {"after files are in place", "after it is recorded"}
+QUICK = {"before the charge", "after the model is kept", "after files are in place"}
 
 
 DYING = """
@@ -463,7 +464,10 @@ def killed(where, *arguments):
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize(
+    "boundary",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in BOUNDARIES],
+)
 def test_a_run_that_is_killed_is_charged_once_and_draws_once(office, run, boundary, monkeypatch):
     office.close()
     arguments = (*FIT, "--delta", "0", *PAID, "--request", ID)
