@@ -207,6 +207,7 @@ def test_evaluate(folder, run, ok):
     assert set(document) >= {"marginals", "missing", "f1"}
 
 
+@pytest.mark.slow  # the README's commands are quick enough to run it once
 def test_demo(folder, run, ok):
     document = json.loads(ok("demo", "--json"))
     share = {row["group"]: row for row in document["comparison"]}["Hispanic respondents"]
