@@ -222,6 +222,7 @@ def test_levels_that_a_fit_found_are_those_of_the_saved_model(folder, ok, fails)
     assert found[0]["mean"] < 0.2  # "baker" and "other"
 
 
+@pytest.mark.slow  # the README's commands are quick enough to run it once
 def test_demo(folder, run, ok):
     document = json.loads(ok("demo", "--json"))
     share = {row["group"]: row for row in document["comparison"]}["Hispanic respondents"]

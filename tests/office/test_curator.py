@@ -15,7 +15,7 @@ from missdp.evaluate.align import align
 from missdp.office.attack import Attack, attacks
 from missdp.office.curator import curator_report
 from missdp.office.dossier import write_dossier
-from missdp.office.membership import Membership, allowed, membership
+from missdp.office.membership import Membership, allowed, membership, refit_of
 from missdp.schema import Impossible
 
 pytest.importorskip("jinja2")
@@ -246,6 +246,9 @@ def test_the_command_writes_the_page_elsewhere(tmp_path, capsys, monkeypatch, mo
     assert main([*given, "-o", "curator/page.html"]) == 5  # it is there
     assert main([*given, "-o", "curator/page.html", "--overwrite", "--refits", "7"]) == 2
     assert "at least 16" in capsys.readouterr().err
+    once, again = (refit_of(model)(align(people(50, 1), people(50, 1), SCHEMA)[0]) for _ in "ab")
+    assert len(once)  # with fresh noise, though the model was seeded
+    assert not once.to_native().equals(again.to_native())
     assert main([*given, "-o", "curator/page.html", "--overwrite"]) == 0
     assert "CURATOR ONLY" in capsys.readouterr().out
     assert main([*given, "--synthetic", "others.csv", "-o", "curator/file.html"]) == 0

@@ -361,6 +361,7 @@ def test_nasty_names_are_inert(nasty, tmp_path):
     check_inert((nasty, f"{nasty}2"), (nasty, nasty), (nasty, f"{nasty}3"), nasty, tmp_path / "d")
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(TEXTS.filter(is_text), min_size=7, max_size=7))
 def test_any_names_are_inert(tmp_path_factory, texts):

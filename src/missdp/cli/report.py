@@ -11,9 +11,7 @@ from missdp.cli.app import emit
 from missdp.cli.options import JsonOption, OverwriteOption, argument, as_declared, option
 from missdp.cli.side_files import check_free, check_together
 from missdp.files import check_outputs
-from missdp.office.membership import Refit
 from missdp.synth import load
-from missdp.synth.base import MissingValues, Synthesizer
 from missdp.table import Table
 from missdp.table.units import rows_of_units
 
@@ -45,6 +43,7 @@ def report(
 ) -> None:
     """Show synthetic rows beside the private ones, for the curator only: never publish it."""
     from missdp.office.curator import check_apart_from_releases, curator_report
+    from missdp.office.membership import refit_of
 
     released = [model] if synthetic is None else [model, synthetic]
     check_outputs([output], inputs=[*released, private, control])
@@ -53,31 +52,23 @@ def report(
     check_together(model)
     fitted = load(model)
     declared = as_declared(fitted)  # as many rows take part as in the fit
-    keep: MissingValues = "keep" if fitted.strategy_of(fitted.missing).models_holes else "fill"
+    keeps = fitted.strategy_of(fitted.missing).models_holes
     said = curator_report(
         Table.read(private, declared)._as_counted()
         if declared.weighs
         else rows_of_units(private, declared),
-        fitted.sample(missing_values=keep) if synthetic is None else synthetic,
+        fitted.sample(missing_values="keep" if keeps else "fill")
+        if synthetic is None
+        else synthetic,
         output,
         schema=fitted.schema_,
         guarantee=fitted.guarantee_,
         control=control,
         f1=f1,
-        refit=_refit(fitted, keep) if refits else None,
+        refit=refit_of(fitted) if refits else None,
         refits=refits,
         released=released,
     )
     document = {"curator_only": True, "output": str(output), "verdict": list(said)}
     text = "\n".join([f"Wrote {output}.", _WARNING, *said])
     emit(document, text, as_json=as_json)
-
-
-def _refit(fitted: Synthesizer, keep: MissingValues) -> Refit:
-    """Return what makes synthetic rows of others as the model was made, with fresh noise."""
-
-    def refit(rows: Table) -> Table:
-        again = type(fitted)(**fitted._fitted_with).fit(rows)
-        return again.sample_table(missing_values=keep)
-
-    return refit
