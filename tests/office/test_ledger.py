@@ -15,6 +15,7 @@ import pytest
 from missdp.accounting import (
     ApproximateEvent,
     Budget,
+    Cost,
     ExplicitSeed,
     GaussianEvent,
     LaplaceEvent,
@@ -262,6 +263,19 @@ def test_copies_are_the_budget_itself_and_nothing_is_pickled(office):
     assert copy.copy(budget) is copy.deepcopy(budget) is budget
     with pytest.raises(ParameterError, match="pickled"):
         pickle.dumps(budget)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize(("currency", "delta"), [("gdp", 1e-6), ("zcdp", 1e-9), ("pure", 0.0)])
+def test_a_budget_holds_one_release_worth_all_of_it_and_no_more(url, epsilon, currency, delta):
+    made = Ledger(url, who="head")
+    made.create("once", epsilon=epsilon, delta=delta, currency=currency)
+    made.create("once/eve", epsilon=epsilon)
+    whole = Cost.worth(currency, epsilon, delta)
+    made.start("once/eve", [whole.event()], Purpose())
+    assert made.row("once").facts.cost.epsilon(delta) <= epsilon
+    with pytest.raises(BudgetExceededError, match=f"of {currency}, and (0|.*e-[12].) is left"):
+        made.start("once", [replace(whole, amount=whole.amount / 100).event()], Purpose())
 
 
 def test_a_fork_makes_its_own(office, url):

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from missdp.accounting import Adjacency, Condition, Cost, Currency, Event
 from missdp.accounting.events import check_adjacency
+from missdp.accounting.exact import exact, float_down, float_up
+from missdp.accounting.filters import filter_cost
 from missdp.accounting.units import ROW
 from missdp.errors import (
     BudgetExceededError,
@@ -207,7 +209,7 @@ class Ledger:
         made = Facts(
             name=name,
             table=_text("table", table, least=1),
-            cost=Cost.worth(chosen, epsilon, delta),
+            cost=_for_one_release(Cost.worth(chosen, epsilon, delta), epsilon, delta),
             epsilon=epsilon,
             delta=number("delta", delta, most=1.0, below=True),
             failure=number("failure", failure, most=1.0, below=True),
@@ -591,13 +593,25 @@ def _charged(
             )
     cost, failure = facts.price(events)
     charged = [row.charged(cost, failure, row.last, row.head) for row in rows]
-    full = [row.facts.name for row in charged if not row.holds]
+    full = [pair for pair in zip(charged, rows, strict=True) if not pair[0].holds]
     if full:
-        raise BudgetExceededError(
-            f"the release does not fit into what is left of {full[-1]!r}; nothing was charged or "
-            "read. Add noise, ask for less, or stop releasing from this table"
-        )
+        raise _too_much(*full[-1])
     return charged, {"cost": written(cost), "failure": written(failure)}
+
+
+def _too_much(after: Row, before: Row) -> BudgetExceededError:
+    """Say by how much a charge is more than what is left, in the budget's own currency."""
+    facts = after.facts
+    if after.spent > exact(facts.cost.amount):
+        what, cap = facts.cost.currency, exact(facts.cost.amount)
+        asked, left = after.spent - before.spent, cap - before.spent
+    else:
+        what, asked, left = "failure", after.failed - before.failed, facts.failure - before.failed
+    return BudgetExceededError(
+        f"the release does not fit into what is left of {facts.name!r}: it may cost "
+        f"{float_up(asked):.4g} of {what}, and {max(0.0, float_down(exact(left))):.4g} is left; "
+        "nothing was charged or read. Add noise, ask for less, or stop releasing from this table"
+    )
 
 
 def _said(name: str, events: Iterable[Event], what: Purpose) -> dict[str, Any]:
@@ -675,7 +689,14 @@ def _under(above: Facts, name: str, epsilon: float) -> Facts:
         cost = Cost.worth(cost.currency, epsilon, above.delta)
     else:
         cost = Cost.at_order(cost.order, epsilon, above.delta)
+    cost = _for_one_release(cost, epsilon, above.delta)
     return replace(above, name=name, cost=cost, epsilon=epsilon)
+
+
+def _for_one_release(cost: Cost, epsilon: float, delta: float) -> Cost:
+    """Return a cost, raised by rounding alone, that one release worth all of it does not exceed."""
+    whole = replace(cost, amount=float_up(filter_cost(cost.event(), cost)))
+    return whole if cost.amount and whole.epsilon(delta) <= epsilon else cost
 
 
 @cache
