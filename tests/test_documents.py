@@ -38,7 +38,7 @@ SILENT = {
     *("referees/papers.md", "referees/references.md"),
     "bench/papers/prices.md",
     "referees/papers-knn.md",
-    "commands.md",
+    *("index.md", "changelog.md", "commands.md"),
     "architecture.md",
     "glossary.md",
 }
@@ -47,7 +47,7 @@ SPARK = "## Spark"
 # Pages that take more than two seconds.
 SLOW = (
     *("testing.md", "imputation.md", "ground-truth.md", "worked-example.md"),
-    "table-to-estimate.md",
+    *("table-to-estimate.md", "tutorial.md"),
     *("ledger.md", "families.md", "curator-report.md", "estimates.md", "guarantee.md"),
     *("combining.md", "surveys.md", "plan.md"),
     *("tests/claims/synthesis.md", "referees/proofs.md"),
@@ -86,7 +86,7 @@ WORKED = {
         ],
         path=str(ROOT),
     )
-    for page in ("worked-example.md", "table-to-estimate.md", "ledger.md")
+    for page in ("tutorial.md", "worked-example.md", "table-to-estimate.md", "ledger.md")
 }
 
 

@@ -107,8 +107,20 @@ def test_every_public_name_is_described_on_one_page():
     assert public - set(told) == set()
 
 
+def test_there_is_one_version_and_extras_that_are_named_exist():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    version, day = re.findall(r"^## (\d[\d.]*) - (\S+)$", changes, flags=re.M)[0]
+    assert f"\nversion: {version}\ndate-released: {day}\n" in citation
+    assert missdp.__version__ == version
+    extras = set(tomllib.loads(PROJECT)["project"]["optional-dependencies"])
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = set(",".join(re.findall(r"['.`]\[([a-z,]+)\]['`]", readme)).split(","))
+    assert {"stat", "excel", "sql", "spark", "plot", "report"} <= named <= extras
+
+
 def test_links_lead_somewhere():
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     pages += [*(ROOT / "tests" / "claims").glob("*.md"), *(ROOT / "bench" / "papers").glob("*.md")]
     lost = [
         f"{page.name}: {target}"

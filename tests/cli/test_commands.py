@@ -1,6 +1,7 @@
 """The list of commands: quick to show, the same as what is there, and its examples run."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 
 import missdp
+from missdp.cli import doctor
 from missdp.cli.app import COMMANDS, EXAMPLES, command_named
 from missdp.cli.main import main
 from missdp.synth.registry import _own_parameters
@@ -88,6 +90,60 @@ def test_every_command_has_an_example_and_the_page_shows_it(capsys):
             assert example in said
             assert [word.replace('"', "'") for word in shlex.split(example)] in shown
             assert example.split()[1] == name
+        parts = getattr(command_named(name), "commands", {None: None})
+        for words in [[name], *([name, part] for part in parts if part)]:
+            assert main([*words, "--help"]) == 0
+            after_usage = capsys.readouterr().out.partition("\n\n")[2]
+            assert after_usage.startswith(f"  Examples:\n    missdp {' '.join(words)} ".rstrip())
+
+
+def test_a_shell_completes_commands_and_options():
+    script = Path(sys.executable).with_name("missdp")
+
+    def shell(typed, **more):
+        asked = {"_MISSDP_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": more["at"]}
+        found = subprocess.run(
+            [script], env={**os.environ, **asked}, capture_output=True, text=True
+        )
+        return found.stdout.split()
+
+    assert shell("missdp sy", at="1") == ["synthesize"]
+    assert shell("missdp budget ver", at="2") == ["verify"]
+    assert "--epsilon" in shell("missdp synthesize --ep", at="2")
+    shown = subprocess.run([script, "--show-completion", "bash"], capture_output=True, text=True)
+    assert "_MISSDP_COMPLETE" in shown.stdout
+
+
+# The doctor
+
+
+def test_the_doctor_finds_what_is_here_and_says_what_is_wrong(monkeypatch, capsys):
+    def seen():
+        code = main(["doctor", "--json"])
+        document = json.loads(capsys.readouterr().out)
+        return code, {row["part"]: row["state"] for row in document["parts"]}, document["fine"]
+
+    code, states, fine = seen()
+    assert (code, fine) == (0, True)
+    known = {"missdp", "Python", "numpy", "Java", "PostgreSQL", "folder", "threads", "randomness"}
+    assert known | {"psycopg [ledger]", "jinja2 [report]"} <= states.keys()
+    assert "pytest [dev]" not in states
+    real = doctor.version
+    monkeypatch.setattr(doctor, "version", lambda name: "1.9" if name == "duckdb" else real(name))
+    monkeypatch.setattr(doctor, "requires", lambda _: ["duckdb>=1.10", "numpy", "gone-away>=2"])
+    code, states, fine = seen()
+    assert (code, fine, states["duckdb"]) == (7, False, "older than 1.10")
+    assert states["gone-away"] == "needed: pip install gone-away"
+    monkeypatch.setattr(doctor, "requires", lambda _: ['gone-away>=2; extra == "plot"'])
+    assert seen()[0] == 0
+    assert seen()[1]["gone-away [plot]"] == "absent"
+    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
+    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse_to_open)
+    assert seen()[0] == 5
+
+
+def refuse_to_open():
+    raise OSError
 
 
 @pytest.mark.parametrize(

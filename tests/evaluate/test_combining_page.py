@@ -68,6 +68,10 @@ def test_r_gives_our_numbers(tmp_path):
     assert numbers(shown[1]) == pytest.approx(ours(q, u), rel=1e-8)
     share = np.array([(f["gender"] == "female").mean() for f in frames])
     assert numbers(shown[3]) == pytest.approx(ours(share, share * (1 - share) / 200), rel=1e-8)
+    parts = [[f["weight"][f["gender"] == g] for g in ("female", "male")] for f in frames]
+    gap = [m.mean() - w.mean() for w, m in parts]
+    u = [sum(x.var(ddof=1) / len(x) for x in pair) for pair in parts]
+    assert numbers(shown[5]) == pytest.approx(ours(gap, u), rel=1e-8)
 
 
 def test_what_was_measured_stands_on_the_page(capsys):

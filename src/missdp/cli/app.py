@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -34,6 +35,7 @@ COMMANDS = {
     "dossier": "Write what publishing a release takes, from its saved model, at no cost.",
     "convert": "Write a model or guarantee of an earlier version in today's format.",
     "demo": "Synthesize a real survey with holes, and show what dropping rows does.",
+    "doctor": "Say what is installed here, and whether missdp can work with it.",
 }
 """Each command with a line for the overview; its file is imported when it is called."""
 _SYNTHESIZE = "missdp synthesize patients.csv --schema patients.toml --epsilon 1 -o synthetic.csv"
@@ -97,12 +99,25 @@ EXAMPLES = {
         "missdp budget create patients-2026 --epsilon 3 --delta 1e-6 --budget sqlite:///budget.db",
         "missdp budget show --budget sqlite:///budget.db",
         "missdp budget verify --budget sqlite:///budget.db",
+        "missdp budget history --budget sqlite:///budget.db",
+        "missdp budget export --budget sqlite:///budget.db -o lines.jsonl",
+        "missdp budget import lines.jsonl --budget sqlite:///copy.db",
     ),
-    "dossier": ("missdp dossier synthetic.model.json -o dossier --title 'Patients'",),
+    "dossier": (
+        "missdp dossier synthetic.model.json -o dossier --title 'Patients'",
+        "missdp dossier synthetic.model.json -o papers --tipping 'age=mean(age) by smoker'",
+    ),
     "convert": ("missdp convert old.model.json -o new.model.json",),
     "demo": ("missdp demo",),
+    "doctor": ("missdp doctor",),
 }
 """What the help of each command shows; docs/commands.md explains them, and tests run them."""
+_ANSWERS = (
+    f"missdp budget request {_QUERY.removeprefix('missdp ')} --mean age "
+    "--budget sqlite:///budget.db#patients-2026",
+    "missdp budget approve ID --budget sqlite:///budget.db",
+    "missdp budget refuse ID --budget sqlite:///budget.db",
+)
 
 # Commands that are not in a file of their own name.
 _FILES = {
@@ -153,9 +168,18 @@ def command_named(name: str) -> Any:
         alone = typer.Typer(rich_markup_mode=None, add_completion=False)
         alone.command(name)(command)
         found = typer.main.get_command(alone)
-    # The mark keeps the lines as they are.
-    found.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in EXAMPLES[name])])
+    for part, inner in getattr(found, "commands", {}).items():
+        inner.short_help = inner.get_short_help_str(100)
+        lines = (*EXAMPLES[name], *_ANSWERS)
+        _begin_with([line for line in lines if line.split()[1:3] == [name, part]], inner)
+    _begin_with(EXAMPLES[name], found)
     return found
+
+
+def _begin_with(examples: Sequence[str], command: Any) -> None:
+    """Put examples in front of a command's help; the mark keeps the lines as they are."""
+    lines = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)])
+    command.help = f"{lines}\n\n{inspect.cleandoc(command.help or '')}"
 
 
 app = typer.Typer(
