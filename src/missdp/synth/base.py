@@ -147,7 +147,7 @@ class Synthesizer(Estimator, abc.ABC):
     _unit: Unit | None = field(init=False)  # the same: who is protected, if not each row
     _weight: SurveyWeight | None = field(init=False)  # the same: by which rows count
     _sized: bool = field(init=False)  # the same: whether it is known what units count
-    _size: EffectiveSize | None = field(init=False)  # None where each row is a unit, or counts one
+    _size: EffectiveSize | None = field(default=None, init=False)  # None where all count alike
     _learned: tuple[str, ...] = field(init=False)
 
     @one_blas_thread()
