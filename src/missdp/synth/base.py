@@ -146,7 +146,7 @@ class Synthesizer(Estimator, abc.ABC):
     _open_names: tuple[str, ...] = field(init=False)  # the same: attributes whose levels it finds
     _unit: Unit | None = field(init=False)  # the same: who is protected, if not each row
     _weight: SurveyWeight | None = field(init=False)  # the same: by which rows count
-    _size: EffectiveSize | None = field(init=False)  # None where each row is a unit, or counts one
+    _size: EffectiveSize | None = field(default=None, init=False)  # None where all count alike
     _learned: tuple[str, ...] = field(init=False)
 
     @one_blas_thread()
@@ -789,7 +789,7 @@ class Synthesizer(Estimator, abc.ABC):
             self.__dict__.pop(name, None)
 
     def _check_fitted(self) -> None:
-        if "guarantee_" not in self.__dict__:
+        if "schema_" not in self.__dict__:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
 
     def _check_fit_again(self) -> None:
@@ -834,6 +834,11 @@ class Synthesizer(Estimator, abc.ABC):
         )
 
     def __getattr__(self, name: str) -> Any:
+        if name == "guarantee_" and "schema_" in self.__dict__:
+            raise UnprovenError(
+                "no guarantee is known: the model was made from numbers that no sealed record of a "
+                "release in their file covers"
+            )
         if name.endswith("_") and not name.startswith("_"):  # what scikit-learn calls fitted
             raise NotFittedError(
                 f"this {type(self).__name__} has no {name!r}: it is not fitted yet; call fit first"
