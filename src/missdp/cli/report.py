@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from missdp.accounting.units import ROW
+from missdp.accounting.units import ROW, counted_as_one
 from missdp.cli.app import emit
 from missdp.cli.options import JsonOption, OverwriteOption, argument, option
 from missdp.cli.side_files import check_free, check_together
 from missdp.files import check_outputs
 from missdp.schema import Unit
 from missdp.synth import load
+from missdp.table import Table
 from missdp.table.units import rows_of_units
 
 _WARNING = "CURATOR ONLY: computed from the private table without noise. Do not publish."
@@ -54,11 +55,16 @@ def report(
     check_together(model)
     fitted = load(model)
     guarantee, schema = fitted.guarantee_, fitted.schema_
-    of_rows = guarantee.unit == ROW  # else as many rows take part as in the fit
-    unit = None if of_rows else Unit(guarantee.unit, max_rows=guarantee.max_rows)
+    unit, size = None, fitted._size
+    if guarantee.unit != ROW:  # as many rows take part as in the fit
+        unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
+        unit = replace(unit, counts="unit" if counted_as_one(guarantee.events) else "rows")
+    declared = replace(schema, unit=unit, weight=None if size is None else size.weight)
     keeps = fitted.strategy_of(fitted.missing).models_holes
     said = curator_report(
-        rows_of_units(private, replace(schema, unit=unit)),
+        Table.read(private, declared)._as_counted()
+        if declared.weighs
+        else rows_of_units(private, declared),
         fitted.sample(missing_values="keep" if keeps else "fill")
         if synthetic is None
         else synthetic,
