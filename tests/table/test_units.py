@@ -147,7 +147,7 @@ def test_what_comes_in_another_order_when_it_is_read_again_is_read_once_and_kept
     with pytest.raises(DataError, match="does not declare"):
         Table.read(duckdb.from_df(frame.assign(more=1)), with_unit())
     source = MemorySource(Table.read(frame.drop(columns="p"), Schema((AGE,))))
-    with pytest.raises(SchemaError, match="a source counts by itself"):
+    with pytest.raises(SchemaError, match="source counts by itself"):
         rows_of_units(source, with_unit())
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from missdp.engines.spark_cells import cells_of, in_arrow
@@ -21,6 +22,8 @@ from missdp.errors import DataError, replacing
 from missdp.schema import Schema, Unit
 from missdp.table.frames import check_columns
 from missdp.table.units import UNREAD, identifiers, without_identifier
+from missdp.table.weights import STEPS
+from missdp.types import Ints
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,7 +77,25 @@ def of_units(frame: DataFrame, schema: Schema) -> DataFrame:
     rows = rows.withColumn("draw", functions.sha2(key, 256))
     rows = rows.withColumn("place", number.over(window.orderBy("draw")))
     kept = rows.filter((rows["place"] <= unit.max_rows) | rows[own].isNull())
-    return kept.select(*others).toDF(*schema.names)
+    found = kept.select(*others).toDF(*schema.names)
+    found._sums = _sums(kept, own, unit)  # where a fit looks for what units count
+    return found
+
+
+def _sums(kept: DataFrame, own: str, unit: Unit) -> Ints:
+    """Return `missdp.table.weights.unit_sums` of the rows that take part. Private."""
+    from pyspark.sql import functions
+
+    failed = DataError("the units cannot be counted by Spark, whose own message is withheld")
+    with replacing(Exception, by=failed), quiet():
+        each = kept.groupBy(own).agg(functions.count("*").alias("rows"))
+        lone = each[own].isNull()  # each of them by itself
+        rows = functions.when(lone, 1).otherwise(each["rows"]).alias("rows")
+        units = functions.when(lone, each["rows"]).otherwise(1).alias("units")
+        found = each.select(rows, units).groupBy("rows").sum("units").toArrow()
+    of_each, times = (np.asarray(column).astype(np.int64) for column in found.columns)
+    squares = np.floor(of_each * STEPS * (of_each / unit.bound)).astype(np.int64)
+    return np.array([(of_each * STEPS) @ times, squares @ times], dtype=np.int64)
 
 
 def _refuse(lacking: DataFrame, unit: Unit) -> None:

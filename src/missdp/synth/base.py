@@ -146,7 +146,6 @@ class Synthesizer(Estimator, abc.ABC):
     _open_names: tuple[str, ...] = field(init=False)  # the same: attributes whose levels it finds
     _unit: Unit | None = field(init=False)  # the same: who is protected, if not each row
     _weight: SurveyWeight | None = field(init=False)  # the same: by which rows count
-    _sized: bool = field(init=False)  # the same: whether it is known what units count
     _size: EffectiveSize | None = field(default=None, init=False)  # None where all count alike
     _learned: tuple[str, ...] = field(init=False)
 
@@ -646,8 +645,7 @@ class Synthesizer(Estimator, abc.ABC):
         gates = tuple(self._observed_gate((name,), schema) for name in cut)
         opened = self.__dict__.get("_open_names", ())
         found = [open_part(opened)] if opened else []
-        if self.__dict__.get("_sized", True):
-            found += sizes_part(self.__dict__.get("_unit"), self.__dict__.get("_weight"))
+        found += sizes_part(self.__dict__.get("_unit"), self.__dict__.get("_weight"))
         found += [Part(BINS, CUTS_SHARE, gates, kind="other")] if cut else []
         if share := kinds_share(self._modelled, self._strategy):
             found.append(Part(KINDS, share, (Gate(),) * len(self._modelled.kinds)))
@@ -764,8 +762,8 @@ class Synthesizer(Estimator, abc.ABC):
         if "guarantee_" in self.__dict__ and not self._alike:
             raise UnprovenError(
                 f"{what} takes rows for independent, and several belong to one "
-                f"{self.guarantee_.unit!r}: the model does not tell how far they count alike, as "
-                "it was fitted by Spark, or saved by an earlier version of missdp"
+                f"{self.guarantee_.unit!r}: the model was saved by an earlier version of missdp, "
+                "which did not release how many; fit it again"
             )
 
     def _check_unweighted(self, what: str) -> None:

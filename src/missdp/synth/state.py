@@ -106,12 +106,12 @@ def _as_rows(
     as take part have been chosen.
     """
     if schema is not None and schema.of_rows is not schema:
-        if (engine := engine_of(data)) is not None:
-            if schema.weighs:
-                raise SchemaError(
-                    "Spark counts rows, and the schema declares that they count different amounts: "
-                    "write them to a Parquet file"
-                )
+        if (engine := engine_of(data)) is not None and schema.weighs:
+            raise SchemaError(
+                "Spark counts every row as one: write the rows to a Parquet file, or leave the "
+                "weight out of the schema"
+            )
+        if engine is not None:
             return engine.of_units(data, schema), schema.of_rows, frame_kind(data)
         if not isinstance(data, Table) and not schema.weighs:
             return rows_of_units(data, schema), schema.of_rows, frame_kind(data)
@@ -290,8 +290,6 @@ def learn(model: Synthesizer, data: Any, schema: Schema | None, undeclared: str)
         model.planned_parts(schema)  # what is refused by public facts is not charged
         reserve(schema)
     data, schema, kind = _as_rows(data, schema, opened)
-    sums = _sums(data)
-    fresh._sized = sums is not None
     # As many levels are planned with as a fit may find; which they are, is found below.
     source = _open_data(data, at_most(schema) if opened and schema else schema, model._reads)
     facts = schema if opened and schema else source.schema
@@ -319,7 +317,7 @@ def learn(model: Synthesizer, data: Any, schema: Schema | None, undeclared: str)
         source = _open_data(data, closed, model._reads)
         fresh._settle(fresh._to_be_cut(closed, recodable(source)))
         grid = on_grid(fresh.schema_)
-    facts_of_rows = {"declared_rows": rows, "sums": sums}
+    facts_of_rows = {"declared_rows": rows, "sums": _sums(data)}
     door = _door(fresh, source, grid, budget=own, noise=noise, **facts_of_rows)
     fresh._size = release_sizes(door, fresh._split, unit, weight)
     fresh._kind_shares = release_kinds(door, fresh._modelled, fresh._split)
@@ -331,7 +329,7 @@ def learn(model: Synthesizer, data: Any, schema: Schema | None, undeclared: str)
     spent = with_failure(own.spent, fresh._delta, fresh._open_names)
     fresh.guarantee_ = spent.with_conditions(*conditions)
     fresh.release_ = None
-    del fresh._split, fresh._open_names, fresh._unit, fresh._weight, fresh._sized
+    del fresh._split, fresh._open_names, fresh._unit, fresh._weight
     model._adopt(fresh)
     if not declared:  # released by now, so it may be spoken about
         warn_if_weak(0.0, model._delta, n=model.n_rows_)

@@ -20,6 +20,7 @@ from missdp.types import Ints
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from missdp.table.cells import Chunk
 
 UNREAD: Final = b"\xff"
 """What cannot be read as an identifier: no text has these bytes, which files put for long cells."""
@@ -29,11 +30,12 @@ _EASY = rf"^[A-Za-z0-9_:/-]{{0,{_LONGEST}}}$"  # text that is the identifier as 
 _WORD = 4  # bytes
 
 
-def easy_identifiers(chunk: Any) -> pa.Array | None:
+def easy_identifiers(cells: Chunk) -> pa.Array | None:
     """Return identifiers as bytes where all are short plain text or whole numbers; else None."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    chunk: Any = cells
     kind = getattr(chunk, "type", None)
     if isinstance(kind, pa.DataType) and pa.types.is_integer(kind):
         return chunk.cast(pa.large_string()).cast(pa.large_binary())

@@ -258,8 +258,8 @@ def without_identifier(unit: Unit) -> DataError:
 def rows_of_units(data: Any, schema: Schema) -> RowStream:
     """Return the rows of any table, of each unit as many as take part if the schema declares one.
 
-    Where it declares a unit or a weight, what each row counts is known with them: `UnitRows`.
     Rows that may come in another order when they are read again are read once, and kept.
+    Where it declares a unit or a weight, what each row counts is known with them: `UnitRows`.
 
     Raises
     ------
@@ -269,14 +269,13 @@ def rows_of_units(data: Any, schema: Schema) -> RowStream:
     unit, weight = schema.unit, schema.weight
     if unit is None and weight is None:
         return rows_of(data, schema)
+    apart = tuple(fact.column for fact in (unit, weight) if fact is not None)
     if hasattr(type(data), "counts"):
-        fact, done = (unit, "chosen") if unit is not None else (weight, "weighed")
-        assert fact is not None
         raise SchemaError(
-            f"rows are {done} by their {fact.column!r} before they are counted, and a source counts"
-            " by itself: pass the frame, file, relation or database that it counts"
+            f"rows are chosen or weighed by their {apart[0]!r} before they are counted, and a "
+            "source counts by itself: pass the frame, file, relation or database that it counts"
         )
-    names = (*schema.stored.names, *(f.column for f in (unit, weight) if f is not None))
+    names = (*schema.stored.names, *apart)
     rows = stream_of(data) or HeldRows(data, names, unread=schema.layout.unread)
     if not isinstance(rows, _REPEATABLE):
         rows.check(names, unread=schema.layout.unread)
