@@ -58,6 +58,7 @@ from missdp.inference.model import Levels
 from missdp.inference.pair_model import PairModel
 from missdp.mechanisms.door import Products, RowProducts, Total
 from missdp.office.attack import Attack
+from missdp.office.membership import Membership
 from missdp.office.plan import Plan, Planned
 from missdp.pricing import StepCondition
 from missdp.pricing.prices import Price, PriceStep
@@ -308,6 +309,7 @@ SINGLE = [
     Layout(ignore=("note",), keys=("id",), decimal=",", thousands="."),
     Risk.of(GUARANTEE, prior=0.1),
     Attack("copies", 12, 10, 1000),
+    Membership(20, 12, 3, 0.46),
     PLANNED,
     Plan(method="aim", rows=9, rehearsed_rows=9, missing={"a": 0.1}, planned=(PLANNED,)),
     *(

@@ -1,9 +1,13 @@
 """Commands with files of statistics packages: draft, complete, synthesize, and read again there."""
 
+import json
+import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.dataset
 import pyreadstat
 import pytest
 
@@ -81,3 +85,29 @@ def test_names_that_a_file_cannot_hold_are_refused_before_a_charge(survey, run):
     assert code != 0
     assert "do not fit this kind of file" in err
     assert not list(survey.glob("x*"))
+
+
+@pytest.mark.parametrize("suffix", [".sav", ".dta", ".xpt", ".xlsx", ".parquet", ".feather"])
+def test_every_file_that_can_say_what_it_is_says_so(suffix, survey, run):
+    complete(draft_schema("rows.sav"))
+    given = ("synthesize", "rows.sav", "--schema", "s.toml", "-o", f"out{suffix}", *PRIVBAYES)
+    assert run(*given)[0] == 0
+    release = json.loads(Path("out.release.json").read_text())["release"]
+    said, name = f"Synthetic data, release {release}", f"more{suffix}"
+    drawn = json.loads(run("sample", "out.model.json", "-o", name, "--json")[1])
+    assert (drawn["release"], drawn["synthetic"]) == (release, True)
+    for path in (f"out{suffix}", name):
+        if suffix in (".parquet", ".feather"):
+            kind = (pyarrow.dataset.dataset(path, format=suffix[1:])).schema
+            assert kind.metadata[b"missdp.synthetic"] == b"yes"
+            assert kind.metadata[b"missdp.release"].decode() == release
+            assert b"differentially private" in kind.metadata[b"missdp.guarantee"]
+        elif suffix == ".xlsx":
+            with zipfile.ZipFile(path) as book:
+                text = book.read("docProps/core.xml").decode()
+            assert said in text
+            assert "differentially private" in text
+        else:
+            reader = {".sav": "sav", ".dta": "dta", ".xpt": "xport"}[suffix]
+            label = getattr(pyreadstat, f"read_{reader}")(path)[1].file_label
+            assert label == (said if suffix != ".xpt" else "Synthetic data")

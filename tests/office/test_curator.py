@@ -8,11 +8,14 @@ import pandas as pd
 import pytest
 
 from missdp import AllPairs, Categorical, Numeric, Schema
+from missdp.accounting import Guarantee
 from missdp.cli.main import main
-from missdp.errors import DataError, OutputError
+from missdp.errors import DataError, OutputError, ParameterError
 from missdp.evaluate.align import align
 from missdp.office.attack import Attack, attacks
 from missdp.office.curator import curator_report
+from missdp.office.dossier import write_dossier
+from missdp.office.membership import Membership, allowed, membership, refit_of
 from missdp.schema import Impossible
 
 pytest.importorskip("jinja2")
@@ -130,6 +133,70 @@ def test_attacks_on_rows_like_all_others_succeed_no_more_often_than_by_chance():
         attacks(real, other.take(np.zeros(0, int)), third, np.random.default_rng(0))
 
 
+def test_membership_on_refits_finds_copies_and_not_what_the_guarantee_allows(tmp_path):
+    """The other release answers at random whether the row is there, and is as good as epsilon 1."""
+    rows, rng = people(120, 1), np.random.default_rng(0)
+    seen = {}
+
+    def honest(table):
+        seen[len(table)] = table
+        says = (len(table) == len(rows)) == (rng.random() < np.e / (1 + np.e))
+        return seen[len(rows)] if says else seen.get(len(rows) - 1, table.take(np.arange(0)))
+
+    said = {}
+    for name, refit in (("copies", lambda table: table), ("random", honest)):
+        how = {"guarantee": Guarantee(1.0), "refit": refit, "refits": 80}
+        verdict = curator_report(rows, rows, tmp_path / "page.html", schema=SCHEMA, **how)
+        said[name] = [line for line in verdict if "membership" in line]
+        assert inert((tmp_path / "page.html").read_text()).count("said: with the row") == 1
+    assert said["copies"] == [
+        "BROKEN GUARANTEE: A test of membership gained 100% on 40 refits (true less false "
+        "positives; 53% to 100%); the guarantee allows 46%."
+    ]
+    assert len(said["random"]) == 1
+    assert "BROKEN" not in said["random"][0]
+
+
+def test_what_a_test_of_membership_gains_is_bounded_as_the_guarantee_says():
+    """A randomised answer with exactly this guarantee gains all that is allowed, and no more."""
+    assert allowed(Guarantee(1.0)) == pytest.approx(np.tanh(0.5))
+    assert allowed(Guarantee(1.0, 0.1)) == pytest.approx((np.e - 1 + 0.2) / (np.e + 1))
+    assert allowed(Guarantee(800.0)) == 1.0
+    n, p = 10_000, np.e / (1 + np.e)
+    tight = Membership(n, round(p * n), round((1 - p) * n), allowed(Guarantee(1.0)))
+    assert not tight.broken
+    assert Membership(n, round(p * n) + 300, round((1 - p) * n) - 300, tight.bound).broken
+    with pytest.raises(ParameterError, match="at least 16"):
+        membership(
+            lambda t: t, align(people(50, 1), people(50, 1), SCHEMA)[0], Guarantee(1.0), refits=15
+        )
+
+
+def test_f1_from_real_rows_stands_beside(tmp_path):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("xgboost")
+    few = Schema(SCHEMA.attributes[:2])
+    rows = people(400, 1)[["smoker", "region"]]
+    curator_report(
+        rows, people(400, 2)[["smoker", "region"]], tmp_path / "p.html", schema=few, f1=True
+    )
+    assert "learned from real rows" in inert((tmp_path / "p.html").read_text())
+
+
+def test_a_dossier_and_a_curators_page_never_share_a_folder(tmp_path, model):
+    rows = people(50, 1)
+    (tmp_path / "in").mkdir()
+    curator_report(rows, rows, tmp_path / "in" / "page.html", schema=SCHEMA)
+    for place in (tmp_path / "in", tmp_path / "in" / "dossier"):
+        with pytest.raises(OutputError, match="for the curator only"):
+            write_dossier(model, place, overwrite=True)
+    assert [path.name for path in (tmp_path / "in").iterdir()] == ["page.html"]
+    write_dossier(model, tmp_path / "out")
+    for page in (tmp_path / "page.html", tmp_path / "out" / "page.html"):
+        with pytest.raises(OutputError, match="curator only"):
+            curator_report(rows, rows, page, schema=SCHEMA)
+
+
 @pytest.mark.parametrize("name", ["t.release.json", "m.model.json", "release.json"])
 def test_it_is_not_written_beside_what_was_released(tmp_path, name):
     (tmp_path / name).write_text("{}")
@@ -177,6 +244,11 @@ def test_the_command_writes_the_page_elsewhere(tmp_path, capsys, monkeypatch, mo
     assert said["curator_only"]
     assert len(said["verdict"]) == 4
     assert main([*given, "-o", "curator/page.html"]) == 5  # it is there
+    assert main([*given, "-o", "curator/page.html", "--overwrite", "--refits", "7"]) == 2
+    assert "at least 16" in capsys.readouterr().err
+    once, again = (refit_of(model)(align(people(50, 1), people(50, 1), SCHEMA)[0]) for _ in "ab")
+    assert len(once)  # with fresh noise, though the model was seeded
+    assert not once.to_native().equals(again.to_native())
     assert main([*given, "-o", "curator/page.html", "--overwrite"]) == 0
     assert "CURATOR ONLY" in capsys.readouterr().out
     assert main([*given, "--synthetic", "others.csv", "-o", "curator/file.html"]) == 0

@@ -6,6 +6,7 @@ import html.parser
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp import AIM, AllPairs, Categorical, Numeric, PrivBayes, Schema, load
+from missdp import AIM, AllPairs, Categorical, Numeric, PrivBayes, Schema, Table, load
+from missdp.accounting import RowIndependentMissingness, TakenFromFile
 from missdp.cli.main import main
-from missdp.errors import OutputError, SchemaError
-from missdp.office.dossier import FILES, About, write_dossier
+from missdp.errors import DataError, OutputError, ParameterError, SchemaError, UnprovenError
+from missdp.evaluate import marginal_distance
+from missdp.ground_truth import ground_truth_guarantee
+from missdp.office.dossier import FILES, About, from_measurements, write_dossier
+from missdp.office.dossier.measurements import RECORD
 from missdp.schema.rules import Impossible
 
 SCHEMA = Schema(
@@ -187,6 +192,32 @@ def test_every_strategy_and_few_attributes_have_a_dossier(family, missing, names
     assert ("does not keep what was missing" in page) == (not model._applied_strategy.models_holes)
 
 
+def test_the_report_says_where_conclusions_turn_if_asked(models, tmp_path, monkeypatch, capsys):
+    question = "mean(age) by ill"
+    write_dossier(models["AllPairs"], tmp_path / "d", tipping=[("age", question)])
+    page = (tmp_path / "d" / "report.html").read_text()
+    steps = [x / 10 for x in range(-5, 6)]
+    found = models["AllPairs"].sensitivity(question, attribute="age", shifts=steps)
+    section = page[page.index("because of what they are") :]
+    for label, value, turn in zip(
+        found.estimates[5].labels,
+        found.estimates[5].shown()["estimate"],
+        found.tipping,
+        strict=True,
+    ):
+        said = "holds from -0.5 to 0.5" if turn is None else f"{turn:+.2g}"
+        row = rf"<bdi>{label}</bdi></th><td[^>]*>{value}</td><td[^>]*>[^<]*</td><td[^>]*>{said}<"
+        assert re.search(row, section), label
+    with pytest.raises(ParameterError, match="never missing"):
+        write_dossier(models["AllPairs"], tmp_path / "e", tipping=[("ill", "share(ill = 'yes')")])
+    assert not (tmp_path / "e").exists()
+    monkeypatch.chdir(tmp_path)
+    models["AllPairs"].save("m.json")
+    assert main(["dossier", "m.json", "-o", "f", "--tipping", f"age={question}"]) == 0
+    assert (tmp_path / "f" / "report.html").read_text() == page
+    assert main(["dossier", "m.json", "-o", "g", "--tipping", "age"]) == 2
+
+
 def test_what_is_maintained_is_what_was_measured(models, tmp_path):
     for family, how in (("AllPairs", {"measured"}), ("PrivBayes", {"modelled"})):
         write_dossier(models[family], tmp_path / family)
@@ -330,6 +361,7 @@ def test_nasty_names_are_inert(nasty, tmp_path):
     check_inert((nasty, f"{nasty}2"), (nasty, nasty), (nasty, f"{nasty}3"), nasty, tmp_path / "d")
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(TEXTS.filter(is_text), min_size=7, max_size=7))
 def test_any_names_are_inert(tmp_path_factory, texts):
@@ -367,3 +399,115 @@ def test_the_report_of_a_family_without_measurements_states_no_noise(models, tmp
     page = (tmp_path / "d" / "report.html").read_text()
     assert "±" not in re.sub(r"<small>± .*?</small>|<h3>The risk.*", "", page, flags=re.DOTALL)
     assert "this family keeps no measurements" in page
+
+
+# Synthesizers from published measurements
+
+
+@pytest.mark.parametrize("family", ["AllPairs", "AIM"])
+def test_a_released_synthesizer_comes_back_from_its_measurements(models, family, tmp_path):
+    write_dossier(models[family], tmp_path / "d")
+    model, file = models[family], tmp_path / "d" / "measurements.parquet"
+    for schema in (None, model.schema_, SCHEMA):
+        again = from_measurements(file, schema)
+        assert type(again) is type(model)
+        assert again.guarantee_ == model.guarantee_.with_conditions(TakenFromFile())
+        kept = [m.sample(300, missing_values="keep", random_state=7) for m in (model, again)]
+        assert kept[0].equals(kept[1])
+    again.save(tmp_path / "m.json")
+    assert TakenFromFile() in load(tmp_path / "m.json").guarantee_.conditions
+    assert "no signature" in again.guarantee_.in_words()
+
+
+def nudged(table, name):
+    """The table with one number of a column larger by as little as can be."""
+    values = table[name].to_numpy().copy()
+    values[3] = np.nextafter(values[3], np.inf)
+    return table.set_column(table.column_names.index(name), name, pyarrow.array(values))
+
+
+def with_record_of(table, models, folder):
+    write_dossier(models["AIM"], folder / "other")
+    other = pyarrow.parquet.read_schema(folder / "other" / "measurements.parquet").metadata
+    return table.replace_schema_metadata({**table.schema.metadata, RECORD: other[RECORD]})
+
+
+EDITS = {
+    "value": lambda table, *_: nudged(table, "value"),
+    "variance": lambda table, *_: nudged(table, "variance"),
+    "order": lambda table, *_: table.take([1, 0, *range(2, len(table))]),
+    "column": lambda table, *_: table.append_column("note", table["kind"]),
+    "record": with_record_of,
+    "metadata": lambda table, *_: table.replace_schema_metadata(None),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_was_edited_is_not_the_release(models, folder, tmp_path, monkeypatch, edit):
+    table = pyarrow.parquet.read_table(folder / "measurements.parquet")
+    file, schema = tmp_path / "edited.parquet", models["AllPairs"].schema_
+    pyarrow.parquet.write_table(table, file)
+    monkeypatch.setattr("missdp.office.dossier.read_back._fitted", lambda *_: "fitted anew")
+    assert isinstance(from_measurements(file, schema), AllPairs)  # written again, not edited
+    pyarrow.parquet.write_table(EDITS[edit](table, models, tmp_path), file)
+    assert from_measurements(file, schema) == "fitted anew"
+    with pytest.raises(SchemaError, match="no sealed record"):
+        from_measurements(file)
+
+
+def test_no_guarantee_is_known_of_numbers_that_were_edited(models, folder, tmp_path):
+    table = pyarrow.parquet.read_table(folder / "measurements.parquet")
+    file, schema = tmp_path / "edited.parquet", models["AllPairs"].schema_
+    pyarrow.parquet.write_table(nudged(table, "value"), file)
+    found = from_measurements(file, schema)
+    for ask in (
+        lambda: found.guarantee_,
+        lambda: found.save(tmp_path / "m.json"),
+        lambda: write_dossier(found, tmp_path / "d"),
+        lambda: ground_truth_guarantee(found, RowIndependentMissingness()),
+    ):
+        with pytest.raises(UnprovenError, match="no guarantee is known"):
+            ask()
+    assert [*tmp_path.iterdir()] == [file]
+    drawn = found.sample_table(4000, missing_values="keep", random_state=0)
+    assert Table.from_codes(schema, {a.name: drawn.codes(a.name) for a in schema})
+    far = marginal_distance(models["AllPairs"].sample(4000), drawn, k=2, schema=schema)
+    assert far.mean < 0.2
+
+
+def test_another_schema_leaves_no_guarantee(models, folder):
+    relabelled = replace(SCHEMA["ill"], label="another one")
+    own = tuple(relabelled if a.name == "ill" else a for a in models["AllPairs"].schema_)
+    schema = replace(models["AllPairs"].schema_, attributes=own)
+    with pytest.raises(UnprovenError, match="no guarantee is known"):
+        _ = from_measurements(folder / "measurements.parquet", schema).guarantee_
+
+
+def test_marginals_that_mbi_measured_make_a_model_without_a_guarantee(tmp_path):
+    """Pairs in any order, also with a last cell for missing values; nothing is unpickled."""
+    schema, counts = Schema(tuple(SCHEMA[n] for n in ("ill", "smoker"))), np.zeros((3, 2))
+    counts[:2, :2], counts[2] = [[500.0, 100.0], [100.0, 500.0]], [150.0, 50.0]
+    file, saved = tmp_path / "m.npz", {"clique_0": ["smoker", "ill"], "stddev_0": 4.0}
+    np.savez(file, values_0=counts.ravel(), **saved)
+    model = from_measurements(file, schema)
+    drawn = model.sample_table(20_000, missing_values="keep", random_state=0)
+    smoker, ill = (drawn.codes(name) for name in ("smoker", "ill"))
+    assert model.n_rows_ == 1400
+    assert np.mean(smoker == 2) == pytest.approx(200 / 1400, abs=0.02)
+    assert np.mean(ill[smoker < 2] == smoker[smoker < 2]) == pytest.approx(1000 / 1200, abs=0.03)
+    with pytest.raises(UnprovenError, match="no guarantee is known"):
+        _ = model.guarantee_
+    for wrong, said in (
+        ({"values_0": np.ones(5), **saved}, "no marginal of the levels"),
+        ({"values_0": counts.ravel(), **saved, "clique_0": ["smoker", "x"]}, "not in the schema"),
+        ({"values_0": counts.sum(1), **saved, "clique_0": ["smoker"]}, "no measurement is about"),
+        ({"values_0": np.array([print], dtype=object), **saved}, "holds no measurements"),
+        ({"leaf_0": counts}, "holds no measurements"),
+    ):
+        np.savez(file, **wrong)
+        with pytest.raises(DataError, match=said):
+            from_measurements(file, schema)
+    (tmp_path / "m.parquet").write_text("no parquet")
+    for name in ("m.parquet", "absent.npz"):
+        with pytest.raises(DataError, match="holds no measurements"):
+            from_measurements(tmp_path / name, schema)

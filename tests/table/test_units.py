@@ -163,6 +163,7 @@ def test_one_number_is_one_identifier_whatever_the_type_of_its_column():
     exact = [large, decimal.Decimal(large + 1), str(large + 2)]
     assert ages({"p": exact, "age": [1, 2, 3]}) == [1, 2, 3]
     assert len(ages({"p": [large, str(large)], "age": [1, 2]})) == 1
+    assert len(ages({"p": [-7, "-7.0", -7.0], "age": [1, 2, 3]})) == 1
     assert ages({"p": ["007", "7", "7.5"], "age": [1, 2, 3]}) == [1, 2, 3]
 
 

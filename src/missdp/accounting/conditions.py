@@ -388,6 +388,23 @@ class LevelsFromRelease(Condition):
 
 
 @dataclass(frozen=True)
+class TakenFromFile(Condition):
+    """A model was taken from a file of measurements, with the record of its release.
+
+    Examples
+    --------
+    >>> print(TakenFromFile())
+    The model was taken from a file of measurements, and whoever wrote it stated what was released: a checksum shows edits, and is no signature.
+    """  # noqa: E501
+
+    holds_for_every_mask = True
+    sentence = (
+        "The model was taken from a file of measurements, and whoever wrote it stated what was "
+        "released: a checksum shows edits, and is no signature."
+    )
+
+
+@dataclass(frozen=True)
 class RowsWithoutUnit(Condition):
     """Rows without an identifier belong to different units.
 

@@ -103,7 +103,10 @@ EXAMPLES = {
         "missdp budget export --budget sqlite:///budget.db -o lines.jsonl",
         "missdp budget import lines.jsonl --budget sqlite:///copy.db",
     ),
-    "dossier": ("missdp dossier synthetic.model.json -o dossier --title 'Patients'",),
+    "dossier": (
+        "missdp dossier synthetic.model.json -o dossier --title 'Patients'",
+        "missdp dossier synthetic.model.json -o papers --tipping 'age=mean(age) by smoker'",
+    ),
     "convert": ("missdp convert old.model.json -o new.model.json",),
     "demo": ("missdp demo",),
     "doctor": ("missdp doctor",),

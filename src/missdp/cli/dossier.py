@@ -22,6 +22,14 @@ def dossier(
     curator: Annotated[str, option(help="Who publishes it.")] = "",
     region: Annotated[str, option(help="Which region it is about.")] = "",
     published: Annotated[str, option(help="The day, as YYYY-MM-DD.")] = "",
+    tipping: Annotated[
+        list[str] | None,
+        option(
+            metavar="NAME=QUESTION",
+            help="Shows where a conclusion turns if values of an attribute are missing because of "
+            "what they are; repeatable.",
+        ),
+    ] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,10 +48,23 @@ def dossier(
         title=title, audience=audience, curator=curator, region=region, published=published
     )
     said = write_dossier(
-        model, output, about=about, ledger=_ledger_line(model), overwrite=overwrite
+        model,
+        output,
+        about=about,
+        ledger=_ledger_line(model),
+        tipping=[*map(_asked, tipping or ())],
+        overwrite=overwrite,
     )
     text = f"Wrote {output}: {', '.join(FILES)}. They read TODO where a person must say something."
     emit({"output": str(output), **said}, text, as_json=as_json)
+
+
+def _asked(text: str) -> tuple[str, str]:
+    """Return an attribute that departs, and a question about it."""
+    name, equals, question = text.partition("=")
+    if not equals:
+        raise ParameterError("tipping must be NAME=QUESTION, such as 'age=mean(age)'")
+    return name.strip(), question.strip()
 
 
 def _ledger_line(model: Path) -> dict[str, Any] | None:

@@ -93,6 +93,8 @@ def sample(
     document: dict[str, Any] = {
         "output": names[0] if multiple is None else names,
         "rows": written,
+        "synthetic": True,
+        "release": released.release_,
         "guarantee": released.guarantee_.to_dict(),
     }
     drawn = counted(written, "synthetic row") + ("" if multiple is None else " each")

@@ -35,11 +35,15 @@ def report(
     f1: Annotated[
         bool, typer.Option("--f1", help="Also train nine classifiers per attribute (slow).")
     ] = False,
+    refits: Annotated[
+        int, option(help="Fits to measure membership by, 16 at least (slow; 0: none).")
+    ] = 0,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show synthetic rows beside the private ones, for the curator only: never publish it."""
     from missdp.office.curator import check_apart_from_releases, curator_report
+    from missdp.office.membership import refit_of
 
     released = [model] if synthetic is None else [model, synthetic]
     check_outputs([output], inputs=[*released, private, control])
@@ -60,6 +64,8 @@ def report(
         guarantee=guarantee,
         control=control,
         f1=f1,
+        refit=refit_of(fitted) if refits else None,
+        refits=refits,
         released=released,
     )
     document = {"curator_only": True, "output": str(output), "verdict": list(said)}

@@ -396,7 +396,7 @@ def demo(
     survey = yrbss().table()
     with release.claimed(survey.schema), progress_bar() as progress:
         RUN.note_spending(2 * epsilon)
-        family = synthesizer_named("privbayes")
+        family = synthesizer_named("all-pairs")
         drop = family(epsilon=epsilon, missing="complete-rows", random_state=seed).fit(survey)
         model = family(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
         with PutOff(_AT_ONCE):

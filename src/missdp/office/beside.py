@@ -23,10 +23,12 @@ from missdp.evaluate import (
     rule_violations,
 )
 from missdp.evaluate.align import align
+from missdp.evaluate.classifiers import holdout
 from missdp.evaluate.fidelity import _SAID as SCORES
 from missdp.evaluate.fidelity import plot_columns
 from missdp.evaluate.printed import rounded
 from missdp.office.attack import Attack, attacks
+from missdp.office.membership import Membership, Refit, allowed, membership
 from missdp.schema import Schema
 from missdp.table import Table
 
@@ -46,6 +48,8 @@ def beside(
     guarantee: Guarantee | None = None,
     control: Any = None,
     f1: bool = False,
+    refit: Refit | None = None,
+    refits: int = 0,
 ) -> dict[str, Any]:
     """Return what the page shows, by the names of its template; see ``curator_report``."""
     real, made = align(private, synthetic, schema)
@@ -59,6 +63,9 @@ def beside(
         facts["f1"] = _f1(real, made)
     if guarantee is not None:
         facts |= _promised(guarantee)
+        if refit is not None:
+            facts["membership"] = gained = membership(refit, real, guarantee, refits=refits)
+            verdict.append(_told_apart(gained))
     return {**facts, "verdict": verdict, "picture": _picture(real, made, schema)}
 
 
@@ -134,21 +141,34 @@ def _attacked(found: Iterable[Attack]) -> Verdict:
     ]
 
 
+def _told_apart(found: Membership) -> tuple[str, bool]:
+    """Say what a test of membership gained on refits, and whether the guarantee allows that."""
+    low, high = found.interval
+    said = (
+        f"A test of membership gained {found.advantage:.0%} on {2 * found.refits} refits (true "
+        f"less false positives; {low:.0%} to {high:.0%}); the guarantee allows {found.bound:.0%}."
+    )
+    return (f"BROKEN GUARANTEE: {said}" if found.broken else said), found.broken
+
+
 def _promised(guarantee: Guarantee) -> Mapping[str, str]:
     """Return the guarantee in words, and what it says of attackers who look for one row."""
-    epsilon, delta = min(guarantee.epsilon, 700.0), guarantee.delta
-    most = (np.exp(epsilon) - 1 + 2 * delta) / (np.exp(epsilon) + 1)
     return {
         "promise": f"{guarantee}\n\n{guarantee.explain()}",
         "bound": f"Whether a {guarantee.unit} is in the table: the guarantee bounds what any test "
-        f"gains, true less false positives, to {printed(100 * most)} percentage points. It does "
-        "not bound what follows about a person from facts about people in general.",
+        f"gains, true less false positives, to {printed(100 * allowed(guarantee))} percentage "
+        "points. It does not bound what follows about a person from facts about people in general.",
     }
 
 
-def _f1(real: Table, made: Table) -> list[tuple[str, str]]:
-    scores = classifier_f1(real, made, random_state=0)
-    return [(name, f"{score:.3f}") for name, score in scores.by_attribute.items()]
+def _f1(real: Table, made: Table) -> list[tuple[str, str, str]]:
+    """Return how well either rows teach, tested on the same real rows, which teach nothing."""
+    taught, unseen = holdout(real, random_state=0)
+    own, other = (
+        classifier_f1(real, rows, test=unseen, random_state=0).by_attribute
+        for rows in (taught, made)
+    )
+    return [(name, f"{score:.3f}", f"{other[name]:.3f}") for name, score in own.items()]
 
 
 def _picture(real: Table, made: Table, schema: Schema) -> str | None:

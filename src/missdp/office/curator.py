@@ -13,11 +13,13 @@ from typing import Any
 from missdp.accounting import Guarantee
 from missdp.errors import MissingDependencyError, OutputError, replacing
 from missdp.files import write_atomically
+from missdp.office.membership import Refit
 from missdp.schema import Schema
 
 __all__ = ["curator_report"]
 
-_RELEASED = ("*.release.json", "release.json", "*.model.json", "*.guarantee.json")
+_OWN = b"<title>CURATOR ONLY"
+_RELEASED = ("*.release.json", "release.json", "*/release.json", "*.model.json", "*.guarantee.json")
 
 
 def check_apart_from_releases(path: Path, released: Iterable[Path] = ()) -> None:
@@ -31,6 +33,17 @@ def check_apart_from_releases(path: Path, released: Iterable[Path] = ()) -> None
         )
 
 
+def check_no_curator_page(folder: Path) -> None:
+    """Refuse a folder with a curator's page in it for anything that is to be released."""
+    for page in folder.glob("*.html"):
+        with page.open("rb") as file:
+            if _OWN in file.read(4096):
+                raise OutputError(
+                    f"{str(folder)!r} holds a page for the curator only: a folder is easily "
+                    "published as a whole; write to another one"
+                )
+
+
 def curator_report(
     private: Any,
     synthetic: Any,
@@ -40,6 +53,8 @@ def curator_report(
     guarantee: Guarantee | None = None,
     control: Any = None,
     f1: bool = False,
+    refit: Refit | None = None,
+    refits: int = 0,
     released: Iterable[Path] = (),
 ) -> tuple[str, ...]:
     """Write a page that shows synthetic rows beside the private ones, for the curator only.
@@ -55,7 +70,12 @@ def curator_report(
     control : Table, or any table or file that Table.read takes, optional
         Rows of the same population that the fit never saw: attacks are then measured.
     f1 : bool, default False
-        Whether to train classifiers as well, which is slow.
+        Whether to train classifiers as well, on real and on synthetic rows, which is slow.
+    refit : callable, optional
+        From a Table of rows to synthetic ones, as the release was made: membership is then
+        measured, on so many ``refits``, half of them without one row, and set beside what
+        ``guarantee`` allows.
+    refits : int, default 0
     released : iterable of Path
         Released files, beside which nothing is written.
 
@@ -89,7 +109,8 @@ def curator_report(
     template = _template()
     from missdp.office.beside import beside  # what compares tables takes a second to import
 
-    facts = beside(private, synthetic, schema=schema, guarantee=guarantee, control=control, f1=f1)
+    tried: dict[str, Any] = {"control": control, "f1": f1, "refit": refit, "refits": refits}
+    facts = beside(private, synthetic, schema=schema, guarantee=guarantee, **tried)
     write_atomically(place, template.render(facts).encode())
     return tuple(line for line, _ in facts["verdict"])
 

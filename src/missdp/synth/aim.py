@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -224,27 +224,34 @@ class _GraphicalSynthesizer(Synthesizer):
             zeros=zeros,
             total=total,
         )
-        estimate = learner.run()
+        self.keep(
+            learner.run(),
+            zeros,
+            first_sigma=learner.first_std,
+            extended=tuple(learner.extended),
+            partial=not door.every_row_counts,
+            always=always,
+        )
+        self._report("done", 1.0)
+        return learner.rows()
+
+    def keep(self, estimate: Estimate, zeros: Zeros, **recipe: Any) -> None:
+        """Keep what was estimated from marginals as the released model."""
         self.model_ = GraphicalModel(
             tuple(estimate.levels), estimate.parameters, estimate.masks, zeros, estimate.tables()
         )
         self._recipe = Recipe(
             n_rows=estimate.n_rows,
-            first_sigma=learner.first_std,
             sigmas={c: float(m.std) for c, m in estimate.measured.items()},
-            extended=tuple(learner.extended),
-            partial=not door.every_row_counts,
-            always=always,
             shrink=self.shrink,
             ridge=self.ridge,
             model_rows=self.model_rows,
             pairs={c: float(m.std) for c, m in estimate.noted.items()},
+            **recipe,
         )
         self.marginals_ = estimate.completed()
-        names = schema.names
+        names = self.modelled_.names
         self.measured_ = tuple(tuple(names[v] for v in c) for c in estimate.measured)
-        self._report("done", 1.0)
-        return learner.rows()
 
     def _draws_schema(self) -> bool:
         sizes = [len(level.groups) for level in self.model_.levels]

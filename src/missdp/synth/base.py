@@ -748,7 +748,7 @@ class Synthesizer(Estimator, abc.ABC):
             self.__dict__.pop(name, None)
 
     def _check_fitted(self) -> None:
-        if "guarantee_" not in self.__dict__:
+        if "schema_" not in self.__dict__:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
 
     def _check_fit_again(self) -> None:
@@ -791,6 +791,11 @@ class Synthesizer(Estimator, abc.ABC):
         )
 
     def __getattr__(self, name: str) -> Any:
+        if name == "guarantee_" and "schema_" in self.__dict__:
+            raise UnprovenError(
+                "no guarantee is known: the model was made from numbers that no sealed record of a "
+                "release in their file covers"
+            )
         if name.endswith("_") and not name.startswith("_"):  # what scikit-learn calls fitted
             raise NotFittedError(
                 f"this {type(self).__name__} has no {name!r}: it is not fitted yet; call fit first"

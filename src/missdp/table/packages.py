@@ -42,6 +42,7 @@ _WRITTEN: Final = {
     ".xpt": ("DATE9", "DATETIME20", "sas_date", "sas"),
 }
 _ORIGIN: Final = {**ORIGINS, "sas_date": ORIGINS["%td"]}
+_SYNTHETIC: Final = "Synthetic data"
 _MOST_CODES = 3  # of one variable of SPSS, but for a range
 
 
@@ -185,7 +186,7 @@ def write_stat(path: Path, suffix: str, table: pa.Table, schema: Schema) -> None
     schema = schema.written
     numbers = {a.name: _written_as(a, suffix) for a in schema}
     frame = pd.DataFrame({a.name: _column(table[a.name], numbers[a.name], suffix) for a in schema})
-    options: dict[str, dict[str, Any]] = {
+    options: dict[str, Any] = {
         "column_labels": {a.name: a.label for a in schema if a.label},
         "variable_format": {a.name: shown for a in schema if (shown := _format(a, suffix))},
     }
@@ -201,8 +202,19 @@ def write_stat(path: Path, suffix: str, table: pa.Table, schema: Schema) -> None
         letters = {a.name: [c[1:] for c in _texts(a) if _LETTER.fullmatch(c)] for a in schema}
         numeric = {a for a, origin in numbers.items() if origin is not None}
         options["missing_user_values"] = {n: f for n, f in letters.items() if f and n in numeric}
+    if said := what_it_is(table.schema):
+        options["file_label"] = said if suffix != ".xpt" else _SYNTHETIC  # 40 characters at most
     name = {".sav": "sav", ".dta": "dta", ".xpt": "xport"}[suffix]
     getattr(pyreadstat_module(), f"write_{name}")(frame, str(path), **options)
+
+
+def what_it_is(schema: pa.Schema) -> str:
+    """Return what a file says of itself, by the metadata of its rows: nothing, if not synthetic."""
+    said = schema.metadata or {}
+    release = said.get(b"missdp.release", b"").decode()
+    if b"missdp.synthetic" not in said:
+        return ""
+    return f"{_SYNTHETIC}, release {release}" if release else _SYNTHETIC
 
 
 def _texts(attribute: AnyAttribute) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from missdp.errors import DataError, MissingDependencyError, OutputError, replacing
 from missdp.table.cells import HeldBatch
 from missdp.table.memory import memory_in_force
+from missdp.table.packages import what_it_is
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +73,9 @@ class SheetWriter:
         options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
         self._rows = 0
         self._book = xlsxwriter.Workbook(sink, options)
+        if said := what_it_is(schema):
+            promised = schema.metadata.get(b"missdp.guarantee", b"").decode()
+            self._book.set_properties({"title": said, "comments": promised})
         self._sheet = self._book.add_worksheet()
         self._formats = [
             self._book.add_format({"num_format": "yyyy-mm-dd" + time * " hh:mm:ss"})

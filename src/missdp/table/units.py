@@ -124,7 +124,7 @@ def _identifier(cell: Any) -> Plain:
         return None
     text = str(found).strip()
     whole = text.removesuffix(".0")  # as pandas writes whole numbers of a column with holes
-    return whole if whole.isascii() and whole.isdecimal() else text
+    return whole if whole.isascii() and whole.removeprefix("-").isdecimal() else text
 
 
 def _digits(cell: decimal.Decimal) -> Plain:

@@ -7,7 +7,7 @@ and no noise is stated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -17,7 +17,9 @@ import numpy as np
 
 from missdp.inference.completion import PairTables
 from missdp.inference.model import Levels
+from missdp.office.dossier.words import short
 from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.sources.modelled import Modelled
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.types import Floats, Ints
@@ -26,8 +28,7 @@ _ROWS = 20_000  # of the model
 _FEWER = 6_000  # by which clipping is undone
 _CLEAR = 3.0  # standard deviations of noise, of a group that is compared with others
 _BLURRED = 0.08  # standard deviation of a rate that says nothing any more
-_APART = 2.0  # standard deviations, from chance
-_FEW = 100  # rows of the model, of a pair that is missing together or would be
+_APART = 3.0  # standard deviations, from chance
 _SAFE = 1e-300
 
 
@@ -193,13 +194,19 @@ class Facts:
 
     @cached_property
     def level_names(self) -> list[tuple[str, ...]]:
-        """What each group of levels of each modelled attribute is called."""
+        """What each group of levels of each modelled attribute is called, exactly."""
+        return self._named(level_names)
+
+    @cached_property
+    def shown_names(self) -> list[tuple[str, ...]]:
+        """The same in short, for people."""
+        return self._named(_shown_names)
+
+    def _named(self, names: Callable[[AnyAttribute], tuple[str, ...]]) -> list[tuple[str, ...]]:
         found = []
         for at, name in enumerate(self.names):
-            own = _level_names(self.schema[name])
-            modelled = self.model.modelled_[name].size
-            named = [*own, "not applicable"][:modelled]
-            groups = np.arange(modelled) if self._levels is None else self._levels[at].groups
+            named = code_names(self.model._modelled, name, names)
+            groups = np.arange(len(named)) if self._levels is None else self._levels[at].groups
             found.append(_grouped(named, groups))
         return found
 
@@ -211,9 +218,10 @@ class Facts:
     def _column(self, at: int) -> OneWay:
         name, size = self.names[at], len(self.level_names[at])
         attribute = self.schema[name]
-        counts = np.bincount(self.codes[at], minlength=size + 1)[: size + 1] / _ROWS
-        shares, missing = counts[:size] / max(_SAFE, counts[:size].sum()), float(counts[size])
         stds, missing_std = None, None
+        if self._pairs is None:
+            counts = np.bincount(self.codes[at], minlength=size + 1)[: size + 1] / _ROWS
+            shares, missing = counts[:size] / max(_SAFE, counts[:size].sum()), float(counts[size])
         if self._pairs is not None:
             margin, noise = self._pairs.margins[at], self._margin_stds[at]
             seen = max(_SAFE, float(margin[:size].sum()))
@@ -227,7 +235,7 @@ class Facts:
                 missing_std = recipe.first_sigma / max(1.0, recipe.n_rows)
         label = attribute.label or name
         gaps = (missing, missing_std, attribute.nullable)
-        return OneWay(name, label, self.level_names[at], shares, stds, *gaps)
+        return OneWay(name, label, self.shown_names[at], shares, stds, *gaps)
 
     @cached_property
     def _margin_stds(self) -> list[Floats]:
@@ -280,13 +288,19 @@ class Facts:
     def _strengths(self) -> Floats:
         """Cramér's V of all pairs, in rows of the model in which both have a value."""
         sizes = [len(names) for names in self.level_names]
+        found = np.zeros((len(sizes), len(sizes)))
+        if isinstance(self.model, AllPairs):  # whose rows are raked to these tables
+            tables = self.model.model_.tables
+            for a, b in combinations(range(len(sizes)), 2):
+                if (a, b) in tables:
+                    found[a, b] = found[b, a] = _cramers_v(tables[a, b] * _ROWS)
+            return found
         starts = np.cumsum([0, *sizes])
         shown = np.zeros((_ROWS, starts[-1]), dtype=np.float32)
         for at, codes in enumerate(self.codes):
             rows = np.flatnonzero(codes < sizes[at])
             shown[rows, starts[at] + codes[rows]] = 1.0
         both = (shown.T @ shown).astype(np.float64)
-        found = np.zeros((len(sizes), len(sizes)))
         for a, b in combinations(range(len(sizes)), 2):
             table = both[starts[a] : starts[a + 1], starts[b] : starts[b + 1]]
             found[a, b] = found[b, a] = _cramers_v(table)
@@ -310,7 +324,7 @@ class Facts:
         return found
 
     def _gaps(self, at: int, by: int) -> Gaps | None:
-        size, names = len(self.level_names[at]), self.level_names[by]
+        size, names = len(self.level_names[at]), self.shown_names[by]
         if self._pairs is not None:
             table, variance = self._pair(at, by)
             if len(table) <= size:
@@ -365,11 +379,12 @@ class Facts:
             alone, std = self.columns[a].missing * self.columns[b].missing, None
             if self._pairs is not None:
                 table, variance = self._pair(a, b)
-                rate = float(np.clip(table[sizes[a], sizes[b]], 0.0, 1.0))
+                most = min(self.columns[a].missing, self.columns[b].missing)
+                rate = float(np.clip(table[sizes[a], sizes[b]], 0.0, most))
                 std = float(np.sqrt(variance[sizes[a], sizes[b]]))
             else:
                 rate = float(np.mean((self.codes[a] == sizes[a]) & (self.codes[b] == sizes[b])))
-            if abs(rate - alone) > (_APART * std if std else np.sqrt(_FEW) / _ROWS):
+            if abs(rate - alone) > _APART * (std or np.sqrt(max(alone, 1 / _ROWS) / _ROWS)):
                 found.append(Coincidence((self.names[a], self.names[b]), rate, alone, std))
         return sorted(found, key=lambda one: -abs(one.rate - one.alone))
 
@@ -378,7 +393,17 @@ def _interest(gaps: Gaps) -> tuple[float, float]:
     return (1.0 if gaps.chance is None else gaps.chance, gaps.low[1] - gaps.high[1])
 
 
-def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
+def code_names(
+    modelled: Modelled,
+    name: str,
+    names: Callable[[AnyAttribute], tuple[str, ...]] | None = None,
+) -> list[str]:
+    """Return what each code of a modelled attribute is called, missing ones aside."""
+    own = (names or level_names)(modelled.whole[name])
+    return [*own, "not applicable"][: modelled.schema[name].size]
+
+
+def level_names(attribute: AnyAttribute) -> tuple[str, ...]:
     """Return what people call each level, or bin."""
     if not isinstance(attribute, Numeric):
         return attribute.level_labels
@@ -386,6 +411,16 @@ def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
         return attribute.interval_names
     ends = zip(*(map(attribute.shown, end) for end in attribute.reach), strict=True)
     return tuple(low if low == high else f"{low} to {high}" for low, high in ends)
+
+
+def _shown_names(attribute: AnyAttribute) -> tuple[str, ...]:
+    """Return the same, with bins of numbers between rounded ends, if all of them differ."""
+    exact = level_names(attribute)
+    if type(attribute) is not Numeric:
+        return exact
+    ends = zip(*([short(end) for end in ends] for ends in attribute.reach), strict=True)
+    found = tuple(low if low == high else f"{low} to {high}" for low, high in ends)
+    return found if len({*found}) == len(found) else exact
 
 
 def _grouped(names: Sequence[str], groups: Ints) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from missdp.accounting import DataDependentDomain
 from missdp.errors import OutputError, SchemaError, replacing
 from missdp.files import PutOff, refusal, sync_folder
 from missdp.office.chain import canonical, digest
+from missdp.office.curator import check_no_curator_page
 from missdp.office.dossier.facts import Facts
 from missdp.office.dossier.measurements import maintained, measurements
 from missdp.office.dossier.pages import Pages
@@ -38,6 +39,8 @@ FILES = (
     RELEASE,
 )
 """What a dossier consists of."""
+
+_SHIFTS = (-0.5, -0.4, -0.3, -0.2, -0.1, 0.1, 0.2, 0.3, 0.4, 0.5)  # standard deviations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +76,7 @@ def write_dossier(
     *,
     about: About | None = None,
     ledger: Mapping[str, Any] | None = None,
+    tipping: Iterable[tuple[str, str]] = (),
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write everything that publishing a release takes, from the released model and its schema.
@@ -88,6 +92,9 @@ def write_dossier(
     about : About, optional
     ledger : mapping, optional
         What a ledger said of the charge, to be kept beside the release.
+    tipping : iterable of (str, str), optional
+        Attributes whose values may be missing because of what they are, each with a question: the
+        report says where its conclusion turns; see `Synthesizer.sensitivity`.
     overwrite : bool, default False
         Whether to replace a dossier; never anything else.
 
@@ -121,7 +128,7 @@ def write_dossier(
     released = model if isinstance(model, Synthesizer) else load(model)
     text = model_text(released) if isinstance(model, Synthesizer) else Path(model).read_bytes()
     _check_declared(released)
-    files = _files(released, about or About(), ledger)
+    files = _files(released, about or About(), ledger, tipping)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     said = sealed(
         {
@@ -153,10 +160,12 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise OutputError(
             f"cannot write {str(folder)!r}: the folder around it is absent or cannot be written"
         )
+    check_no_curator_page(parent)
     if not os.path.lexists(folder):
         return
     if not folder.is_dir() or folder.is_symlink():
         raise OutputError(f"cannot write {str(folder)!r}: it is there, and no folder")
+    check_no_curator_page(folder)
     found = {entry.name for entry in folder.iterdir()}
     if not found:
         return
@@ -193,11 +202,18 @@ def _read_from_rows(condition: Any) -> tuple[str, ...]:
     return condition.attributes if isinstance(condition, DataDependentDomain) else ()
 
 
-def _files(model: Synthesizer, about: About, ledger: Mapping[str, Any] | None) -> dict[str, bytes]:
+def _files(
+    model: Synthesizer,
+    about: About,
+    ledger: Mapping[str, Any] | None,
+    tipping: Iterable[tuple[str, str]],
+) -> dict[str, bytes]:
     """Return the content of all files but the one with their hashes."""
     facts, release = Facts(model), model.__dict__.get("release_")
     named = f"release {release}" if release else "a model without the id of a release"
-    pages = Pages(facts, about=about, release=named, ledger=ledger, version=version("missdp"))
+    analyses = [model.sensitivity(q, attribute=name, shifts=_SHIFTS) for name, q in tipping]
+    said: dict[str, Any] = {"about": about, "release": named, "ledger": ledger}
+    pages = Pages(facts, **said, version=version("missdp"), analyses=analyses)
     labels = {
         b"missdp.release": (release or "").encode(),
         b"missdp.what": b"noisy measurements of a private table; no row of it",

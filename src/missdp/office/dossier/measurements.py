@@ -6,8 +6,12 @@ of each, the value, the variance of its noise. ``maintained.csv`` has one row fo
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import io
+import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -21,7 +25,13 @@ from missdp.office.dossier.facts import Facts
 from missdp.office.dossier.words import in_csv
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.learn_pairs import PairRelease
+from missdp.synth.state import model_text
 from missdp.types import Floats
+
+RECORD, SEAL = b"missdp.model", b"missdp.seal"
+"""Metadata of the file: the released model that it is of, and what both add up to."""
+
+MISSING = "(missing)"
 
 KINDS = {
     "rows": "the number of rows",
@@ -70,9 +80,32 @@ def measurements(facts: Facts, labels: Mapping[bytes, bytes]) -> bytes:
         parts = [getattr(table, name).ravel() for table in tables]
         arrays[name.removesuffix("s")] = pa.array(np.concatenate([*parts, np.zeros(0)]))
     sink = io.BytesIO()
-    table = pa.table(arrays).replace_schema_metadata(dict(labels))
+    table = pa.table(arrays)
+    record = base64.b64encode(zlib.compress(model_text(facts.model)))
+    own = {RECORD: record, SEAL: seal(record, table)}
+    table = table.replace_schema_metadata({**labels, **own})
     pyarrow.parquet.write_table(table, sink, compression="zstd")
     return sink.getvalue()
+
+
+def seal(record: bytes, table: pa.Table) -> bytes:
+    """Return the SHA-256 of a record with every number, name and cell of a table, in order.
+
+    It shows edits; it is no signature, for anyone can compute it.
+    """
+    found = hashlib.sha256(record)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        found.update(f"\n{name} {column.null_count} ".encode())
+        if pa.types.is_floating(column.type):
+            found.update(column.to_numpy().astype("<f8").tobytes())
+            continue
+        coded = pa.concat_arrays(column.cast(pa.string()).chunks).dictionary_encode()
+        texts, codes = coded.dictionary.to_pylist(), coded.indices.fill_null(-1).to_numpy()
+        order = sorted(range(len(texts)), key=texts.__getitem__)
+        ranks = np.append(np.argsort(order), -1)  # in whatever order texts came
+        found.update(json.dumps([texts[i] for i in order]).encode())
+        found.update(ranks[codes].astype("<i8").tobytes())
+    return found.hexdigest().encode()
 
 
 def _repeated(values: Sequence[tuple[str | None, int]]) -> pa.Array:
@@ -118,7 +151,7 @@ def _tables(facts: Facts) -> Iterator[_Table]:
 
 def _of_all_pairs(facts: Facts, release: PairRelease) -> Iterator[_Table]:
     crude = release.crude
-    levels = [(*names, "(missing)") for names in facts.level_names]
+    levels = [(*names, MISSING) for names in facts.level_names]
     for at, margin in enumerate(crude.margins):
         noise = np.full(margin.shape, (crude.std / crude.rows) ** 2)
         yield _Table("share", (facts.names[at],), (levels[at][: len(margin)],), margin, noise)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from missdp.accounting import DeclaredRowCount, ExplicitSeed, PublicDomain
 from missdp.accounting.exact import printed
 from missdp.accounting.units import ROW
 from missdp.errors import MissingDependencyError, UnprovenError, replacing
+from missdp.estimate.sensitivity import SensitivityAnalysis
 from missdp.office.dossier.facts import Facts
 from missdp.office.dossier.measurements import KINDS
-from missdp.office.dossier.report import numbers
+from missdp.office.dossier.report import departures, numbers
 from missdp.office.dossier.words import in_markdown, in_yaml, plain
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -38,6 +39,7 @@ class Pages:
         The release, in words.
     ledger : mapping or None
     version : str
+    analyses : sequence of SensitivityAnalysis, optional
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class Pages:
         release: str,
         ledger: Mapping[str, Any] | None,
         version: str,
+        analyses: Sequence[SensitivityAnalysis] = (),
     ) -> None:
         absent = MissingDependencyError("a dossier needs an extra: pip install 'missdp[report]'")
         with replacing(ImportError, by=absent):
             import jinja2
         self._jinja, self.facts, self.about = jinja2, facts, about
+        self.analyses = analyses
         self.said = {"about": about, "release": release, "ledger": ledger, "version": version}
 
     @cached_property
@@ -104,7 +108,10 @@ class Pages:
         hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         environment = self._environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
         page: str = environment.get_template("report.html").render(
-            self._common | numbers(self.facts) | trusted | {"about": about, "hash": hashed}
+            self._common
+            | numbers(self.facts)
+            | trusted
+            | {"about": about, "hash": hashed, "departures": [*map(departures, self.analyses)]}
         )
         return page.encode("utf-8")
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from missdp.estimate.sensitivity import SensitivityAnalysis
 from missdp.office.dossier.facts import Coincidence, Facts, Gaps, OneWay
-from missdp.office.dossier.words import half_width, plain, share
+from missdp.office.dossier.words import half_width, plain, share, short
 
 _MOST_LEVELS = 24  # of an attribute; the others are added up
 _LIKELY = 1e-3  # from here on nothing speaks against chance
@@ -42,21 +43,23 @@ class Bar:
     noise: str
 
     @classmethod
-    def of(cls, name: str, value: float, std: float | None, most: float) -> Bar:
-        """Return the bar of a share, with ``most`` as 100 units."""
+    def of(cls, name: str, value: float, std: float | None, most: float, like: float) -> Bar:
+        """Return the bar of a share, with ``most`` as 100 units, and the noise of those beside."""
         ends = np.clip([value - _TIMES * (std or 0.0), value + _TIMES * (std or 0.0)], 0.0, None)
         low, high = (round(min(100.0, 100 * float(end) / most), 1) for end in ends)
         width = round(min(100.0, 100 * max(0.0, value) / most), 1)
-        noise = "noise not kept" if std is None else half_width(std)
-        return cls(plain(name), width, low, high, share(max(0.0, value), std), noise)
+        noise = "noise not kept" if std is None else half_width(std, like)
+        text = share(max(0.0, value), None if std is None else like)
+        return cls(plain(name), width, low, high, text, noise)
 
 
 def _bars(names: tuple[str, ...], values: Any, stds: Any) -> list[Bar]:
     """Return a bar for each share, on one scale."""
     ends = [v + _TIMES * (s or 0.0) for v, s in zip(values, stds, strict=True)]
     most = 1.02 * max([*ends, _LEAST])
+    like = float(np.median([s for s in stds if s] or [0.0]))
     triples = zip(names, values, stds, strict=True)
-    return [Bar.of(n, float(v), None if s is None else float(s), most) for n, v, s in triples]
+    return [Bar.of(n, float(v), None if s is None else float(s), most, like) for n, v, s in triples]
 
 
 def numbers(facts: Facts) -> dict[str, Any]:
@@ -74,8 +77,9 @@ def numbers(facts: Facts) -> dict[str, Any]:
             "row_count": f"{round_to(facts.rows, std):,}",
             "row_noise": f"± {math.ceil(_TIMES * std):,}, noise" if std else "declared public",
             "nullable": len(facts.schema.nullable),
-            "measured": measured,
-            "pairs": pairs,
+            "measured": f"{measured:,}",
+            "pairs": f"{pairs:,}",
+            "all": measured == pairs,
         },
         "rates": _rates(facts),
         "keeps_gaps": facts.keeps_gaps,
@@ -88,6 +92,29 @@ def numbers(facts: Facts) -> dict[str, Any]:
         "strongest": _strongest(facts),
         "widths": [_widths(facts, column) for column in facts.columns if column.stds is not None],
         "completes": facts.measured and not facts.counts_observed,
+    }
+
+
+def departures(found: SensitivityAnalysis) -> dict[str, Any]:
+    """Return where conclusions turn if values are missing because of what they are.
+
+    Parameters
+    ----------
+    found : SensitivityAnalysis
+    """
+    shown = found.estimates[found.shifts.index(0.0)].shown()
+    rows = zip(shown.index, *(shown[c] for c in ("estimate", "low", "high")), strict=True)
+    held = f"holds from {min(found.shifts):g} to {max(found.shifts):g}"
+    turns = ((held if turn is None else f"{turn:+.2g}") for turn in found.tipping)
+    return {
+        "question": plain(found.estimates[0].question, 200),
+        "attribute": plain(found.attribute),
+        "deviation": short(found.deviation),
+        "rows": [
+            (plain(label), value, f"{low} to {high}", turn)
+            for (label, value, low, high), turn in zip(rows, turns, strict=True)
+        ],
+        "flags": [plain(flag, None) for flag in found.estimates[0].flags],
     }
 
 
@@ -121,7 +148,7 @@ def _gaps(facts: Facts, one: Gaps) -> dict[str, Any]:
     if one.chance is None:
         chance = "modelled" if one.low[2] is None else "not worked out: rows belong together"
     if one.chance is not None and one.chance < _LIKELY:
-        chance = f"strong: p < {max(10.0 ** math.ceil(math.log10(one.chance + 1e-12)), 1e-12):.0e}"
+        chance = f"strong: p < 1e{max(math.ceil(math.log10(one.chance + 1e-12)), -12)}"
     labels = {c.name: c.label for c in facts.columns}
     names = plain(labels[one.name]), plain(labels[one.by])
     return {"name": names[0], "by": names[1], "ends": (end(*one.low), end(*one.high)), "p": chance}

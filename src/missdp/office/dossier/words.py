@@ -7,6 +7,8 @@ import math
 import re
 import unicodedata
 
+_LONG = 10_000  # from here on digits are grouped: years are below
+
 LONGEST = 80
 """Characters of a name or label in what people read; the measurements have all of them."""
 
@@ -77,6 +79,19 @@ def in_yaml(value: str | float) -> str:
     return f"{value:.12f}".rstrip("0") if 1e-9 < value < 1 else repr(value)
 
 
+def short(number: float) -> str:
+    """Return a number with four digits; a whole or a large one has all before the point.
+
+    Examples
+    --------
+    >>> short(1.63018), short(1995.0), short(19654.3), short(1484705.0)
+    ('1.63', '1995', '19,654', '1,484,705')
+    """
+    if abs(number) < 1000 and number != round(number):
+        return f"{number:.4g}"
+    return f"{number:,.0f}" if abs(number) >= _LONG else f"{number:.0f}"
+
+
 def share(value: float, std: float | None = None) -> str:
     """Return a share in per cent, with no more digits than its noise supports.
 
@@ -89,16 +104,18 @@ def share(value: float, std: float | None = None) -> str:
     return f"{100 * value:.{min(digits, 3)}f} %"
 
 
-def half_width(std: float) -> str:
+def half_width(std: float, like: float | None = None) -> str:
     """Return the half width of a 95 % interval of a share, in per cent points, rounded up.
+
+    With as many digits as one ``like`` it, beside which it stands.
 
     Examples
     --------
-    >>> half_width(0.01), half_width(0.0171)
-    ('± 2.0', '± 3.4')
+    >>> half_width(0.01), half_width(0.0171), half_width(0.0021), half_width(0.0021, 0.0031)
+    ('± 2.0', '± 3.4', '± 0.42', '± 0.5')
     """
     half = 196 * std
-    digits = min(decimals(half / 5), 4)
+    digits = min(decimals(196 * (like or std) / 5), 4)
     return f"± {math.ceil(round(half * 10**digits, 9)) / 10**digits:.{digits}f}"
 
 

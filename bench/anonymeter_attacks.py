@@ -1,0 +1,108 @@
+"""The attacks of the curator's report beside those of anonymeter, on the same rows.
+
+Half of the bundled survey is synthesized, the other half is the control. One release is honest;
+the other has a copy of a private row for every second row.
+
+    python bench/anonymeter_attacks.py /tmp/anonymeter     (makes this environment, if it is absent)
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from missdp import AllPairs
+from missdp.datasets import yrbss
+from missdp.office.attack import attacks
+from missdp.table import Table
+
+ROWS, ATTEMPTS, SECRET = 2500, 500, "helmet_12m"
+THEIRS = """
+import json, sys, warnings
+import pandas as pd
+from anonymeter.evaluators import InferenceEvaluator, LinkabilityEvaluator, SinglingOutEvaluator
+warnings.simplefilter("ignore")
+folder, n, secret = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+ori, control = (pd.read_csv(f"{folder}/{name}.csv", dtype=str) for name in ("private", "control"))
+columns = list(ori)
+others = [c for c in columns if c != secret]
+found = {}
+for name in ("honest", "planted"):
+    tables = {"ori": ori, "syn": pd.read_csv(f"{folder}/{name}.csv", dtype=str), "control": control}
+    tried = {
+        "singling out": SinglingOutEvaluator(**tables, n_attacks=n),
+        "linkage": LinkabilityEvaluator(
+            **tables, n_attacks=n, aux_cols=(columns[::2], columns[1::2]), n_neighbors=5
+        ),
+        "inference": InferenceEvaluator(**tables, n_attacks=n, aux_cols=others, secret=secret),
+    }
+    for attack, one in tried.items():
+        one.evaluate(**({"mode": "multivariate"} if attack == "singling out" else {}))
+        rates, risk = one.results(), one.risk()
+        ends = [rates.attack_rate.value, rates.control_rate.value, risk.value, *risk.ci]
+        found[f"{name}, {attack}"] = [float(end) for end in ends]
+print(json.dumps(found))
+"""
+
+
+def releases():
+    """The private rows, the control, and both releases."""
+    survey = yrbss().table()
+    chosen = np.random.default_rng(0).permutation(len(survey))[: 2 * ROWS]
+    private, control = survey.take(chosen[:ROWS]), survey.take(chosen[ROWS:])
+    model = AllPairs(epsilon=1.0, random_state=0).fit(private)
+    made = [
+        model.sample_table(ROWS, missing_values="keep", random_state=seed).coded_as(model.schema_)
+        for seed in (0, 1)
+    ]
+    private, control = (table.coded_as(model.schema_) for table in (private, control))
+    planted = Table.joined(
+        [private.take(np.arange(0, ROWS, 2)), made[1].take(np.arange(ROWS // 2))]
+    )
+    return {"private": private, "control": control, "honest": made[0], "planted": planted}
+
+
+def theirs(place, tables):
+    """What anonymeter finds, in an environment of its own."""
+    python = place / "bin" / "python"
+    if not python.exists():
+        venv.create(place, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "anonymeter==1.1.0"], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, table in tables.items():
+            codes = {a.name: table.codes(a.name) for a in table.schema}
+            pd.DataFrame(codes).to_csv(f"{folder}/{name}.csv", index=False)
+        asked = [python, "-c", THEIRS, folder, str(ATTEMPTS), SECRET]
+        return json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+
+
+def main():
+    tables = releases()
+    other = theirs(Path(sys.argv[1]), tables)
+    print(
+        "| release, attack | ours: table | control | excess | anonymeter: table | control | risk |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for name in ("honest", "planted"):
+        rows = [tables[which] for which in ("private", "control", name)]
+        for one in attacks(*rows, np.random.default_rng(0)):
+            attack = f"{name}, {one.name.partition(':')[0]}"
+            shares = (one.success / one.attempts, one.control / one.attempts, one.excess)
+            said = [f"{share:.3f}" for share in shares] + ["found" if one.found else ""]
+            rates = other.get(attack, [])
+            beside = [f"{rate:.3f}" for rate in rates[:2]]
+            beside += (
+                [f"{rates[2]:.3f} ({rates[3]:.3f} to {rates[4]:.3f})"] if rates else ["", "", ""]
+            )
+            print(
+                f"| {attack} | {said[0]} | {said[1]} | {said[2]} {said[3]} | {' | '.join(beside)} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
