@@ -257,6 +257,7 @@ def test_the_page_on_synthesis_holds_what_was_measured(script):
         script("a_figure2").main(["--short"])  # would mix with what the page states
 
 
+@pytest.mark.slow
 @needs_data
 def test_the_published_table_of_marginals_and_what_any_network_loses(script):
     table = script("a_table1")

@@ -71,10 +71,12 @@ from missdp.schema import (
     Layout,
     NotApplicable,
     Order,
+    SurveyWeight,
     Unit,
 )
 from missdp.statistics import Estimate, Histogram
 from missdp.synth.coordinates import Coordinate
+from missdp.synth.effective import EffectiveSize
 from missdp.synth.learn_pairs import Crude, PairRelease
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
@@ -227,7 +229,8 @@ STAYS = Schema(
 VISITS = Schema(
     (Categorical(name="ward", levels=("a", "b")),),
     layout=Layout(ignore=("note",), keys=("visit",), decimal=","),
-    unit=Unit("person", max_rows=3, missing="own", missing_codes=("NA",)),
+    unit=Unit("person", max_rows=3, missing="own", missing_codes=("NA",), counts="unit"),
+    weight=SurveyWeight("wt", upper=9.5, default=1.0),
 )
 NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
 ESTIMATES = Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",))
@@ -238,7 +241,8 @@ PLANNED = Planned(
 SINGLE = [
     EVENT,
     FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.5)]),
-    UnitEvent(unit="person", rows=3, capacity=PureEvent(epsilon=1.0)),
+    UnitEvent(unit="person", rows=3, counts="unit", capacity=PureEvent(epsilon=1.0)),
+    EffectiveSize(total=9.0, square=4.0, std=1.5, bound=3.0, weight=VISITS.weight),
     AmplifiedEvent(events=[EVENT], assumption=BoundedObservation(0.5), structure=FixedGates()),
     FixedGates(),
     DataChosenGates(attributes=("a", "b"), smallest=1),
@@ -254,6 +258,7 @@ SINGLE = [
     VISITS,
     VISITS.layout,
     VISITS.unit,
+    VISITS.weight,
     *(a for a in STAYS if a.name != "stay"),
     MASKS,
     LEVELS,

@@ -208,7 +208,6 @@ def test_evaluate(folder, run, ok):
     assert set(document) >= {"marginals", "missing", "f1"}
 
 
-<<<<<<< HEAD
 def test_levels_that_a_fit_found_are_those_of_the_saved_model(folder, ok, fails):
     rng = np.random.default_rng(0)
     jobs = np.where(rng.random(300) < 0.4, "baker", [f"rare {k}" for k in range(300)])
@@ -223,9 +222,7 @@ def test_levels_that_a_fit_found_are_those_of_the_saved_model(folder, ok, fails)
     assert found["1"]["mean"] < 0.2  # "baker" and "other"
 
 
-=======
 @pytest.mark.slow  # the README's commands are quick enough to run it once
->>>>>>> main
 def test_demo(folder, run, ok):
     document = json.loads(ok("demo", "--json"))
     share = {row["group"]: row for row in document["comparison"]}["Hispanic respondents"]

@@ -63,7 +63,7 @@ def ids():
     [
         pytest.param("plain", "SIGTERM", 1, marks=pytest.mark.slow),
         pytest.param("old", "SIGKILL", 1, marks=pytest.mark.slow),
-        ("old", "SIGKILL", 2),
+        ("old", "SIGKILL", 4),
     ],
 )
 def test_a_run_that_is_stopped_at_any_rename_leaves_no_mixture_and_says_what_is_true(

@@ -277,6 +277,7 @@ def test_code_books_of_others_become_schemas_that_are_synthesized(name, levels, 
     assert not any(read.mask(a.name, "missing").any() for a in schema if a.nullable)
 
 
+@pytest.mark.slow
 def test_what_a_code_book_makes_is_synthesized(written):
     schema = read_codebook(written("dictionary.csv", REDCAP)).schema()
     rows = {name: [None] * 200 for name in schema.names}

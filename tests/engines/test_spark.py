@@ -234,7 +234,10 @@ def told(spark, spark_log, capfd):
         logger.removeHandler(handler)
 
 
-@pytest.mark.parametrize("query", HOSTILE)
+@pytest.mark.parametrize(
+    "query",
+    [pytest.param(q, marks=pytest.mark.short) if q == "error" else q for q in HOSTILE],
+)
 def test_no_engine_prints_or_raises_a_cell(spark, query, told):
     def quoting(cell):
         raise ValueError(f"bad cell {cell}")

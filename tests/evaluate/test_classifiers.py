@@ -81,6 +81,7 @@ def test_scores_are_f1_of_the_rarer_class_on_the_test_rows(monkeypatch: pytest.M
     assert not classifier_f1(fit, fit, random_state=0, attributes=("c",), learners=FAST).held_out
 
 
+@pytest.mark.slow
 def test_seeds_decide_and_a_score_does_not_depend_on_the_selection() -> None:
     made = linked(400, 1)
     options: dict[str, Any] = {"learners": ("RandomForest", "Bagging"), "max_rows": 100}

@@ -74,6 +74,7 @@ def test_noise_and_intervals_are_those_of_a_run(people, method):
     assert Plan.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
+@pytest.mark.slow
 def test_missing_values_amplify_where_only_observed_cells_are_read():
     found = plan(SCHEMA, rows=500, missing={"pay": 0.5}, epsilons=(1,), strategy="observed")
     assert 0 < found.planned[0].ground_truth <= 1.0

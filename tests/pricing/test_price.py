@@ -99,6 +99,7 @@ def test_laplace_price_is_the_table_entry_and_pure():
         price(impute_and_scale(mp.PrivateMean(noise_multiplier=2.0), delta=0.0))
 
 
+@pytest.mark.slow
 def test_estimates_are_right_when_the_noise_is_small():
     rng = np.random.default_rng(1)
     x = rng.uniform(-0.5, 0.5, size=(4000, 2))

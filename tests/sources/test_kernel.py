@@ -108,7 +108,7 @@ def test_blocks_have_at_most_the_cap_and_each_is_counted_once(missing, monkeypat
     rows, strategy = Spy(table_of([3] * 8, 500)), strategy_named(missing)
     rows.passes, names = [], rows.schema.names
     pairs = list(itertools.combinations(names, 2))
-    exact = counting.ExactCounts(lambda: rows, rows.schema, strategy)
+    exact = counting.ExactCounts(lambda: rows, rows.schema, strategy, weighed=False)
     merged = counting.MergedCounts(exact, {n: np.array([0, 0, 1]) for n in names})
     merged.expect(pairs)
     most = 0

@@ -241,6 +241,7 @@ def test_an_answer_without_an_interval_says_why_and_what_helps(name: str) -> Non
     assert statistics().mean("hours", where="sex = 'f'", epsilon=1.0).interval is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "epsilon", "most"), [("age years", 0.02, 0.4), ("income", 0.05, 10)]
 )

@@ -87,6 +87,7 @@ def test_the_number_of_rows_is_that_of_all_rows(missing):
     assert (declared.n_rows_, declared.n_rows_std_) == (1500, 0.0)
 
 
+@pytest.mark.slow
 def test_a_clip_given_by_hand():
     table = made([2, 2], 20_000, nullable=False)
     drawn = fit(table, epsilon=20.0, clip=0.01).sample_table(20_000, random_state=0)

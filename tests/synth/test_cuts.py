@@ -248,7 +248,7 @@ REACH = dict.fromkeys(ODD, 2e5) | {"huge": 1e13, "tiny": 1e-8}
     [
         *((family, 50) for family in FAMILIES[:2]),
         *(pytest.param(family, 50, marks=pytest.mark.slow) for family in FAMILIES[2:]),
-        *((AllPairs, 0), (AllPairs, 3000)),
+        *((AllPairs, 0), pytest.param(AllPairs, 3000, marks=pytest.mark.slow)),
     ],
 )
 def test_odd_columns_give_sensible_values_and_never_a_crash(family, n):

@@ -37,6 +37,7 @@ from missdp.accounting.conditions import PublicDomain as PublicDomain
 from missdp.accounting.conditions import RowIndependentMissingness as RowIndependentMissingness
 from missdp.accounting.conditions import RowsWithoutUnit as RowsWithoutUnit
 from missdp.accounting.conditions import TakenFromFile as TakenFromFile
+from missdp.accounting.conditions import WeightsOfRows as WeightsOfRows
 from missdp.accounting.events import Adjacency as Adjacency
 from missdp.accounting.events import ApproximateEvent as ApproximateEvent
 from missdp.accounting.events import ComposedEvent as ComposedEvent

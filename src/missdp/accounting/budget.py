@@ -121,7 +121,7 @@ class Budget:
         self._conditions: tuple[Condition, ...] = ()
         self._label = ""
         self._reserved = False
-        self._unit: tuple[str, int] | None = None
+        self._unit: dict[str, Any] | None = None  # as facts of a `UnitEvent`
         self._payer: Budget | None = None  # of which this is a part
         self._lock = threading.RLock()
         self._process = (os.getpid(), _FORKS[-1])
@@ -165,7 +165,9 @@ class Budget:
         made._cost = cost
         return made
 
-    def _for_units(self, unit: str, rows: int) -> Budget:
+    def _for_units(
+        self, unit: str, rows: int, *, counts: Literal["rows", "unit"] = "rows"
+    ) -> Budget:
         """Return a fresh budget that protects units of at most so many rows, worth this one.
 
         Not public: who charges it must have chosen the rows, which nothing here can see.
@@ -179,6 +181,8 @@ class Budget:
             Name of the column that says which rows belong together.
         rows : int
             How many rows of a unit whatever is charged reads, at most.
+        counts : {"rows", "unit"}, default "rows"
+            Whether each of them counts as one, or all together.
 
         Raises
         ------
@@ -196,9 +200,12 @@ class Budget:
         if self._cost is None or self._entries:
             raise ParameterError("only a fresh budget with schedule='adaptive' can be for units")
         made = type(self).from_cost(
-            of_each_row(self._cost, rows), delta=self._delta, adjacency=self._adjacency
+            of_each_row(self._cost, rows if counts == "rows" else 1),
+            delta=self._delta,
+            adjacency=self._adjacency,
         )
-        made._epsilon, made._unit = self._epsilon, (unit, rows)
+        made._epsilon = self._epsilon
+        made._unit = {"unit": unit, "rows": rows, "counts": counts}
         made.filter()  # refused now, if nothing is proven
         return made
 
@@ -328,7 +335,7 @@ class Budget:
         }
         if self._unit is None:
             return FilterEvent(**facts)
-        return UnitEvent(unit=self._unit[0], rows=self._unit[1], **facts)
+        return UnitEvent(**self._unit, **facts)
 
     def can_afford(self, *events: Event) -> bool:
         """Return whether `charge` would accept these events now; records nothing."""

@@ -424,6 +424,28 @@ class RowsWithoutUnit(Condition):
 
 
 @dataclass(frozen=True)
+class WeightsOfRows(Condition):
+    """The survey weight of a row does not depend on other rows.
+
+    Weights of a design do not. Weights that were calibrated, trimmed or adjusted for non-response
+    in the table itself do: one more person then changes those of others.
+
+    Parameters
+    ----------
+    column : str
+        Of the weights.
+
+    Examples
+    --------
+    >>> print(WeightsOfRows("wt"))
+    The wt of a row was not worked out from other rows of the table.
+    """
+
+    column: str
+    sentence = "The {0.column} of a row was not worked out from other rows of the table."
+
+
+@dataclass(frozen=True)
 class FixedSchedule(Condition):
     """Privacy parameters of all releases were fixed before the first of them.
 

@@ -26,7 +26,7 @@ from missdp.accounting.events import (
 from missdp.accounting.exact import add_remove_share, exact, float_up, printed, replace_one_of
 from missdp.accounting.exact import total as exact_total
 from missdp.accounting.risk import Risk
-from missdp.accounting.units import ROW, unit_of
+from missdp.accounting.units import ROW, counted_as_one, unit_of
 from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning
 from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta
 
@@ -462,6 +462,8 @@ def _change(guarantee: Guarantee) -> str:
     if guarantee.unit == ROW:
         return _CHANGE[guarantee.adjacency]
     read = f", of which at most {guarantee.max_rows} are read" if guarantee.max_rows > 1 else ""
+    if read and counted_as_one(guarantee.events):
+        read += " and count as one together"
     if guarantee.adjacency == "add-remove":
         return f"Adding all rows of one {guarantee.unit} to the table, or removing them{read}"
     return f"Replacing all rows of one {guarantee.unit}{read} by those of another"

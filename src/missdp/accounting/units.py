@@ -7,6 +7,10 @@ rho-zCDP k^2 rho (Bun & Steinke 2016, Proposition 1.9). That holds for whole ada
 rows that are alike attain it for sums. Which rows are chosen is drawn for each unit by itself:
 given all draws, two neighbouring tables differ by at most k rows, and averaging over the draws,
 which are the same for the other units, changes nothing.
+
+Where all rows of a unit count as one together, a unit costs what one row does that counts as one:
+what each of its rows adds to a sum, or moves a score by, is at most its share, and shares add up to
+one at most (the triangle inequality).
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from missdp.accounting.events import Event, GaussianEvent, PureEvent, ZCDPEvent
 from missdp.accounting.exact import exact, float_down, float_up
@@ -41,8 +45,11 @@ class UnitEvent(FilterEvent):
     rows : int
         How many rows of a unit are read at most, at least 1; 1 also where the capacity is a fact
         about a whole unit.
+    counts : {"rows", "unit"}, default "rows"
+        Whether each row counts as one, or all rows of a unit together.
     capacity, log
-        As of a `FilterEvent`: facts about one row. Accountants see what follows for a unit.
+        As of a `FilterEvent`: facts about one row that counts as one. Accountants see what follows
+        for a unit.
 
     Raises
     ------
@@ -59,11 +66,19 @@ class UnitEvent(FilterEvent):
 
     unit: str
     rows: int = field(metadata=COUNT_FROM_1)
+    counts: Literal["rows", "unit"] = "rows"
+
+    @property
+    def bound(self) -> int:
+        """How much all rows of a unit count together at most."""
+        return self.rows if self.counts == "rows" else 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (isinstance(self.unit, str) and self.unit) or self.unit == ROW:
             raise ParameterError("unit must be the name of the column that identifies units")
+        if self.counts not in ("rows", "unit"):
+            raise ParameterError("counts must be 'rows' or 'unit'")
         self.flatten()  # refused now, if nothing is proven
 
     def flatten(self) -> tuple[Event, ...]:
@@ -71,7 +86,7 @@ class UnitEvent(FilterEvent):
         (of_row,) = super().flatten()
         if of_row.gate:
             raise UnprovenError("nothing is proven of units whose rows are read by their holes")
-        return (_of_group(of_row, self.rows),)
+        return (_of_group(of_row, self.bound),)
 
 
 def _of_group(event: Event, rows: int) -> Event:
@@ -139,6 +154,12 @@ def unit_of(events: Iterable[Event]) -> tuple[str, int]:
             "unit in every schema of the table, and give each unit a budget of its own"
         )
     return max(found, default=(ROW, 1))
+
+
+def counted_as_one(events: Iterable[Event]) -> bool:
+    """Tell whether all events for units let the rows of one count as one together."""
+    held = [e for e in events for e in (e, *getattr(e, "log", ())) if isinstance(e, UnitEvent)]
+    return bool(held) and all(event.counts == "unit" for event in held)
 
 
 def _unit_of(event: Event) -> tuple[str, int]:

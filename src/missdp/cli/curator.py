@@ -43,6 +43,7 @@ from missdp.table import FileRows, RowStream, Table, draft_columns
 from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
 from missdp.table.lost import LostCells, lost_cells
 from missdp.table.memory import fits_into_memory
+from missdp.table.streams import HeldRows
 from missdp.table.units import rows_of_units
 from missdp.table.written import check_holds, holes_in, output_format, write_blocks
 
@@ -344,9 +345,11 @@ def evaluate(
         picture_format(plot)
         check_apart([plot], data, synthetic, schema)
     with _said_of("the private table"):
-        data = rows_of_units(data, facts)
-    facts = facts.of_rows
-    truth, other = _held((data, FileRows(synthetic)), facts)
+        counted = rows = rows_of_units(data, facts)
+        if facts.weighs:  # rows as often as they count
+            counted = HeldRows(Table.read(data, facts)._as_counted().to_arrow(holes="codes"))
+    data, facts = rows, facts.of_rows
+    truth, other = _held((counted, FileRows(synthetic)), facts)
     if f1 and not (isinstance(truth, Table) and isinstance(other, Table)):
         raise ParameterError("--f1 learns from both tables in memory: they are too large for that")
     if test is not None and not f1:

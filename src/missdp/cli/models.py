@@ -163,7 +163,7 @@ def impute(
     check_together(model)
     facts = Schema.from_toml(schema)
     check_holds(output, facts)
-    refuse_units(facts.unit, "impute")
+    refuse_units(facts, "impute")
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
         imputer = DPImputer(model=load(model), filling=filling, random_state=seed).fit()

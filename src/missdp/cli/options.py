@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial, wraps
 from inspect import signature
@@ -18,12 +18,13 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
-from missdp.accounting.units import ROW
+from missdp.accounting.units import ROW, counted_as_one
 from missdp.cli.pipes import PIPE, as_file
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs
-from missdp.schema import Schema, Unit
+from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.grid import uncut
+from missdp.schema.unit import unit_said, weight_said
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
 # Without showing what they are by default, which mostly is nothing.
@@ -92,6 +93,19 @@ UnitRowsOption = Annotated[
     int | None,
     option("--max-rows", help="How many rows of a unit take part at most; by default 1."),
 ]
+WeightOption = Annotated[
+    list[str] | None,
+    option(
+        "--weight",
+        metavar="COLUMN",
+        help="How much each row counts: the survey weight in this column, which is never modelled, "
+        "or 'unit', all rows of a unit as one; both may be given. As weight in the schema.",
+    ),
+]
+UpperOption = Annotated[
+    float | None,
+    option("--weight-upper", help="The largest weight that counts: a public fact."),
+]
 MemoryOption = Annotated[
     str | None,
     option(
@@ -126,8 +140,31 @@ IndependentOption = Annotated[
 ]
 
 
-def declaring(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
-    """Return the schema with the unit that the options declare, or the one that it has."""
+def declaring(
+    schema: Schema,
+    unit: str | None,
+    max_rows: int | None,
+    weight: Sequence[str] | None = None,
+    upper: float | None = None,
+) -> Schema:
+    """Return the schema with the unit and the weight that the options declare, or that it has."""
+    known = _of_units(schema, unit, max_rows)
+    if not weight:
+        if upper is not None and known.weight is None:
+            raise ParameterError("--weight-upper is for --weight, or a schema that declares one")
+        return known if upper is None else replace(known, weight=_up_to(known.weight, upper))
+    said = {} if known.unit is None else known.unit.said()
+    said |= {"weight": list(weight)} | ({} if upper is None else {"weight_upper": upper})
+    if known.weighs:
+        raise ParameterError("the schema declares how much rows count: leave --weight out")
+    return replace(known, unit=unit_said(said), weight=weight_said(said))
+
+
+def _up_to(weight: SurveyWeight | None, upper: float) -> SurveyWeight | None:
+    return None if weight is None else replace(weight, upper=upper)
+
+
+def _of_units(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
     if unit is None and max_rows is None:
         return schema
     if unit is None and schema.unit is None:
@@ -143,7 +180,8 @@ def unit_of(guarantee: Guarantee) -> Unit | None:
     """Return the unit that a guarantee protects, as a schema declares it; None for rows."""
     if guarantee.unit == ROW:
         return None
-    return Unit(guarantee.unit, max_rows=guarantee.max_rows)
+    unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
+    return replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
 
 
 def facts_at(path: Path) -> Schema:
@@ -156,7 +194,8 @@ def facts_at(path: Path) -> Schema:
     from missdp.synth import load
 
     model = load(path)
-    return replace(uncut(model.schema_), unit=unit_of(model.guarantee_))
+    weight = None if model._size is None else model._size.weight
+    return replace(uncut(model.schema_), unit=unit_of(model.guarantee_), weight=weight)
 
 
 _EPSILONS = (1e-6, 1e5)

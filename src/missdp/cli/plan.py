@@ -36,6 +36,9 @@ def plan(
     margins: Annotated[
         Literal["uniform", "zipf"], typer.Option(help="How often levels and bins occur.")
     ] = "uniform",
+    mean_weight: Annotated[
+        float | None, option(help="Mean of the survey weights, as you declare.")
+    ] = None,
     epsilons: Annotated[str, typer.Option(help="Epsilons to compare, by commas.")] = "0.5,1,2",
     delta: Annotated[float | None, option(help="As of synthesize.")] = None,
     method: Annotated[str | None, option(help="As of synthesize.")] = None,
@@ -69,6 +72,7 @@ def plan(
             missing=dict(_numbers(missing or ())),
             spreads=dict(_numbers(spread or ())),
             margins=margins,
+            mean_weight=mean_weight,
             epsilons=[epsilon for _, epsilon in grid],
             method=chosen,
             means=mean,

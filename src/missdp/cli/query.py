@@ -137,7 +137,7 @@ def query(
     ]
     facts, budget, charged = paid_schema(schema, charge), Budget(epsilon), None
     check_found(facts)
-    refuse_units(facts.unit, "a statistic")
+    refuse_units(facts, "a statistic")
     if charge is not None:
         charge, events = charge.stating(questions=stated), (PureEvent(epsilon=epsilon),)
         rests_on = domain_conditions(facts, undeclared)

@@ -13,6 +13,7 @@ from missdp.cli.options import JsonOption, OverwriteOption, argument, option, un
 from missdp.cli.side_files import check_free, check_together
 from missdp.files import check_outputs
 from missdp.synth import load
+from missdp.table import Table
 from missdp.table.units import rows_of_units
 
 _WARNING = "CURATOR ONLY: computed from the private table without noise. Do not publish."
@@ -52,10 +53,13 @@ def report(
     check_together(model)
     fitted = load(model)
     guarantee, schema = fitted.guarantee_, fitted.schema_
-    unit = unit_of(guarantee)  # as many rows take part as in the fit
+    unit, size = unit_of(guarantee), fitted._size  # as many rows take part as in the fit
+    declared = replace(schema, unit=unit, weight=None if size is None else size.weight)
     keeps = fitted.strategy_of(fitted.missing).models_holes
     said = curator_report(
-        rows_of_units(private, replace(schema, unit=unit)),
+        Table.read(private, declared)._as_counted()
+        if declared.weighs
+        else rows_of_units(private, declared),
         fitted.sample(missing_values="keep" if keeps else "fill")
         if synthetic is None
         else synthetic,

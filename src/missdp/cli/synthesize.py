@@ -36,7 +36,9 @@ from missdp.cli.options import (
     UndeclaredOption,
     UnitOption,
     UnitRowsOption,
+    UpperOption,
     ValuesOption,
+    WeightOption,
     check_apart,
     check_epsilon,
     declaring,
@@ -131,6 +133,8 @@ def synthesize(
     undeclared: UndeclaredOption = "refuse",
     unit: UnitOption = None,
     max_rows: UnitRowsOption = None,
+    weight: WeightOption = None,
+    weight_upper: UpperOption = None,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -159,9 +163,9 @@ def synthesize(
     asked = None if charge is None else charge.request
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
-    facts = declaring(_facts(schema, engine, charge), unit, max_rows)
+    facts = declaring(_facts(schema, engine, charge), unit, max_rows, weight, weight_upper)
     check_holds(output, facts, values)
-    check_repeatable(data if engine == "missdp" else None, facts.unit)
+    check_repeatable(data if engine == "missdp" else None, facts)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
     chosen = method or default_synthesizer(facts, delta=delta)
@@ -196,7 +200,7 @@ def synthesize(
         charged = None
         if charge is not None:
             events = synthesizer.planned_parts(facts)[0].events
-            rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows, facts.unit)
+            rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows, facts)
             if charge.files(events, facts, rests_on, as_json=as_json):
                 return
             charged = charge.start(events, facts, rests_on, release=release.id)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import Numeric
+from missdp.schema.unit import STEPS
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate
 from missdp.types import Floats
@@ -250,8 +251,9 @@ class Inside:
     piece : array of int, shape (codes, points)
         The piece of the released tree in which each point lies.
     shares : array, shape (codes,)
-    n_rows, seen : float
-        Rows, and the share of them in which the number is observed.
+    n_rows, seen, design : float
+        Rows, the share of them in which the number is observed, and by how much sums over them vary
+        more than if they were independent and counted as one.
     std : float
         Noise of a piece, as a share of the rows; 0 if bins are declared.
     beyond : Beyond
@@ -268,6 +270,7 @@ class Inside:
     beyond: Beyond
     points: Floats
     sums: Sums | None = None
+    design: float = 1.0
 
     @classmethod
     def of(
@@ -285,14 +288,18 @@ class Inside:
         points = numbers(attribute)
         piece = np.searchsorted(attribute.pieces or (), points, side="right")
         log = [e for whole in model.guarantee_.events for e in getattr(whole, "log", ())]
-        trees = [e.sigma for e in log if e.label == f"tree {attribute.name}"]
+        trees = [
+            e.sigma / (STEPS if e.sensitivity >= STEPS else 1)  # of rows that count by weights
+            for e in log
+            if e.label == f"tree {attribute.name}"
+        ]
         seen = max(1 - float(holes.mean()), _LEAST_WEIGHT)
         std = _TREE * trees[-1] / (n_rows * seen) if trees and attribute.pieces else 0.0
         shares = np.maximum(margin[: attribute.size], max(_LEAST_SHARE, _HARDLY * std))
         if sums is not None:
             sums = replace(sums, law=sums.law[: attribute.size])
         beyond = Beyond.of(model, attribute)
-        return cls(piece, shares, n_rows, seen, std, beyond, points, sums)
+        return cls(piece, shares, n_rows, seen, std, beyond, points, sums, model._design)
 
     @property
     def values(self) -> Floats:
@@ -420,9 +427,10 @@ class Inside:
         """Return what other rows would have been like."""
         beyond, even = self.even.hidden, self.even.weights
         share = np.append(self.shares, np.abs(beyond))
-        rows = np.maximum(self.n_rows * seen * share, 1.0)[:, None]
+        n_rows = self.n_rows / self.design
+        rows = np.maximum(n_rows * seen * share, 1.0)[:, None]
         weights = even + _centred(jitter[0] * np.sqrt(np.maximum(even, 0.0) / rows))
-        stds = np.sqrt(np.abs(beyond) / seen / self.n_rows)
+        stds = np.sqrt(np.abs(beyond) / seen / n_rows)
         return Move(weights, beyond + jitter[1] * stds, stds, self.even.margin)
 
     def hiding(self, table: Floats, axis: int, move: Move, rng: np.random.Generator) -> Floats:

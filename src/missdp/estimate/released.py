@@ -215,7 +215,8 @@ class _Source(abc.ABC):
     n_rows: float
     flags: tuple[str, ...] = ()
 
-    def __init__(self) -> None:
+    def __init__(self, model: Synthesizer) -> None:
+        self._design = model._design
         self._insides: dict[tuple[int, bytes], Inside] = {}  # shared by copies
 
     @cached_property
@@ -224,7 +225,7 @@ class _Source(abc.ABC):
         rng, n = np.random.default_rng(1), len(self.rows)  # public: draws tell how numbers vary
         found = []
         for _ in range(_DRAWS):
-            weights = rng.normal(size=n) / np.sqrt(self.n_rows * n)
+            weights = rng.normal(size=n) * np.sqrt(self._design / (self.n_rows * n))
             weights -= weights.mean()
             found.append((weights, self.noisy(rng), self.resampled(weights)))
         return found
@@ -279,7 +280,7 @@ class _AllPairsSource(_Source):
     _moments: NumberMoments | None
 
     def __init__(self, model: AllPairs) -> None:
-        super().__init__()
+        super().__init__(model)
         fitted: Any = model.model_
         assert model.pairs_ is not None
         self._whole, self._names = model.pairs_, model.modelled_.names
@@ -452,7 +453,7 @@ class _MarginalsSource(_Source):
     _wanted: Sequence[Clique]
 
     def __init__(self, model: AIM | MST) -> None:
-        super().__init__()
+        super().__init__(model)
         assert model.marginals_ is not None
         rng = np.random.default_rng(0)  # public: any points do
         self._names, self._marginals = model.modelled_.names, model.marginals_
@@ -616,7 +617,9 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
         complete_.append(tables(source.plus(exact, weights), moves))
     whole, plain = tables(exact, even), tables(source.observed(), even)
     sets = tuple(noise), tuple(sampled), tuple(complete_)
-    return Released(whole, plain, *sets, source.n_rows, source.flags, source, inside)
+    weighed = model._size is not None and model._size.weight is not None
+    rows = source.n_rows / (model._design if weighed else 1.0)  # that tell as much
+    return Released(whole, plain, *sets, rows, source.flags, source, inside)
 
 
 def _declared(levels: Sequence[Levels], clique: Clique, table: Floats) -> Floats:

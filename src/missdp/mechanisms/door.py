@@ -18,6 +18,7 @@ from missdp.mechanisms.noise import Noise, NoiseSource, Selection, SelectionMeth
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.queries import (
     CountedRows,
+    DoorQuery,
     Facts,
     Given,
     Kinds,
@@ -27,9 +28,11 @@ from missdp.mechanisms.queries import (
     Score,
     Scores,
     Tree,
+    UnitSums,
     ViolatingPairs,
+    refuse_weights,
 )
-from missdp.mechanisms.session import Charged, Session, Total, exactly
+from missdp.mechanisms.session import Charged, Measurement, Session, Total, exactly
 from missdp.mechanisms.training import PrivateTraining, RowFunction, Training, fixed_copy
 from missdp.schema import PairDenial, Schema
 from missdp.schema.possible import ImpossibleCells
@@ -38,7 +41,7 @@ from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
 from missdp.sources.modelled import Modelled
-from missdp.sources.strategies import ExactCounts, MergedCounts, complete_rows
+from missdp.sources.strategies import ExactCounts, MergedCounts, complete_rows, is_weighed
 from missdp.types import Floats, Ints
 
 __all__ = [
@@ -61,6 +64,7 @@ __all__ = [
     "Total",
     "Training",
     "Tree",
+    "UnitSums",
     "ViolatingPairs",
 ]
 
@@ -83,6 +87,8 @@ class Door(Session):
     noise : NoiseSource
     declared_rows : int or None
         Number of rows, if it was declared public.
+    sums : ndarray or None
+        What `UnitSums` answers, where it is known. Private.
 
     Examples
     --------
@@ -100,7 +106,7 @@ class Door(Session):
     (True, 0.75)
     """
 
-    _queries: ClassVar = (RowCount, Kinds, Marginal, Tree, Scores, ViolatingPairs)
+    _queries: ClassVar = (RowCount, UnitSums, Kinds, Marginal, Tree, Scores, ViolatingPairs)
     _rows: CountedRows
 
     def __init__(
@@ -111,12 +117,13 @@ class Door(Session):
         budget: Budget,
         noise: NoiseSource,
         declared_rows: int | None = None,
+        sums: Ints | None = None,
     ) -> None:
         if not isinstance(budget, Budget):
             raise ParameterError("budget must be a Budget")
         check_paid(source.schema.ledger, budget)
         strategy.check(source)
-        refuse_units(source.schema.unit, "a door that is opened by hand")
+        refuse_units(source.schema, "a door that is opened by hand")
         super().__init__(budget=budget, noise=noise)
         modelled = Modelled(source.schema)
         came, source = source, modelled.source(source)
@@ -124,8 +131,8 @@ class Door(Session):
         self._declared_rows = declared_rows
         self._sizes = strategy.shape(source.schema.names, source.schema)
         opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
-        counts = ExactCounts(opened, source.schema, strategy)
-        self._rows = CountedRows(came, source, modelled, strategy, source.schema, counts)
+        counts = ExactCounts(opened, source.schema, strategy, weighed=is_weighed(came))
+        self._rows = CountedRows(came, source, modelled, strategy, source.schema, counts, sums=sums)
         self._totals: list[Total] = []  # of the marginals released so far, shared by all handles
         self._finer: Door | None = None
 
@@ -298,8 +305,14 @@ class Door(Session):
         """
 
         def opened(source: MarginalSource) -> Door:
-            facts = {"noise": self._noise, "declared_rows": self._declared_rows}
-            door = Door(source, self._strategy, budget=self._budget, **facts)  # type: ignore[arg-type]
+            door = Door(
+                source,
+                self._strategy,
+                budget=self._budget,
+                noise=self._noise,
+                declared_rows=self._declared_rows,
+                sums=self._rows.sums,
+            )
             door._admit = self._admit
             return door
 
@@ -366,7 +379,7 @@ class Door(Session):
         """
         exactly(RowProducts, plan)
         weighing(self._rows.came)
-        sums = plan.on_grid(self._codes_of_rows(), cost)
+        sums = plan.on_grid(self._codes_of_rows(), cost, steps=self._rows.steps)
         return sums.read(np.asarray(self._measured(sums, sums.noise).value))
 
     @property
@@ -475,6 +488,7 @@ class Door(Session):
                 "training needs the rows in memory, and these are streamed; read them with "
                 "Table.read"
             )
+        refuse_weights(self._rows, "training")
         exactly(Training, plan)
         plan = replace(plan)  # a copy: nobody else can change what the steps are
         held, observed = tuple(map(fixed_copy, state)), tuple(observed)
@@ -522,7 +536,7 @@ class Door(Session):
                 for name in self._schema.nullable
             }
             fill = lambda: filled_rows(source, alone, rng, modelled)  # noqa: E731
-        counts = ExactCounts(fill, schema, self._strategy)
+        counts = ExactCounts(fill, schema, self._strategy, weighed=is_weighed(source))
         rows = replace(self._rows, schema=schema, counts=counts, scores={})
         return self._with(_schema=schema, _rows=rows, _finer=None)
 
@@ -545,6 +559,12 @@ class Door(Session):
             sizes.append(int(group.max()) + 1 + size - attribute.size)
         rows = replace(self._rows, counts=MergedCounts(self._rows.counts, groups), scores={})
         return self._with(_sizes=tuple(sizes), _rows=rows, _finer=None)
+
+    def _measured(self, query: Any, how: Any) -> Measurement:
+        """Charge, compute and draw; counts in as many steps as rows have."""
+        if isinstance(how, Noise) and isinstance(query, DoorQuery):
+            how = replace(how, steps=query.steps(self._rows))
+        return super()._measured(query, how)
 
     def _gate(self, clique: Clique | None) -> frozenset[str]:
         """Return what a counted row must have had observed, before rules filled any cell."""

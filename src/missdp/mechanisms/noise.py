@@ -340,6 +340,10 @@ class Noise:
         Laplace noise is pure DP; Gaussian noise is zCDP.
     scale : float
         The Laplace scale, or the Gaussian sigma; above 0.
+    steps : int, default 1
+        How many steps a row has: exact counts are in steps, where rows do not count alike, and so
+        is the discrete noise, of ``steps`` times the scale. It costs the same, since a row moves
+        them as many steps further. Released counts are in rows, rounded.
 
     Examples
     --------
@@ -349,11 +353,13 @@ class Noise:
 
     kind: CountNoise
     scale: float
+    steps: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in ("laplace", "gaussian"):
             raise ParameterError(f"noise must be 'laplace' or 'gaussian', got {self.kind!r}")
         object.__setattr__(self, "scale", check_scale("scale", self.scale))
+        check_scale("scale", self.scale * self.steps)
 
     @classmethod
     def worth(cls, cost: Cost, *, sensitivity: float = 1.0) -> Noise:
@@ -413,14 +419,21 @@ class Noise:
         """Return counts plus noise."""
         counts = _as_counts(exact)
         draw = source.discrete_laplace if self.kind == "laplace" else source.discrete_gaussian
-        return np.asarray(counts + draw(self.scale, counts.shape), dtype=np.int64)
+        found = np.asarray(counts + draw(self._scale, counts.shape), dtype=np.int64)
+        return found if self.steps == 1 else np.rint(found / self.steps).astype(np.int64)
 
     def event(self, sensitivity: float, *, gate: Iterable[str] | None, label: str) -> Event:
         """Return the fact that numbers which a row moves so far are released with this noise."""
-        facts: dict[str, Any] = {"sensitivity": sensitivity, "gate": gate, "label": label}
+        facts: dict[str, Any] = {"gate": gate, "label": label}
+        facts["sensitivity"] = sensitivity * self.steps
         if self.kind == "laplace":
-            return LaplaceEvent(scale=self.scale, **facts)
-        return GaussianEvent(sigma=self.scale, **facts)
+            return LaplaceEvent(scale=self._scale, **facts)
+        return GaussianEvent(sigma=self._scale, **facts)
+
+    @property
+    def _scale(self) -> float:
+        """In steps."""
+        return self.scale * self.steps
 
     def exceeds(self, event: Event, exact: Ints, other: Ints) -> str | None:
         """Return why an event does not pay: counts move too far, or the noise is too small.
@@ -432,19 +445,19 @@ class Noise:
         >>> Noise("laplace", 2.0).exceeds(charged, np.array([5, 0]), np.array([4, 1]))
         'one row moves what is behind it by 2, and 1 was charged for'
         """
-        moved = distance(exact, other, self.norm)
+        moved, scale = distance(exact, other, self.norm), self._scale
         if self.kind == "laplace" and not isinstance(event, LaplaceEvent):
-            return pure_exceeds(event, moved / self.scale)
+            return pure_exceeds(event, moved / scale)
         if isinstance(event, ZCDPEvent):
-            most = math.sqrt(2 * event.rho) * self.scale
+            most = math.sqrt(2 * event.rho) * scale
             return too_far(moved, most) if above(moved, most) else None
         if not isinstance(event, LaplaceEvent if self.kind == "laplace" else GaussianEvent):
             return other_kind(event, "Gaussian noise")
         if above(moved, event.sensitivity):
             return too_far(moved, event.sensitivity)
         charged = event.scale if isinstance(event, LaplaceEvent) else event.sigma
-        if above(least := charged * moved / event.sensitivity, self.scale):
-            return f"noise is of scale {self.scale:g}, and at least {least:g} was charged for"
+        if above(least := charged * moved / event.sensitivity, scale):
+            return f"noise is of scale {scale:g}, and at least {least:g} was charged for"
         return None
 
     def log_ratio(self, answer: Ints, exact: Ints, other: Ints) -> float:
@@ -455,10 +468,11 @@ class Noise:
         >>> Noise("laplace", 2.0).log_ratio(np.array([7]), np.array([5]), np.array([4]))
         0.5
         """
-        here, there = (np.asarray(answer, dtype=np.float64) - counts for counts in (exact, other))
+        released = np.asarray(answer, dtype=np.float64) * self.steps
+        here, there = (released - counts for counts in (exact, other))
         if self.kind == "laplace":
-            return float((np.abs(there) - np.abs(here)).sum() / self.scale)
-        return float(((there - here) * (there + here)).sum() / (2 * self.scale**2))
+            return float((np.abs(there) - np.abs(here)).sum() / self._scale)
+        return float(((there - here) * (there + here)).sum() / (2 * self._scale**2))
 
 
 SelectionMethod = Literal["exponential", "permute-and-flip"]

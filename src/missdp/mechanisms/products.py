@@ -44,6 +44,7 @@ from missdp.sources.counts import RowWeight
 from missdp.types import Floats, Ints
 
 _FINEST, _COARSEST = 10, 4  # bits of blocks, and of factors
+_FINER = 3  # by so many bits blocks are coarser where rows count different amounts
 _LARGEST = 2.0**38  # noise, in steps of the grid
 _LONGEST = 2**30  # squared lengths of all blocks, in steps, so that their square fits into 64 bits
 
@@ -100,7 +101,7 @@ class RowProducts(Record):
     def __reduce__(self) -> tuple[type[RowProducts], tuple[Any, ...]]:
         return RowProducts, (dict(self.blocks), self.clip, self.alone, dict(self.further))
 
-    def on_grid(self, codes: Mapping[str, int], cost: Cost) -> ProductSums:
+    def on_grid(self, codes: Mapping[str, int], cost: Cost, *, steps: int = 1) -> ProductSums:
         """Return what is summed up, in whole numbers, and its noise.
 
         Parameters
@@ -108,6 +109,9 @@ class RowProducts(Record):
         codes : mapping of str to int
             The attributes, and the number of codes that each may have in a row.
         cost : Cost
+        steps : int, default 1
+            Of a row, where rows count different amounts: factors are then on a finer grid than
+            blocks, since what a row counts is rounded down to it.
         """
         if cost.currency == "pure":
             raise ParameterError("the noise of products is Gaussian, which is never pure DP")
@@ -126,7 +130,8 @@ class RowProducts(Record):
                 "synthesizer 'mst'"
             )
         for bits in range(_FINEST, _COARSEST - 1, -1):
-            sums = ProductSums(self, tuple(codes), bits, cost)
+            blocks = bits if steps == 1 else max(_COARSEST, bits - _FINER)
+            sums = ProductSums(self, tuple(codes), blocks, 3 * bits - 2 * blocks, cost)
             if sums.fits:
                 return sums
         raise ParameterError(
@@ -144,6 +149,7 @@ class ProductSums:
     plan: RowProducts
     names: tuple[str, ...]
     bits: int
+    factor_bits: int
     cost: Cost
 
     @property
@@ -155,7 +161,7 @@ class ProductSums:
             for lengths in _squares(part).values()
         )
         unit = Noise.worth(self.cost).scale * self.plan.clip
-        return longest <= _LONGEST and unit * 2.0 ** (3 * self.bits) <= _LARGEST
+        return longest <= _LONGEST and unit * self._unit <= _LARGEST
 
     reads = ()
     label = "products of all pairs of attributes"
@@ -163,7 +169,7 @@ class ProductSums:
     @property
     def bound(self) -> int:
         """L2 norm of the longest vector of whole numbers that a row can have."""
-        return int(Fraction(self.plan.clip) * (1 << 3 * self.bits))
+        return int(Fraction(self.plan.clip) * self._unit)
 
     def moves(self, norm: float) -> float:
         """How far one row moves the sums, in L2 norm: the noise is Gaussian."""
@@ -187,7 +193,7 @@ class ProductSums:
             _squares(self._blocks),
             alone=self._alone,
             bound=self.bound,
-            most=1 << self.bits,
+            most=1 << self.factor_bits,
             further=_squares(self._further),
         )
 
@@ -212,7 +218,7 @@ class ProductSums:
 
     def read(self, cells: Ints) -> Products:
         """Return noisy sums in units of rows."""
-        unit = 2.0 ** (3 * self.bits)
+        unit = float(self._unit)
         whole, factor = np.asarray(cells, dtype=np.float64) / unit, self._alone / 2.0**self.bits
         width = {name: block.shape[1] for name, block in self._blocks.items()}
         sizes = [width[name] for name in self.names]
@@ -230,6 +236,11 @@ class ProductSums:
             for part in (self._blocks, self._further)
         )
         return Products(blocks, single, pairs, std, std / factor, others, further)
+
+    @property
+    def _unit(self) -> int:
+        """Of a product of two blocks and a factor, in steps."""
+        return 1 << (2 * self.bits + self.factor_bits)
 
     @property
     def _alone(self) -> int:

@@ -19,6 +19,7 @@ from missdp.inference.dyadic import depth_of, folded
 from missdp.mechanisms.noise import Noise, Selection
 from missdp.mechanisms.session import exactly, no_warnings, plain_function, read_only
 from missdp.schema import PairDenial, Schema
+from missdp.schema.unit import STEPS
 from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
 from missdp.sources.modelled import Modelled
 from missdp.sources.partners import (
@@ -27,7 +28,7 @@ from missdp.sources.partners import (
     observed_on,
     violating_pairs,
 )
-from missdp.sources.strategies import PrivateCounts
+from missdp.sources.strategies import PrivateCounts, is_weighed
 from missdp.table import Table
 from missdp.types import Floats, Ints
 
@@ -48,9 +49,19 @@ class CountedRows:
     holes: dict[Clique, Ints] = field(default_factory=dict)
     # Scores that were worked out, each with the mark of the values that it is of.
     scores: dict[Score, dict[Clique, tuple[object, float]]] = field(default_factory=dict)
+    sums: Ints | None = None  # over units: see `UnitSums`
+
+    @property
+    def steps(self) -> int:
+        """How many steps of counts a row has, public."""
+        return STEPS if is_weighed(self.came) else 1
+
+    def in_rows(self, counts: Ints) -> NDArray[Any]:
+        """Return counts in rows, exactly."""
+        return counts if self.steps == 1 else counts / self.steps
 
     def of(self, clique: Clique) -> Ints:
-        """Return the counts of a clique."""
+        """Return the counts of a clique, in steps."""
         return next(iter(self.counts.each([clique])))[1]
 
     def observed(self, names: Clique, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
@@ -63,10 +74,20 @@ class CountedRows:
         return {n: c[seen] for n, c in codes.items()}
 
 
+def refuse_weights(rows: CountedRows, what: str) -> None:
+    """Refuse what lets every row count for one, by public facts."""
+    if rows.steps > 1:
+        raise ParameterError(f"{what} is not proven where rows count different amounts")
+
+
 class DoorQuery:
     """What is common to queries: one row moves one number by one, if nothing else is said."""
 
     answered_by: ClassVar[type] = Noise
+
+    def steps(self, rows: CountedRows) -> int:
+        """In how many steps of a row the exact answer is, public: more than one, if weighed."""
+        return rows.steps
 
     def check(self, rows: CountedRows) -> None:
         """Refuse what cannot be answered, by public facts about the rows alone."""
@@ -87,6 +108,36 @@ class RowCount(DoorQuery):
     def exact(self, rows: CountedRows) -> Ints:
         """Return the number; private."""
         return rows.source.counts([()], rows="extended")[()]
+
+
+@dataclass(frozen=True)
+class UnitSums(DoorQuery):
+    """How much all units count, and the sum of the squares of what each does, over the bound.
+
+    A unit counts its bound at most, ``max_rows`` or 1, and moves either number by that at most. It
+    costs as much as if one of so many rows that are charged for together moved both by one.
+    """
+
+    reads = None
+    label = "what units count, and its square"
+
+    def check(self, rows: CountedRows) -> None:
+        """Refuse rows of which it is not known."""
+        if rows.sums is None:
+            raise ParameterError("of these rows it is not known which belong together")
+
+    def steps(self, rows: CountedRows) -> int:  # noqa: ARG002
+        """In steps of a row, always."""
+        return STEPS
+
+    def moves(self, norm: float) -> float:
+        """How far one row moves the two numbers."""
+        return 2.0 if norm == 1 else math.nextafter(math.sqrt(2), math.inf)
+
+    def exact(self, rows: CountedRows) -> Ints:
+        """Return the two numbers; private."""
+        assert rows.sums is not None  # checked before anything was charged
+        return rows.sums
 
 
 @dataclass(frozen=True)
@@ -269,6 +320,7 @@ class ViolatingPairs(DoorQuery):
         if not any(self.denial is known for known in rows.modelled.whole.rulebook.pairs):
             raise ParameterError("a rate is released of the schema's own denial constraints only")
         check_countable(self.denial)
+        refuse_weights(rows, "a share of pairs of rows")
         if not isinstance(rows.came, MemorySource):
             raise ParameterError(
                 "pairs of rows are counted in memory, and these rows are streamed; read them with "
@@ -392,7 +444,7 @@ class Scores(DoorQuery):
                 continue
             # An error or a warning could tell of counts.
             with replacing(Exception, by=failed), no_warnings():
-                known[clique] = mark, self.score.of(counts, values)
+                known[clique] = mark, self.score.of(rows.in_rows(counts), values)
         return np.array([known[c][1] for c in self.cliques], dtype=np.float64)
 
     def _lacking(self, known: Mapping[Clique, tuple[object, float]]) -> Iterator[Clique]:

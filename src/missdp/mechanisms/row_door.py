@@ -118,7 +118,7 @@ class RowDoor(Session):
             raise DataError("statistics are asked of a Table: use Table.read(data, schema)")
         if not isinstance(budget, Budget):
             raise ParameterError("budget must be a Budget")
-        refuse_units(table.schema.unit, "a statistic")
+        refuse_units(table.schema, "a statistic")
         check_paid(table.schema.ledger, budget)
         conditions = domain_conditions(table.schema, undeclared)
         super().__init__(budget=budget, noise=noise_source(random_state), conditions=conditions)

@@ -86,6 +86,8 @@ class Plan(Record):
         As declared.
     margins : {"uniform", "zipf"}
         As declared.
+    counted : float
+        How much of the largest weight a row counts on average, as declared.
     memory : float or None
         Most megabytes that this process had needed after the fits; None where the system does not
         tell. In a process that does nothing else, that of a run.
@@ -99,6 +101,7 @@ class Plan(Record):
     missing: dict[str, float] = field(default_factory=dict)
     spreads: dict[str, float] = field(default_factory=dict)
     margins: Margins = "uniform"
+    counted: float = 1.0
     memory: float | None = None
     planned: tuple[Planned, ...] = ()
 
@@ -136,6 +139,12 @@ class Plan(Record):
 
     def _foot(self) -> list[str]:
         lines = [] if self.memory is None else [f"Memory: {self.memory:,.0f} MB."]
+        if self.counted < 1:
+            lines.append(
+                f"A row counts {self.counted:.1%} of weight_upper on average: so much of each "
+                "count is left, and the noise stays. A smaller weight_upper leaves more, and cuts "
+                "more weights."
+            )
         if self.rehearsed_rows < self.rows:
             lines.append(f"Rehearsed on {self.rehearsed_rows:,} rows; a run needs more.")
         lines.append(
@@ -196,6 +205,7 @@ def plan(
     missing: Mapping[str, float] | None = None,
     spreads: Mapping[str, float] | None = None,
     margins: Margins = "uniform",
+    mean_weight: float | None = None,
     epsilons: Iterable[float] = (0.5, 1.0, 2.0),
     method: str | None = None,
     means: Iterable[str] | None = None,
@@ -215,6 +225,8 @@ def plan(
         Standard deviation of numbers, as you declare; they are then taken to be normal.
     margins : {"uniform", "zipf"}, default "uniform"
         How often levels, and bins of other numbers, occur.
+    mean_weight : float, optional
+        Mean of the survey weights, as you declare; by default all are as large as any that count.
     epsilons : iterable of float, default (0.5, 1, 2)
     method : str, optional
         The family; by default that of ``missdp synthesize``.
@@ -260,6 +272,7 @@ def plan(
         missing=dict(missing or {}),
         spreads=dict(spreads or {}),
         margins=margins,
+        mean_weight=mean_weight,
     )
     grid = tuple(epsilons)
     if not grid:
@@ -289,6 +302,7 @@ def plan(
         missing=dict(declared.missing),
         spreads=dict(declared.spreads),
         margins=margins,
+        counted=declared.counted,
     )
 
 

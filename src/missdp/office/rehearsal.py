@@ -22,10 +22,12 @@ from missdp.evaluate import MCAR, marginal_distance
 from missdp.office.plan import Margins
 from missdp.record import check_fraction, check_positive, check_whole
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
+from missdp.schema.unit import STEPS
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.table import Table
 from missdp.table.follow import follow_rules
+from missdp.table.weights import unit_sums
 from missdp.types import Floats, Ints
 
 _RELATED = 0.3  # correlation of any two attributes of made-up rows
@@ -76,6 +78,7 @@ class Declared:
     spreads : mapping of str to float
         Standard deviation by number; others have the margins.
     margins : {"uniform", "zipf"}
+    mean_weight : float or None
     """
 
     schema: Schema
@@ -83,12 +86,26 @@ class Declared:
     missing: Mapping[str, float] = field(default_factory=dict)
     spreads: Mapping[str, float] = field(default_factory=dict)
     margins: Margins = "uniform"
+    mean_weight: float | None = None
+
+    @property
+    def counted(self) -> float:
+        """How much of the largest weight a row counts on average."""
+        if self.mean_weight is None or self.schema.weight is None:
+            return 1.0
+        return self.mean_weight / self.schema.weight.upper
 
     def __post_init__(self) -> None:
         check_whole("rows", self.rows)
         for attribute in self.schema:
             if isinstance(attribute, OpenCategorical):
                 raise ParameterError(f"the levels of {attribute.name!r} are open: declare some")
+        if self.mean_weight is not None:
+            upper = 0.0 if self.schema.weight is None else self.schema.weight.upper
+            if not 0 < self.mean_weight <= upper:
+                raise ParameterError(
+                    "mean_weight is above 0, and weight_upper of the schema at most"
+                )
         if self.margins not in get_args(Margins):
             raise ParameterError(f"margins must be one of {', '.join(get_args(Margins))}")
         for name in (*self.missing, *self.spreads):
@@ -123,7 +140,12 @@ class Declared:
         holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: holed.column(name) for name in self.schema.names}
         made = Table(self.schema, columns, kind=holed.kind)
-        made._unit = self.schema.unit  # nobody's rows: there is none to be chosen
+        if self.schema.of_rows is not self.schema:
+            # Nobody's rows: each is a unit, of the same weight.
+            bound = 1 if self.schema.unit is None else self.schema.unit.bound
+            weights = np.full(len(made), int(self.counted * STEPS)) if self.schema.weighs else None
+            made._read_as, made._weights = self.schema, weights
+            made._sums = unit_sums(np.arange(len(made)), weights, bound)
         return made
 
     def swamped(self, noise: float, margins: Margins) -> float:
@@ -134,7 +156,7 @@ class Declared:
         laws = self.laws(margins)
         seen = {name: 1 - self.missing.get(name, 0.0) for name in laws}
         counts = [
-            self.rows * seen[a] * seen[b] * np.outer(laws[a], laws[b]).ravel()
+            self.counted * self.rows * seen[a] * seen[b] * np.outer(laws[a], laws[b]).ravel()
             for a, b in combinations(laws, 2)
         ]
         if not counts or math.isnan(noise):
@@ -190,7 +212,7 @@ def _median(values: list[float]) -> float:
 
 def width_of_mean(model: Synthesizer, name: str) -> float:
     """Return the width of the 95 % interval of a mean; NaN where nothing is estimated."""
-    if not isinstance(model, AllPairs | AIM | MST) or model.guarantee_.max_rows > 1:
+    if not isinstance(model, AllPairs | AIM | MST):
         return math.nan
     error: float = model.estimate(f"mean(`{name}`)").errors[0]
     return 2 * NormalDist().inv_cdf(0.975) * error

@@ -183,7 +183,7 @@ def column_names(schema: Schema) -> tuple[str, ...]:
     ...                      Categorical(name="sex", levels=("f", "m")))))
     ('grade', 'sex=f', 'sex=m')
     """
-    refuse_units(schema.unit, "the price of preprocessing")
+    refuse_units(schema, "the price of preprocessing")
     if marked := schema.undeclared:
         raise SchemaError(
             "the schema marks facts read from the private data as not yet declared public, for "

@@ -29,6 +29,7 @@ from missdp.schema.rules import NotApplicable as NotApplicable
 from missdp.schema.rules import Order as Order
 from missdp.schema.rules import Rule as Rule
 from missdp.schema.schema import Schema as Schema
+from missdp.schema.unit import SurveyWeight as SurveyWeight
 from missdp.schema.unit import Unit as Unit
 
 __all__ = exported(globals())

@@ -23,13 +23,21 @@ from missdp.schema.layout import PLAIN, Layout
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Rule
-from missdp.schema.unit import UNIT_FACTS, Unit, unit_said
+from missdp.schema.unit import (
+    UNIT_FACTS,
+    WEIGHT_FACTS,
+    SurveyWeight,
+    Unit,
+    unit_said,
+    weight_as_said,
+    weight_said,
+)
 
 _FILE = ("columns", "separator", "decimal", "thousands")
 _FEW = 8  # levels that are shown
 _FORMAT = 1  # of the layout that people write
 _KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules", "layout", "ignore", "file"}
-_KEYS |= {"ledger", *UNIT_FACTS}
+_KEYS |= {"ledger", *UNIT_FACTS, *WEIGHT_FACTS}
 # Neither blanks, nor ``role:password@``.
 _LEDGER = re.compile(r"|(?!\w[^/]*://[^@]*:[^@]*@)[^\s#]*#[\w.-]+")
 
@@ -53,6 +61,8 @@ class Schema(Record):
         from rows of this schema. Schemas that differ in nothing else are equal.
     unit : Unit, optional
         Who is protected, where several rows may belong to one person; by default each row.
+    weight : SurveyWeight, optional
+        How much each row counts, where not all count alike.
 
     Raises
     ------
@@ -77,6 +87,7 @@ class Schema(Record):
     layout: Layout = PLAIN
     ledger: str = field(default="", compare=False)
     unit: Unit | None = None
+    weight: SurveyWeight | None = None
 
     def __post_init__(self) -> None:
         given = tuple(self.attributes) if isinstance(self.attributes, Iterable) else (None,)
@@ -99,15 +110,19 @@ class Schema(Record):
         self._check_rules()
 
     def _check_unit(self) -> None:
-        if self.unit is None:
-            return
-        if not isinstance(self.unit, Unit):
+        if not isinstance(self.unit, Unit | None):
             raise SchemaError("unit must be a Unit, which names a column of identifiers")
-        if self.unit.column in {*self.names, *self.layout.unread}:
-            raise SchemaError(
-                f"{self.unit.column!r} identifies units, and is never modelled: leave it out "
-                "of the attributes, and of what is ignored"
-            )
+        if not isinstance(self.weight, SurveyWeight | None):
+            raise SchemaError("weight must be a SurveyWeight, which names a column")
+        taken = {*self.names, *self.layout.unread}
+        for fact, what in ((self.unit, "identifies units"), (self.weight, "weighs rows")):
+            if fact is not None and fact.column in taken:
+                raise SchemaError(
+                    f"{fact.column!r} {what}, and is never modelled: leave it out of the "
+                    "attributes, and of what is ignored"
+                )
+        if self.unit and self.weight and self.unit.column == self.weight.column:
+            raise SchemaError("a column that identifies units cannot weigh rows")
 
     def _check_rules(self) -> None:
         if isinstance(self.rules, list):
@@ -138,8 +153,14 @@ class Schema(Record):
 
     @cached_property
     def of_rows(self) -> Schema:
-        """The same facts without the unit."""
-        return self if self.unit is None else replace(self, unit=None)
+        """The same facts of rows that stand for themselves: without the unit and the weight."""
+        plain = self.unit is None and self.weight is None
+        return self if plain else replace(self, unit=None, weight=None)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether rows count different amounts."""
+        return self.weight is not None or (self.unit is not None and self.unit.counts == "unit")
 
     @cached_property
     def stored(self) -> Schema:
@@ -201,7 +222,7 @@ class Schema(Record):
     def subset(self, names: Iterable[str]) -> Schema:
         """Schema of the named attributes, in the order given, with the rules about them alone.
 
-        Who is protected, and which ledger pays, stay as they are.
+        Who is protected, what rows count, and which ledger pays, stay as they are.
         What a rule that is left out may have filled is marked as ``settled``.
         """
         wanted = tuple(names)
@@ -213,7 +234,8 @@ class Schema(Record):
             a.plain() if isinstance(a, Computed) and not {*a.dates} <= kept else a for a in chosen
         )
         rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= kept)
-        found = Schema(attributes, rules, ledger=self.ledger, unit=self.unit)
+        facts: dict[str, Any] = {name: getattr(self, name) for name in ("ledger", "unit", "weight")}
+        found = Schema(attributes, rules, **facts)
         lost = (self.rulebook.filled & kept) - found.rulebook.filled
         marked = (replace(a, settled=True) if a.name in lost else a for a in found)
         return replace(found, attributes=tuple(marked)) if lost else found
@@ -282,8 +304,8 @@ class Schema(Record):
             raise SchemaError(f"this version reads schema format {_FORMAT} only")
         if unknown := sorted(set(data) - _KEYS, key=str):
             raise SchemaError(
-                "a schema has 'format', 'ledger', 'ignore', 'unit', [file], [[attribute]] and "
-                f"[[rule]] tables only, not {unknown}"
+                "a schema has 'format', 'ledger', 'ignore', 'unit', 'weight', [file], "
+                f"[[attribute]] and [[rule]] tables only, not {unknown}"
             )
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
@@ -293,13 +315,14 @@ class Schema(Record):
             rows, layout = _apart(rows, data)
         attributes = (Attribute.from_dict(_said_plainly(row)) for row in rows)
         read = tuple(map(Rule.from_dict, rules))
-        unit = unit_said(data)
-        return cls(tuple(attributes), read, Layout.from_dict(layout), ledger, unit)  # type: ignore[arg-type]
+        facts = Layout.from_dict(layout), ledger, unit_said(data), weight_said(data)
+        return cls(tuple(attributes), read, *facts)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as JSON values; without what is as by default for a whole table."""
         found = super().to_dict()
-        plain = {"layout": self.layout == PLAIN, "ledger": not self.ledger, "unit": not self.unit}
+        plain = {"layout": self.layout == PLAIN}
+        plain |= {name: not getattr(self, name) for name in ("ledger", "unit", "weight")}
         return {name: fact for name, fact in found.items() if not plain.get(name)}
 
     def without_ledger(self) -> Self:
@@ -321,7 +344,8 @@ class Schema(Record):
         """Write the schema to a TOML file, whole or not at all."""
         bound = any(isinstance(a, Difference) and a.cuts_from for a in self)
         written = (a for a in self.attributes if bound or not isinstance(a, EitherDate))
-        of_table: dict[str, Any] = {"layout": self.layout, "ledger": self.ledger, "unit": self.unit}
+        told = ("layout", "ledger", "unit", "weight")
+        of_table: dict[str, Any] = {name: getattr(self, name) for name in told}
         write_tables(written, Path(path), rules=self.rules, **of_table)
 
 
@@ -428,6 +452,7 @@ def write_tables(
     comments: Mapping[str, Iterable[str]] | None = None,
     notes: str = "",
     unit: Unit | None = None,
+    weight: SurveyWeight | None = None,
 ) -> None:
     """Write attributes to a TOML file, whole or not at all.
 
@@ -438,7 +463,7 @@ def write_tables(
     stated = layout.to_dict()
     file = {name: stated[name] for name in _FILE if name in stated}
     facts = [{k: v for k, v in rule.to_dict().items() if v is not None} for rule in rules]
-    document: dict[str, Any] = {"format": _FORMAT} | ({} if unit is None else unit.said())
+    document: dict[str, Any] = {"format": _FORMAT} | weight_as_said(unit, weight)
     document |= {"ledger": ledger} if ledger else {}
     document |= {"ignore": list(layout.ignore)} if layout.ignore else {}
     document |= {"file": file} if file else {}

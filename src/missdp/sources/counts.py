@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
+from missdp.schema.unit import STEPS
 from missdp.sources.partners import check_comparable
 from missdp.table import Table
 from missdp.types import Flags, Floats, Ints
@@ -441,13 +442,25 @@ class CountingSource(abc.ABC):
 
 
 def count_block(
-    counter: Counter, codes: Mapping[str, NDArray[Any]], n_rows: int, weight: RowWeight | None
+    counter: Counter,
+    codes: Mapping[str, NDArray[Any]],
+    n_rows: int,
+    weight: RowWeight | None,
+    shares: Ints | None = None,
 ) -> None:
-    """Add rows in memory to a counter, a chunk at a time."""
+    """Add rows in memory to a counter, a chunk at a time; ``shares`` are what each counts.
+
+    They are in steps, and so are counts. Of a row's vector its share is left, rounded down to whole
+    numbers: a vector that is clipped becomes no longer than that share of the clip norm.
+    """
     for start in range(0, n_rows, CHUNK_ROWS):
         chunk = {name: c[start : start + CHUNK_ROWS] for name, c in codes.items()}
         n_chunk = min(CHUNK_ROWS, n_rows - start)
-        counter.add(chunk, n_chunk, weight(chunk) if weight else None)
+        times = weight(chunk) if weight else None
+        if shares is not None:
+            share = shares[start : start + CHUNK_ROWS]
+            times = share if times is None else times * share // STEPS
+        counter.add(chunk, n_chunk, times)
 
 
 def names_read(counter: Counter, weight: RowWeight | None) -> Clique:
@@ -480,8 +493,20 @@ class MemorySource(CountingSource):
     def __init__(self, table: Table) -> None:
         super().__init__(table.schema)
         self._table: Table | Callable[[], Table] = table
+        self._weights = table._weights
         #: Attributes of which the rows have values, not bins alone: a public fact.
         self.valued = frozenset(n for n in table.schema.names if table.column(n).values is not None)
+
+    @property
+    def weighed(self) -> bool:
+        """Whether rows count different amounts, so that counts are in steps; a public fact."""
+        return self._weights is not None
+
+    def taken(self, rows: Flags) -> MemorySource:
+        """Return some of the rows, with what they count."""
+        found = MemorySource(self.table.take(rows))
+        found._weights = None if self._weights is None else self._weights[rows]
+        return found
 
     @property
     def table(self) -> Table:
@@ -491,7 +516,10 @@ class MemorySource(CountingSource):
         return self._table
 
     def later(self, schema: Schema, worked_out: Callable[[Table], Table]) -> MemorySource:
-        """Return rows that are worked out from these when the first of them is counted."""
+        """Return rows that are worked out from these when the first of them is counted.
+
+        They are as many, in the same order: each counts what it did.
+        """
         found = copy.copy(self)
         found.schema, found._table = schema, lambda: worked_out(self.table)
         found.valued = self.valued & {*schema.names}
@@ -507,4 +535,4 @@ class MemorySource(CountingSource):
 
     def _count(self, counter: Counter, weight: RowWeight | None) -> None:
         codes = {name: self.table.codes(name) for name in names_read(counter, weight)}
-        count_block(counter, codes, len(self.table), weight)
+        count_block(counter, codes, len(self.table), weight, self._weights)

@@ -187,9 +187,12 @@ def _settled(
     """Return the rows filled, and settled by rules: at once, or block by block as they stream."""
     complete = complete_schema(source.schema)
     if isinstance(source, MemorySource):
-        table = source.table
-        codes = modelled.settled(filled({name: table.codes(name) for name in table.schema.names}))
-        return MemorySource(Table.from_codes(complete, codes, kind=table.kind))
+
+        def whole(table: Table) -> Table:
+            cells = {name: table.codes(name) for name in table.schema.names}
+            return Table.from_codes(complete, modelled.settled(filled(cells)), kind=table.kind)
+
+        return source.later(complete, whole)
     assert offers(source, "code_blocks")  # checked before anything was charged
     blocks = source.code_blocks()  # type: ignore[attr-defined]
     return CodeStore(complete, (modelled.settled(filled(block)) for block in blocks))

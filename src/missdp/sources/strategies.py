@@ -218,13 +218,24 @@ def is_source(data: Any) -> TypeGuard[MarginalSource]:
     return offers(data, "counts")
 
 
+def is_weighed(source: MarginalSource) -> bool:
+    """Whether the counts of a source are in steps, since rows count different amounts."""
+    return isinstance(source, MemorySource) and source.weighed
+
+
 class ExactCounts:
     """Exact counts of a source, opened when something is first counted, under a strategy."""
 
     def __init__(
-        self, source: Callable[[], MarginalSource], schema: Schema, strategy: Strategy
+        self,
+        source: Callable[[], MarginalSource],
+        schema: Schema,
+        strategy: Strategy,
+        *,
+        weighed: bool,
     ) -> None:
         self._open, self._schema, self._strategy = source, schema, strategy
+        self._weighed = weighed
         self._place = {name: i for i, name in enumerate(schema.names)}
         self._block: dict[Clique, list[Clique]] = {}
         self._kept: dict[Clique, Ints] = {}
@@ -232,7 +243,9 @@ class ExactCounts:
 
     @cached_property
     def _source(self) -> MarginalSource:
-        return self._open()
+        found = self._open()
+        assert is_weighed(found) == self._weighed  # what rows count goes wherever they go
+        return found
 
     def expect(self, cliques: Iterable[Clique]) -> None:
         """Note what is to be counted together in one pass, when the first of it is needed.
@@ -384,7 +397,7 @@ def _merge_levels(table: Ints, groups: Ints, axis: int) -> Ints:
 def complete_rows(source: MarginalSource) -> MarginalSource:
     """Return the rows that have no hole; the source holds its rows, or leaves out rows itself."""
     if isinstance(source, MemorySource):
-        return MemorySource(source.table.take(~source.table.incomplete_rows()))
+        return source.taken(~source.table.incomplete_rows())
     assert offers(source, "observed_on")  # checked before anything was charged
     found: MarginalSource = source.observed_on(source.schema.nullable)  # type: ignore[attr-defined]
     return found

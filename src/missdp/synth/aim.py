@@ -269,7 +269,9 @@ class _GraphicalSynthesizer(Synthesizer):
             isinstance(attribute, (Numeric, Ordinal)) and level.n_groups == attribute.size
             for attribute, level in levels
         ]
-        varied = VariedMarginals(self.marginals_, self.model_, self._recipe, ordered)
+        varied = VariedMarginals(
+            self.marginals_, self.model_, self._recipe, ordered, design=self._design
+        )
         for model in islice(varied.models(rng), multiple):
             another = copy.copy(self)
             another.model_ = model

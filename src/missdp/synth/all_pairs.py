@@ -378,6 +378,7 @@ class AllPairs(PairsSynthesizer):
             told=self._modelled.told,
             allowed=self._allowed(crude),
             ordered=self._ordered(crude),
+            design=self._design,
         )
         return map(self._with_model, islice(varied.models(rng), multiple))
 

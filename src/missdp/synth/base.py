@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee
 from missdp.accounting.gates import DataChosenGates
+from missdp.accounting.units import counted_as_one
 from missdp.errors import (
     DataError,
     NotFittedError,
@@ -28,13 +29,14 @@ from missdp.estimator import Estimator
 from missdp.mechanisms import Door, Total
 from missdp.progress import Progress
 from missdp.record import fits
-from missdp.schema import Numeric, Schema, Unit
+from missdp.schema import Numeric, Schema, SurveyWeight, Unit
 from missdp.schema.grid import is_pending, pending, uncut, widest
 from missdp.schema.open_levels import at_most, open_attributes
 from missdp.sources import Reads, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps, Gate, Keeper
 from missdp.synth.cuts import CUTS_SHARE
+from missdp.synth.effective import EffectiveSize, sizes_part
 from missdp.synth.open_levels import check_open, delta_beside, open_part, with_failure
 from missdp.synth.parts import Parts, ground_truth_parts, of_parts
 from missdp.synth.sampling import (
@@ -143,6 +145,8 @@ class Synthesizer(Estimator, abc.ABC):
     _split: Split = field(init=False)  # while a fit goes on
     _open_names: tuple[str, ...] = field(init=False)  # the same: attributes whose levels it finds
     _unit: Unit | None = field(init=False)  # the same: who is protected, if not each row
+    _weight: SurveyWeight | None = field(init=False)  # the same: by which rows count
+    _size: EffectiveSize | None = field(default=None, init=False)  # None where all count alike
     _learned: tuple[str, ...] = field(init=False)
 
     @one_blas_thread()
@@ -189,9 +193,9 @@ class Synthesizer(Estimator, abc.ABC):
             a row is complete and only complete ones are learned from.
         """
         del y
-        own = self._check_parameters()
+        self._check_parameters()
         self._check_fit_again()
-        learn(self, own, data, schema, undeclared)
+        learn(self, data, schema, undeclared)
         return self
 
     def _to_be_cut(self, schema: Schema, names: Iterable[str]) -> Schema:
@@ -253,6 +257,7 @@ class Synthesizer(Estimator, abc.ABC):
         >>> round(model.ground_truth_guarantee(known).epsilon, 2)
         0.37
         """
+        self._check_unweighted("a guarantee for the table before values went missing")
         # By name: what is proven stands above this room, and is read when it is asked for.
         wing = import_module("missdp.ground_truth")
         found: Guarantee = wing.ground_truth_guarantee(self, assumption)
@@ -261,6 +266,7 @@ class Synthesizer(Estimator, abc.ABC):
     def ground_truth_parts(self) -> Parts:
         """Return the caps of the fit's parts, for :func:`missdp.ground_truth.joint`."""
         self._check_fitted()
+        self._check_unweighted("a guarantee for the table before values went missing")
         return ground_truth_parts(
             self.guarantee_,
             strategy=self._applied_strategy,
@@ -279,15 +285,15 @@ class Synthesizer(Estimator, abc.ABC):
         """
         own = self._public_parameters() | ({} if epsilon is None else {"epsilon": epsilon})
         again = type(self)(**own)
-        again._unit = schema.unit
+        again._unit, again._weight = schema.unit, schema.weight
         again._open_names = tuple(a.name for a in open_attributes(schema))
         check_open(again, again._open_names)
         again.schema_ = again._to_be_cut(at_most(schema), schema.names)
         budget = again._check_parameters()
         again._check_schema(again.modelled_)
         whole = Guarantee(budget.epsilon, budget.delta, events=(budget.filter(),))
-        if schema.unit is not None:
-            check_unit(again, schema.unit, opened=open_attributes(schema))
+        check_unit(again, schema, opened=open_attributes(schema))
+        if schema.of_rows is not schema:
             return whole, (whole, None)
         if again._open_names:  # nothing is proven for the ground truth beside what was found
             whole = with_failure(whole, again._delta, again._open_names)
@@ -369,6 +375,7 @@ class Synthesizer(Estimator, abc.ABC):
         """
         check_holes(holes, values)
         if multiple is not None:
+            n = round(self.effective_size_) if n is None else n
             models = self.uncertain_models(multiple, random_state=random_state)
             drawn = partial(Synthesizer.sample_table, missing_values=missing_values, where=where)
             return [drawn(model, n).to_native(holes=holes, values=values) for model in models]
@@ -399,7 +406,6 @@ class Synthesizer(Estimator, abc.ABC):
         ParameterError
             If the question is none, or this family or file has nothing to answer it by.
         """
-        self._check_rows_are_units("estimate")
         return import_module("missdp.estimate").estimate(
             self, question, by=by, confidence=confidence
         )
@@ -424,7 +430,6 @@ class Synthesizer(Estimator, abc.ABC):
         ParameterError
             If the formula is none, or this family or file has nothing to answer it by.
         """
-        self._check_rows_are_units("regress")
         return import_module("missdp.estimate").regress(self, formula, confidence=confidence)
 
     def sensitivity(
@@ -640,6 +645,7 @@ class Synthesizer(Estimator, abc.ABC):
         gates = tuple(self._observed_gate((name,), schema) for name in cut)
         opened = self.__dict__.get("_open_names", ())
         found = [open_part(opened)] if opened else []
+        found += sizes_part(self.__dict__.get("_unit"), self.__dict__.get("_weight"))
         found += [Part(BINS, CUTS_SHARE, gates, kind="other")] if cut else []
         if share := kinds_share(self._modelled, self._strategy):
             found.append(Part(KINDS, share, (Gate(),) * len(self._modelled.kinds)))
@@ -705,7 +711,9 @@ class Synthesizer(Estimator, abc.ABC):
         """The budget of a fit as facts about one row: all of it, where each row is protected."""
         unit = self.__dict__.get("_unit")
         whole = self._budget
-        return whole if unit is None else whole._for_units(unit.column, unit.max_rows)
+        if unit is None:
+            return whole
+        return whole._for_units(unit.column, unit.max_rows, counts=unit.counts)
 
     @property
     def _budget(self) -> Budget:
@@ -722,14 +730,47 @@ class Synthesizer(Estimator, abc.ABC):
         if not (is_number(value) and 0 < value < 1):
             raise ParameterError(f"{name} must be strictly between 0 and 1")
 
+    @property
+    def population_(self) -> float:
+        """The sum of all survey weights, as far as it was released."""
+        size = self.__dict__.get("_size")
+        if size is None or size.population is None:
+            raise ParameterError("the schema of the fit declared no weight")
+        return float(size.population)
+
+    @property
+    def effective_size_(self) -> float:
+        """How many units that count alike would tell as much; the number of rows if all do."""
+        size = self.__dict__.get("_size")
+        return float(self.n_rows_) if size is None else size.units
+
+    @property
+    def _design(self) -> float:
+        """By how much sums over rows vary more than if rows were independent and counted as one."""
+        size = self.__dict__.get("_size")
+        return 1.0 if size is None else size.design
+
+    @property
+    def _alike(self) -> bool:
+        """Whether it is known how many units the rows tell as much as."""
+        found: Guarantee = self.guarantee_
+        as_one = found.max_rows == 1 or counted_as_one(found.events)
+        return as_one or self.__dict__.get("_size") is not None
+
     def _check_rows_are_units(self, what: str) -> None:
-        """Refuse what takes rows for independent of each other where several belong together."""
-        if "guarantee_" in self.__dict__ and self.guarantee_.max_rows > 1:
+        """Refuse what takes rows for independent, of a file that does not tell how far they are."""
+        if "guarantee_" in self.__dict__ and not self._alike:
             raise UnprovenError(
                 f"{what} takes rows for independent, and several belong to one "
-                f"{self.guarantee_.unit!r}: its intervals would be too narrow. Draw rows with "
-                "sample(), or fit with max_rows = 1"
+                f"{self.guarantee_.unit!r}: the model was saved by an earlier version of missdp, "
+                "which did not release how many; fit it again"
             )
+
+    def _check_unweighted(self, what: str) -> None:
+        """Refuse what is proven for rows that count as one."""
+        size = self.__dict__.get("_size")
+        if size is not None and size.weight is not None:
+            raise UnprovenError(f"{what} is not proven where rows count by {size.weight.column!r}")
 
     def _report(self, stage: str, done: float) -> None:
         if self.progress is not None:
@@ -768,8 +809,10 @@ class Synthesizer(Estimator, abc.ABC):
 
         Parts of networks in pure epsilon are reserved, which is as good. Beside levels that a fit
         finds nothing is amplified, and what is counted follows from them, not from public facts.
+        Nor is anything of units, or of rows that count by weights.
         """
-        caps = self._kept = None if self.__dict__.get("_open_names") else self._split.caps()
+        plain = not any(self.__dict__.get(name) for name in ("_open_names", "_unit", "_weight"))
+        caps = self._kept = self._split.caps() if plain else None
         reserved = caps is not None and isinstance(caps.structure, DataChosenGates)
         return None if caps is None or reserved else Keeper(caps).admit
 

@@ -35,6 +35,7 @@ EVEN = 1 + 1e-6
 _GRID = 2.0**-10  # rows
 _LARGEST = 2.0**31  # rows
 _MOST_ROWS = 2.0**41
+_MOST_WEIGHED = 2.0**31  # in steps of 2**-20, which need as many more bits than the grid
 #: How far one row moves a score; proven below.
 SCORE_SENSITIVITY = 1.0 + 2.0**-20
 _LEAST_LEFT = 1e-6
@@ -106,7 +107,7 @@ class Plan:
 
 
 def misfit(
-    counts: NDArray[np.int64],
+    counts: NDArray[np.number[Any]],
     expected: NDArray[np.float64],
     possible: NDArray[np.bool_],
     bias: float,
@@ -438,12 +439,13 @@ def on_grid(values: Floats) -> Floats:
 
 
 def _marginal_score(
-    exact: NDArray[np.integer], expected: Floats, *, bias: float, weight: float
+    exact: NDArray[np.number[Any]], expected: Floats, *, bias: float, weight: float
 ) -> float:
     """Return ``weight (Σ |exact − expected| − bias)``: L1 error less what noise would add.
 
-    ``exact`` are private counts, at least 0, less than 2⁴¹ together; all else is released or
-    public, ``expected`` at least 0 and ``weight`` in (0, 1].
+    ``exact`` are private counts, at least 0, less than 2⁴¹ together, or multiples of 2⁻²⁰, less
+    than 2³¹ together, where rows count 1 at most; all else is released or public, ``expected`` at
+    least 0 and ``weight`` in (0, 1].
 
     Notes
     -----
@@ -451,7 +453,8 @@ def _marginal_score(
     In floating point: ``expected`` and ``bias`` are first rounded to multiples of 2⁻¹⁰, and
     ``expected`` scaled down if it adds up to more than 2⁴¹, which is post-processing. Every
     difference, and every partial sum, below 2⁴³, is then a multiple of 2⁻¹⁰ that a double holds
-    exactly, in whatever order it is added, so the sum still moves by at most one. Clipping at 2³¹
+    exactly, in whatever order it is added, so the sum still moves by at most one. Where rows count
+    different amounts it is below 2³³, and a multiple of 2⁻²⁰, likewise. Clipping at 2³¹
     moves no two values further apart. Only the product with the weight is rounded, by at most
     2⁻⁵³ · 2³¹ for each of two neighbours: 2⁻²¹ together, less than the 2⁻²⁰ that
     `SCORE_SENSITIVITY` allows.
@@ -461,7 +464,8 @@ def _marginal_score(
     >>> _marginal_score(np.array([3, 5]), np.array([4.0, 4.5]), bias=1.0, weight=0.5)
     0.25
     """
-    predicted = on_grid(expected / max(1.0, float(expected.sum()) / _MOST_ROWS))
+    most = _MOST_WEIGHED if exact.dtype.kind == "f" else _MOST_ROWS
+    predicted = on_grid(expected / max(1.0, float(expected.sum()) / most))
     gap = float(np.abs(exact - predicted).sum())
     above = gap - round(min(max(bias, -_LARGEST), _LARGEST) / _GRID) * _GRID
     return weight * min(max(above, -_LARGEST), _LARGEST)

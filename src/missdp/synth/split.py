@@ -128,8 +128,11 @@ class Split:
         """Return the noise of each of the counts that share a part evenly."""
         return Noise.worth(self.costs(name)[0])
 
-    def check(self) -> None:
-        """Refuse, before anything is charged, a part that no noise can be drawn for."""
+    def check(self, *, steps: int = 1) -> None:
+        """Refuse, before anything is charged, a part that no noise can be drawn for.
+
+        Counts are in so many steps of a row.
+        """
         for part in self.parts:
             refused = ParameterError(
                 f"too little is left of the budget for {part.name}: use a larger epsilon, or leave "
@@ -137,7 +140,7 @@ class Split:
             )
             with replacing(ParameterError, by=refused):
                 for amount in {cost.amount for cost in self.costs(part.name)}:
-                    _check(part, replace(self.whole, amount=amount / part.count))
+                    _check(part, replace(self.whole, amount=amount / part.count), steps)
 
     def caps(self) -> Caps | None:
         """Return what each part costs at most; None where parts are unknown or amplify nothing.
@@ -227,9 +230,9 @@ def _label(gate: Gate) -> str:
     return "fixed in advance" if gate else "every row"
 
 
-def _check(part: Part, cost: Cost) -> None:
+def _check(part: Part, cost: Cost, steps: int) -> None:
     if part.kind in ("counts", "products"):
-        scale = Noise.worth(cost).scale
+        scale = replace(Noise.worth(cost), steps=steps).scale
         if part.kind == "products" and scale > RowProducts.noisiest:
             raise ParameterError("no products can be drawn with so much noise")
     elif part.kind == "selections":

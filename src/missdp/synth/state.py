@@ -29,6 +29,7 @@ from missdp.accounting import (
     Guarantee,
     LevelsFromRelease,
     RowsWithoutUnit,
+    WeightsOfRows,
 )
 from missdp.accounting.budget import check_paid
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
@@ -50,19 +51,22 @@ from missdp.schema import Numeric, OpenCategorical, Schema, Unit
 from missdp.schema.grid import found, is_pending, on_grid
 from missdp.schema.open_levels import at_most, open_attributes
 from missdp.schema.schema import check_schema
+from missdp.schema.unit import STEPS
 from missdp.sources import MarginalSource, Reads, is_source, open_source, readable
 from missdp.sources.counts import recodable
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps
 from missdp.synth.coordinates import finely
 from missdp.synth.cuts import release_cuts
+from missdp.synth.effective import EffectiveSize, better_total, release_sizes
 from missdp.synth.noisy_counts import warn_if_hardly_complete, warn_if_noise, whole_rows
 from missdp.synth.open_levels import check_open, failures, release_levels, with_failure
 from missdp.synth.sampling import KindShares, release_kinds
 from missdp.table import FrameKind, Table
 from missdp.table.frames import engine_of, frame_kind
 from missdp.table.streams import rows_of
-from missdp.table.units import rows_of_units
+from missdp.table.units import UnitRows, rows_of_units
+from missdp.types import Ints
 
 if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
@@ -101,10 +105,11 @@ def _as_rows(
     Where levels are open it can be read again. Where a schema declares a unit, of each as many rows
     as take part have been chosen.
     """
-    if schema is not None and schema.unit is not None:
-        if not isinstance(data, Table):
+    if schema is not None and schema.of_rows is not schema:
+        if not isinstance(data, Table) and not schema.weighs:
             return rows_of_units(data, schema), schema.of_rows, frame_kind(data)
-        return Table.read(data, schema)._of_rows(), schema.of_rows, data.kind
+        read = Table.read(data, schema)
+        return read._of_rows(), schema.of_rows, read.kind
     coded = isinstance(data, Table) or is_source(data)
     known = data.schema if coded and schema is None else schema
     if known is None:
@@ -123,24 +128,39 @@ def _as_rows(
     return (rows_of(data, known) if again else data), schema, frame_kind(data)
 
 
-def check_unit(model: Synthesizer, unit: Unit, *, opened: Sequence[OpenCategorical] = ()) -> None:
-    """Refuse, before anything is read, a fit of which nothing is proven for units."""
-    who = f"each {unit.column!r}, with up to {unit.max_rows} rows"
+def check_unit(
+    model: Synthesizer, schema: Schema | None, *, opened: Sequence[OpenCategorical] = ()
+) -> int:
+    """Refuse, before anything is read, a fit of which nothing is proven for units or weights.
+
+    Returns in how many steps of a row counts are.
+    """
+    unit, weight = (None, None) if schema is None else (schema.unit, schema.weight)
+    if unit is not None:
+        who = f"each {unit.column!r}, with up to {unit.max_rows} rows"
+    elif weight is not None:
+        who = f"rows that count by their {weight.column!r}"
+    else:
+        return 1
     if not model.protects_units:
         raise UnprovenError(
             f"{type(model).__name__} is proven to protect single rows, not {who}: use AllPairs, "
-            "AIM or MST, or leave the unit out of the schema"
+            f"AIM or MST, or leave the {'weight' if unit is None else 'unit'} out of the schema"
         )
     if opened:
         raise UnprovenError(
             f"finding the levels of {opened[0].name!r} is proven to protect single rows, not {who}:"
             " declare its levels"
         )
-    if unit.max_rows > 1 and is_declared(model.n_rows):
+    declared = is_declared(model.n_rows)
+    if declared and unit is not None and unit.max_rows > 1:
         raise ParameterError(
             f"how many rows take part is private where a {unit.column!r} may have several: leave "
             "n_rows out"
         )
+    if declared and weight is not None:
+        raise ParameterError(f"what rows count by {weight.column!r} is private: leave n_rows out")
+    return STEPS if schema is not None and schema.weighs else 1
 
 
 def _open_data(
@@ -227,9 +247,7 @@ def is_declared(n_rows: str | int) -> TypeGuard[int]:
     return not _is_noisy(n_rows)
 
 
-def learn(
-    model: Synthesizer, own: Budget, data: Any, schema: Schema | None, undeclared: str
-) -> None:
+def learn(model: Synthesizer, data: Any, schema: Schema | None, undeclared: str) -> None:
     """Fit a synthesizer within its own budget, which is charged before anything is computed."""
     noise = noise_source(model.random_state)
     if undeclared not in ("refuse", "accept"):
@@ -239,16 +257,15 @@ def learn(
     if schema is not None:
         check_paid(check_schema(schema).ledger, model.budget)
         schema = schema.without_ledger()
-    unit = None if schema is None else schema.unit
+    unit, weight = (None, None) if schema is None else (schema.unit, schema.weight)
     opened = () if schema is None else open_attributes(schema)
-    if unit is not None:
-        check_unit(model, unit, opened=opened)
+    steps = check_unit(model, schema, opened=opened)
     fresh = type(model)(**model.get_params(deep=False))
     fresh._fitted_with = model._public_parameters()
     fresh._open_names = tuple(attribute.name for attribute in opened)
-    fresh._unit = unit
+    fresh._unit, fresh._weight = unit, weight
     check_open(fresh, fresh._open_names)
-    own = fresh._of_rows if opened or unit is not None else own
+    own = fresh._of_rows
     rare = failures(fresh._delta, fresh._open_names)
     if model.budget is not None and not model.budget.can_afford(own.filter(), *rare):
         raise BudgetExceededError(
@@ -258,7 +275,8 @@ def learn(
     declared = is_declared(model.n_rows)
     rows = int(model.n_rows) if declared else None
     warn_if_weak(model.epsilon, model._delta, n=rows)
-    reserve = partial(_reserve, model, own, unit=unit, undeclared=undeclared, beside=rare)
+    whole = schema
+    reserve = partial(_reserve, model, own, whole=whole, undeclared=undeclared, beside=rare)
     unread = not isinstance(data, Table) and not is_source(data)
     first = unread and schema is not None and getattr(model.budget, "charged_first", False)
     if first and schema is not None:
@@ -269,7 +287,7 @@ def learn(
     source = _open_data(data, at_most(schema) if opened and schema else schema, model._reads)
     facts = schema if opened and schema else source.schema
     check_paid(facts.ledger, model.budget)
-    conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows, unit)
+    conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows, whole)
     model._strategy.check(readable(source, model._reads(source.schema)))
     fresh.schema_, fresh.kind_ = (
         fresh._to_be_cut(source.schema.without_ledger(), recodable(source)),
@@ -278,7 +296,7 @@ def learn(
     grid = on_grid(fresh.schema_)  # refused now, if it cannot be
     fresh._check_schema(fresh.modelled_)
     fresh._split = fresh._planned_split()
-    fresh._split.check()
+    fresh._split.check(steps=steps)
     if not first:
         reserve(facts)
     # Learned on a fresh model and taken over whole: neither what was learned before, nor half of
@@ -292,25 +310,42 @@ def learn(
         source = _open_data(data, closed, model._reads)
         fresh._settle(fresh._to_be_cut(closed, recodable(source)))
         grid = on_grid(fresh.schema_)
-    door = _door(fresh, source, grid, budget=own, noise=noise, declared_rows=rows)
+    facts_of_rows = {"declared_rows": rows, "sums": _sums(data)}
+    door = _door(fresh, source, grid, budget=own, noise=noise, **facts_of_rows)
+    fresh._size = release_sizes(door, fresh._split, unit, weight)
     fresh._kind_shares = release_kinds(door, fresh._modelled, fresh._split)
     total = fresh._fit(door)
     if rows is not None:
         total = Total(rows, 0.0)
-    fresh.n_rows_ = whole_rows(total, epsilon=model.epsilon)
-    fresh.n_rows_std_ = total.std
+    counted = _settle_rows(fresh, total)
     fresh._settle(found(fresh.schema_))
     spent = with_failure(own.spent, fresh._delta, fresh._open_names)
     fresh.guarantee_ = spent.with_conditions(*conditions)
     fresh.release_ = None
-    del fresh._split, fresh._open_names, fresh._unit
+    del fresh._split, fresh._open_names, fresh._unit, fresh._weight
     model._adopt(fresh)
     if not declared:  # released by now, so it may be spoken about
         warn_if_weak(0.0, model._delta, n=model.n_rows_)
-    warn_if_hardly_complete(door.complete_rows, rows=model.n_rows_)
+    warn_if_hardly_complete(door.complete_rows, rows=counted)
     if total.value >= 3 * total.std:  # else it was said already
         sizes = [attribute.extended_size for attribute in model.modelled_]
-        warn_if_noise(model.n_rows_, sizes, partial(_noise, model, unit), epsilon=model.epsilon)
+        warn_if_noise(counted, sizes, partial(_noise, model, unit), epsilon=model.epsilon)
+
+
+def _settle_rows(fresh: Synthesizer, total: Total) -> int:
+    """Set how many rows come out, and return what all rows count together."""
+    counted = fresh.n_rows_ = whole_rows(total, epsilon=fresh.epsilon)
+    fresh.n_rows_std_ = total.std
+    if fresh._size is not None:
+        fresh._size = replace(fresh._size, total=better_total(fresh._size, total))
+        if fresh._size.weight is not None:  # as many rows as tell as much
+            fresh.n_rows_ = round(fresh._size.units)
+    return counted
+
+
+def _sums(data: Any) -> Ints | None:
+    """Return what is known of how much units count, of rows that were chosen or weighed."""
+    return data.sums if isinstance(data, UnitRows) else getattr(data, "_sums", None)
 
 
 def _reserve(
@@ -318,14 +353,14 @@ def _reserve(
     own: Budget,
     facts: Schema,
     *,
-    unit: Unit | None,
+    whole: Schema | None,
     undeclared: str,
     beside: Iterable[Event],
 ) -> None:
     """Charge the shared budget, if there is one, for a fit to rows of a schema."""
     if model.budget is not None:
         label = f"{type(model).__name__}({model.missing})"
-        conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows, unit)
+        conditions = fit_conditions(facts, undeclared, model.random_state, model.n_rows, whole)
         model.budget.reserve(own, label=label, conditions=conditions, beside=beside)
 
 
@@ -444,6 +479,7 @@ def opened(family: type[Model], document: Mapping[str, Any], path: Path) -> Mode
         model.guarantee_ = stored.guarantee
         model._kind_shares, model._kept = _read_facts(stored, model._modelled)
         model._beyond = _read_beyond(stored)
+        model._size = _read_size(stored)
         release = document.get("release")
         model.release_ = release if isinstance(release, str) else None
         if model.missing not in family.strategies or not model._draws_schema():
@@ -460,6 +496,7 @@ def opened(family: type[Model], document: Mapping[str, Any], path: Path) -> Mode
 # Where a saved model keeps facts that families have in common.
 _KINDS = "kinds of missing"
 _BEYOND = "counts beyond what stood out"
+_SIZE = "effective size"
 _CAPS, _PARTS, _WHO = "caps of the fit", "parts", "who chose"
 
 
@@ -468,6 +505,7 @@ def _common_facts(model: Synthesizer) -> dict[str, Any]:
     shares, caps, hidden = model._kind_shares, model._caps_of_fit(), model._beyond
     found: dict[str, Any] = {_KINDS: shares} if shares else {}
     found |= {_BEYOND: hidden} if hidden else {}
+    found |= {} if model._size is None else {_SIZE: model._size}
     return found if caps is None else found | {_CAPS: {_PARTS: caps.events, _WHO: caps.structure}}
 
 
@@ -501,19 +539,33 @@ def _read_beyond(stored: StoredModel) -> dict[str, NDArray[np.float64]]:
     return found
 
 
+def _read_size(stored: StoredModel) -> EffectiveSize | None:
+    """Return what was released of how much units count, if it was."""
+    size: EffectiveSize | None = stored.released.get(_SIZE)
+    if not isinstance(size, EffectiveSize | None):
+        raise DataError("the effective size is of the wrong type")
+    return size
+
+
 def fit_conditions(
     schema: Schema,
     undeclared: str,
     random_state: int | None,
     n_rows: int | Literal["noisy"],
-    unit: Unit | None = None,
+    whole: Schema | None = None,
 ) -> list[Condition]:
-    """Return what the guarantee of a fit rests on, beside what its releases rest on."""
+    """Return what the guarantee of a fit rests on, beside what its releases rest on.
+
+    ``whole`` is the schema with the unit and the weight, where the other one has none.
+    """
     conditions = [*domain_conditions(schema, undeclared), *_cut_conditions(schema)]
     if random_state is not None:
         conditions.append(ExplicitSeed())
     if is_declared(n_rows):
         conditions.append(DeclaredRowCount(n=int(n_rows)))
+    unit, weight = (None, None) if whole is None else (whole.unit, whole.weight)
     if unit is not None and unit.missing == "own":
         conditions.append(RowsWithoutUnit(unit.column))
+    if weight is not None:
+        conditions.append(WeightsOfRows(weight.column))
     return conditions

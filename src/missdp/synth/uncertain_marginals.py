@@ -49,12 +49,15 @@ class VariedMarginals:
     recipe : Recipe
     ordered : sequence of bool
         Whether the groups of levels of each attribute have an order.
+    design : float
+        By how much sums over rows vary more than if rows were independent and counted as one.
     """
 
     marginals: Marginals
     model: GraphicalModel
     recipe: Recipe
     ordered: Sequence[bool]
+    design: float = 1.0
 
     def models(self, rng: np.random.Generator) -> Iterator[GraphicalModel]:
         """Yield models of the population, one after the other, without end."""
@@ -88,7 +91,8 @@ class VariedMarginals:
         self, rows: NDArray[np.int64], holes: NDArray[np.bool_], rng: np.random.Generator
     ) -> tuple[list[Floats], dict[Clique, Floats]]:
         """Return margins and larger marginals as they may be in the population."""
-        weights = rng.normal(size=len(rows)) / np.sqrt(self.recipe.n_rows * len(rows))
+        n = len(rows)
+        weights = rng.normal(size=n) * np.sqrt(self.design / (self.recipe.n_rows * n))
         weights -= weights.mean()
         noise = {c: rng.normal(0.0, table[1]) for c, table in self.marginals.items()}
         other = {

@@ -42,6 +42,8 @@ class Varied:
         As it was fitted.
     selective, always, told, allowed, ordered
         As for the fit.
+    design : float
+        By how much sums over rows vary more than if rows were independent and counted as one.
     """
 
     release: PairRelease
@@ -51,6 +53,7 @@ class Varied:
     told: Mapping[int, tuple[int, ...]]
     allowed: Mapping[Pair, NDArray[np.bool_]]
     ordered: Sequence[bool]
+    design: float = 1.0
 
     def models(self, rng: np.random.Generator) -> Iterator[PairModel]:
         """Yield models of the population, one after the other, without end."""
@@ -71,7 +74,8 @@ class Varied:
             again = release.redrawn(rng)
             noisy = noisier(tables, again.tables(taken), left)
             noise = self._completed(noisy, rows, rng)
-            other = self._completed(_of_other_rows(noisy, seen, rng), rows, rng)
+            as_many = _of_other_rows(noisy, seen, rng, noisy.n_rows / self.design)
+            other = self._completed(as_many, rows, rng)
             more = numbers_of(again, taken, noise, rows, holes)
             off = more.less(numbers, left) if more and numbers else None
             pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()}, off)
@@ -118,10 +122,12 @@ def noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -
     return replace(tables, margins=tuple(m / m.sum() for m in margins), tables=moved)
 
 
-def _of_other_rows(tables: PairTables, seen: Ints, rng: np.random.Generator) -> PairTables:
-    """Return the tables of as many other rows of the population that these rows stand for."""
+def _of_other_rows(
+    tables: PairTables, seen: Ints, rng: np.random.Generator, rows: float
+) -> PairTables:
+    """Return the tables of so many other rows of the population that these rows stand for."""
     n = len(seen)
-    times = rng.poisson(tables.n_rows / n, n) / max(1.0, tables.n_rows) if n else np.zeros(0)
+    times = rng.poisson(rows / n, n) / max(1.0, rows) if n else np.zeros(0)
     weights = times - times.mean()
 
     def moved(clique: tuple[int, ...], table: Floats) -> Floats:

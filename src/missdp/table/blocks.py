@@ -56,7 +56,7 @@ def read_columns(
     refusing: bool = False,
 ) -> Iterator[dict[str, Column]]:
     """Yield encoded columns, a batch of rows at a time, every row by itself."""
-    refuse_units(schema.unit, "this way of reading")
+    refuse_units(schema, "this way of reading")
     stream = rows_of(stream, schema)
     stream.check(schema.stored.names)
     wanted = tuple(schema.names if names is None else names)

@@ -41,6 +41,7 @@ from missdp.table.likely import (
     in_order,
     is_identifier,
     is_key,
+    is_weight,
     layout_of,
     other_format,
 )
@@ -87,6 +88,11 @@ _UNIT: Final = (
     "To protect all rows of one together, write unit = and its name, and max_rows = 5 or the like, "
     "above the first [[attribute]]. Or drop the column, or leave it unread, with fresh keys",
     {"kind": "key"},
+)
+_WEIGHT: Final = (
+    "If this says how many people a row stands for: drop the block, and write weight = and its "
+    "name, and weight_upper = with the largest that counts, a public fact, above the first "
+    "[[attribute]]."
 )
 _CENTURIES: Final = ("1900-01-01", "2099-12-31")
 _MARKS = "Numbers have marks besides a point. What these are is declared for the whole file:"
@@ -258,7 +264,7 @@ def _reason(attribute: AnyAttribute, found: list[tuple[Plain, int]]) -> str:
         doubt = f", or as well as {other}" if other else ""
         return f"Dates, written {written}{doubt}.{codes}"
     if isinstance(attribute, Numeric):
-        return codes.strip()
+        return (_WEIGHT * is_weight(attribute.name) + codes).strip()
     if attribute.levels == (0, 1):
         return f"0 and 1 are two levels here, no number.{codes}"
     if isinstance(attribute, Ordinal) and not attribute.labels:

@@ -51,6 +51,9 @@ _KEY = re.compile(
 _WHOSE = re.compile(
     r"(?:^|[\W_])(?:id|uuid|guid|pid|patient|subject|person|household|customer)s?\d*$"
 )
+_WEIGHS = re.compile(
+    r"(?:^|[\W_])(?:[a-z]*weights?|(?:final|[a-z])?wts?|[a-z]*wgts?|wt(?:mec|int)\w*)\d*$"
+)
 _FEWEST = 100  # rows, below which no column is taken for a key
 _WITH_BOTH = 20  # rows, below which nothing is said of two dates
 _UNITS: Final = {"year": 31_557_600, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
@@ -131,6 +134,17 @@ def is_identifier(name: str, found: Sequence[tuple[Plain, int]]) -> bool:
     if len(found) < _FEWEST or len(found) > 0.9 * rows:
         return False
     return _WHOSE.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) is not None
+
+
+def is_weight(name: str) -> bool:
+    """Whether a column has a name that survey weights have.
+
+    Examples
+    --------
+    >>> [name for name in ("wt", "pweight", "WTMEC2YR", "fnlwgt", "width") if is_weight(name)]
+    ['wt', 'pweight', 'WTMEC2YR', 'fnlwgt']
+    """
+    return _WEIGHS.search(name.lower()) is not None
 
 
 def layout_of(texts: Collection[str]) -> Layout:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import DataError, ParameterError
-from missdp.schema import AnyAttribute, Numeric, Schema, Unit
+from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
 from missdp.schema.schema import check_schema
 from missdp.table.blocks import joined, read_columns
@@ -19,8 +19,8 @@ from missdp.table.encode import Column, Holes, Values, check_holes, code_dtype, 
 from missdp.table.follow import computed
 from missdp.table.frames import FrameKind, frame_kind, native_from_arrow
 from missdp.table.inside import related
-from missdp.table.units import rows_of_units
-from missdp.types import Flags, Floats
+from missdp.table.units import UnitRows, rows_of_units
+from missdp.types import Flags, Floats, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,10 +68,13 @@ class Table:
         self.schema = schema
         self.kind = kind
         self._columns = {name: columns[name] for name in schema.names}
-        self._unit: Unit | None = None  # of which its rows were chosen
+        # What its rows were chosen and weighed by, while they were read. Private.
+        self._read_as: Schema | None = None
+        self._weights: Ints | None = None
+        self._sums: Ints | None = None
 
     def _of_rows(self) -> Table:
-        """Return the rows, chosen by their units, with a schema that declares none.
+        """Return the rows, chosen by their units, with a schema that declares none, and weights.
 
         Not public: which rows are chosen depends on all rows of a unit, so that nothing is proven
         for single ones.
@@ -79,16 +82,20 @@ class Table:
         Raises
         ------
         DataError
-            If the schema declares a unit by which the rows were not chosen: they were changed.
+            If the schema declares what the rows were not chosen or weighed by: they were changed.
         """
-        if self.schema.unit is None:
+        fact = self.schema.unit or self.schema.weight
+        if fact is None:
             return self
-        if self._unit != self.schema.unit:
+        if self._read_as is None or self._read_as != self.schema:
+            done = "chosen" if self.schema.unit else "weighed"
             raise DataError(
-                f"these rows were not chosen by their {self.schema.unit.column!r}, which is known "
-                "while a table is read: pass Table.read(...) as it is, or the frame or path itself"
+                f"these rows were not {done} by their {fact.column!r}, which is known while a "
+                "table is read: pass Table.read(...) as it is, or the frame or path itself"
             )
-        return Table(self.schema.of_rows, self._columns, kind=self.kind)
+        found = Table(self.schema.of_rows, self._columns, kind=self.kind)
+        found._weights, found._sums = self._weights, self._sums
+        return found
 
     @classmethod
     def read(cls, data: Any, schema: Schema) -> Table:
@@ -121,7 +128,8 @@ class Table:
             return data
         rows, facts = rows_of_units(data, schema), schema.of_rows
         read = cls(schema, joined(read_columns(rows, facts), facts), kind=frame_kind(data))
-        read._unit = schema.unit
+        if isinstance(rows, UnitRows):
+            read._read_as, read._weights, read._sums = schema, rows.weights, rows.sums
         return read
 
     @classmethod
@@ -200,6 +208,15 @@ class Table:
         ]
         return np.any(masks, axis=0) if masks else np.zeros(len(self), dtype=bool)
 
+    def _as_counted(self) -> Table:
+        """Return as many rows, each as often as it counts, as far as whole numbers go. Private."""
+        whole = self._of_rows()
+        if whole._weights is None or not whole._weights.any():
+            return whole
+        ends = np.cumsum(whole._weights)
+        middle = (np.arange(len(whole)) + 0.5) * (ends[-1] / len(whole))
+        return whole.take(np.minimum(np.searchsorted(ends, middle, side="right"), len(whole) - 1))
+
     def take(self, rows: NDArray[np.integer] | Flags) -> Table:
         """Return the rows chosen by an index or a boolean array."""
         columns = {name: column.take(rows) for name, column in self._columns.items()}
@@ -209,7 +226,8 @@ class Table:
         """Return the named columns."""
         schema = self.schema.subset(names)
         found = Table(schema, {n: self._columns[n] for n in schema.names}, kind=self.kind)
-        found._unit = self._unit  # the rows are the same
+        if self._read_as == self.schema:  # the rows are the same
+            found._read_as, found._weights, found._sums = schema, self._weights, self._sums
         return found
 
     def with_missing(self, mask: Mapping[str, Flags]) -> Table:

@@ -350,7 +350,8 @@ class Facts:
             (names[i], float(rates[i]), None if stds is None else float(stds[i]))
             for i in (low, high)
         ]
-        alone = stds is not None and self.model.guarantee_.max_rows == 1
+        alike = self.model.guarantee_.max_rows == 1 and self.model._size is None
+        alone = stds is not None and alike
         chance = self._chance(rates[clear], stds[clear], weight[clear]) if alone else None
         return Gaps(self.names[at], self.names[by], ends[0], ends[1], chance)
 

@@ -65,7 +65,7 @@ class Pages:
         facts, guarantee = self.facts, self.facts.model.guarantee_
         kinds = {type(c) for c in guarantee.conditions}
         noise = [one.std for one in facts.relations if one.std is not None and len(one.names) == 2]
-        alone = guarantee.max_rows == 1  # whether rows are independent of each other
+        alone = facts.model._alike  # whether intervals know how far rows are independent
         cell = f"{float(np.median(noise)) * facts.rows:.2g} rows" if noise else "a size not kept"
         return {
             **self.said,
@@ -84,6 +84,7 @@ class Pages:
             "measured": facts.measured,
             "estimates": alone and facts.measured and not facts.model._applied_strategy.fills,
             "alone": alone,
+            "size": facts.model._size,
             "cell_noise": cell,
             "family": type(facts.model).__name__,
             "strategy": facts.model._fitted_with["missing"],

@@ -1,0 +1,325 @@
+"""What rows count: exact sums, what one unit moves at most, and what is refused."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table, load
+from missdp.accounting import Budget, MissingCompletelyAtRandom, SelectionEvent, WeightsOfRows
+from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
+from missdp.mechanisms import Noise, RowDoor, SeededNoise
+from missdp.pricing import RowDomain
+from missdp.schema import OpenCategorical, SurveyWeight, Unit
+from missdp.schema.unit import STEPS
+from missdp.sources import MemorySource
+from missdp.table import weights
+from missdp.table.units import rows_of_units
+from missdp.testing.witnesses import Recorder, Repeater
+
+pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
+
+SEX = Categorical(name="sex", levels=("f", "m"), nullable=True)
+ILL = Categorical(name="ill", levels=("no", "yes"), nullable=True)
+OLD = Categorical(name="old", levels=("no", "yes"), nullable=True)
+FAMILIES = (AllPairs, AIM, MST)
+ALL = (SEX, ILL, OLD)
+SURVEY = SurveyWeight("wt", upper=4.0)
+
+
+def schema_of(most=None, counts="rows", weight=None, attributes=(SEX, ILL)):
+    unit = None if most is None else Unit("person", max_rows=most, counts=counts)
+    return Schema(attributes, unit=unit, weight=weight)
+
+
+def visits(schema, rows=1200, *, more=0, holes=False):
+    """Return rows of people with up to three each, and of one more; with a schema's columns."""
+    each = 3 if schema.unit is None else min(schema.unit.max_rows, 3)
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "person": np.arange(rows) // each,
+            "wt": rng.uniform(0, 8, rows),
+            "sex": rng.choice(["f", "m"], rows),
+            "ill": rng.choice(["no", "yes"], rows),
+        }
+    )
+    one = {"person": [9999] * more, "wt": [9.0] * more, "sex": ["m"] * more}
+    frame = pd.concat([frame, pd.DataFrame(one | {"ill": [None if holes else "yes"] * more})])
+    frame = frame.assign(old=frame["ill"]) if "old" in schema.names else frame
+    apart = {"person": schema.unit, "wt": schema.weight}
+    unread = [name for name, fact in apart.items() if fact is None]
+    return frame.drop(columns=unread).sample(frac=1, random_state=1)
+
+
+def moved(family, schema, *, more, holes=False, missing="joint"):
+    """Return how far one unit moves all answers together, the claim, and what exceeds an event."""
+    kept = Recorder(1)
+    facts = {"epsilon": 1.0, "missing": missing}
+    model = family(random_state=kept, **facts).fit(visits(schema), schema=schema)
+    again = Repeater(kept)
+    beside = visits(schema, more=more, holes=holes)
+    family(random_state=again, **facts).fit(beside, schema=schema)
+    squares, exceeding = 0.0, []
+    for one, other in zip(kept.kept, again.kept, strict=True):
+        apart = np.asarray(one.exact, dtype=float) - np.asarray(other.exact, dtype=float)
+        if not isinstance(one.event, SelectionEvent):
+            squares += float((apart**2).sum()) / one.event.sigma**2
+        exceeding.append(one.law.exceeds(one.event, one.exact, other.exact))
+    (claim,) = model.guarantee_.events[0].flatten()
+    assert family is AllPairs or any(type(e.event) is SelectionEvent for e in kept.kept)
+    least = 0.9 if family is AllPairs else 0.8  # selections cost what no sum of squares shows
+    return math.sqrt(squares), claim.sensitivity, [e for e in exceeding if e], least
+
+
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("most", [1, 3, 10])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_unit_that_counts_as_one_moves_what_one_row_does(family, most, holes):
+    schema = schema_of(most, "unit", attributes=ALL)
+    found, claim, exceeding, least = moved(family, schema, more=most + 4, holes=holes)
+    assert found <= claim
+    assert not exceeding
+    if not holes:
+        assert found >= least * claim
+
+
+@pytest.mark.parametrize("missing", ["observed", "complete-rows", "impute-first"])
+@pytest.mark.parametrize("family", [AllPairs, AIM])
+def test_whatever_becomes_of_missing_values_a_unit_moves_no_more(family, missing):
+    schema = schema_of(3, "unit", SURVEY, attributes=ALL)
+    for holes in (False, True):
+        found, claim, exceeding, _ = moved(family, schema, more=5, holes=holes, missing=missing)
+        assert found <= claim
+        assert not exceeding
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_row_of_the_largest_weight_moves_what_one_row_does(family):
+    for most, counts, more in ((None, "rows", 1), (3, "rows", 5), (3, "unit", 5)):
+        schema = schema_of(most, counts, SURVEY, attributes=ALL)
+        found, claim, exceeding, least = moved(family, schema, more=more)
+        assert least * claim <= found <= claim
+        assert (counts, most) == ("rows", 3) or not exceeding  # which are charged by the row
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_audits_find_what_would_be_wrong(family, monkeypatch):
+    with monkeypatch.context() as broken:  # rounded up
+        up = lambda units: -(-STEPS // np.bincount(units)[units])  # noqa: E731
+        broken.setattr(weights, "weights_of_units", up)
+        assert moved(family, schema_of(3, "unit", attributes=ALL), more=3)[2]
+    with monkeypatch.context() as broken:  # rows that are not chosen
+        every = lambda units, _: np.ones(len(units), dtype=bool)  # noqa: E731
+        broken.setattr("missdp.table.units.chosen", every)
+        found, claim, *_ = moved(family, schema_of(2, weight=SURVEY, attributes=ALL), more=5)
+        assert found > 1.5 * claim
+    with monkeypatch.context() as broken:  # a charge by the row
+        broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
+        broken.setattr("missdp.accounting.units._of_group", lambda event, _: event)
+        found, claim, *_ = moved(family, schema_of(4, weight=SURVEY, attributes=ALL), more=5)
+        assert found > 1.5 * claim
+    with monkeypatch.context() as broken:  # weights that are not bounded
+        broken.setattr(np, "minimum", lambda one, _: one)
+        assert weights.survey_weights(np.array([9.0], dtype=object), SURVEY) > STEPS
+
+
+CELLS = st.sampled_from([0, 1, 2])  # the last one is missing
+ROWS = st.lists(
+    st.tuples(st.integers(-1, 3), CELLS, CELLS, st.sampled_from([None, -1.0, 0.0, 0.7, 4.0, 50.0])),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(ROWS, st.integers(1, 4), st.sampled_from(["rows", "unit"]), st.booleans())
+def test_no_unit_moves_counts_by_more_than_its_bound(rows, most, counts, weighed):
+    """Exactly, in small worlds: with each unit left out, and rows that were chosen before."""
+    table = pd.DataFrame(rows, columns=["person", "sex", "ill", "wt"])
+    unit = Unit("person", max_rows=most, counts=counts)
+    kept = table.groupby("person").head(most).reset_index(drop=True)
+
+    def counted(frame):
+        cells = {"sex": frame["sex"].to_numpy(), "ill": frame["ill"].to_numpy()}
+        found = Table.from_codes(Schema((SEX, ILL)), cells)
+        units = np.unique(frame["person"], return_inverse=True)[1].astype(np.int64)
+        chunk = np.array(frame["wt"].where(frame["wt"].notna(), None), dtype=object)
+        survey = weights.survey_weights(chunk, SURVEY) if weighed else None
+        found._weights = weights.row_weights(units, unit, survey)
+        each = 1 if found._weights is None else STEPS
+        counts = MemorySource(found).counts([("sex",), ("sex", "ill"), ()], rows="extended")
+        sums = weights.unit_sums(units, found._weights, unit.bound)
+        return [sums / STEPS, *(c / each for c in counts.values())]
+
+    whole = counted(kept)
+    for person in set(kept["person"]):
+        others = counted(kept[kept["person"] != person])
+        apart = [np.abs(a - b) for a, b in zip(whole, others, strict=True)]
+        assert all(gap.sum() <= unit.bound for gap in apart[1:])
+        assert (apart[0] <= unit.bound).all()
+
+
+def test_noise_is_of_rows_whatever_the_steps():
+    for kind in ("laplace", "gaussian"):
+        noise = Noise(kind, 5.0, steps=STEPS)
+        drawn = noise.draw(np.full(20_000, 7 * STEPS), SeededNoise(1))
+        assert drawn.mean() == pytest.approx(7, abs=0.3)
+        assert drawn.std() == pytest.approx(noise.std, rel=0.05)
+        assert noise.event(1.0, gate=None, label="").sensitivity == STEPS
+
+
+def test_sums_are_those_of_the_weights():
+    frame = pd.DataFrame(
+        {"sex": ["f", "f", "m", None], "ill": ["no", "yes", "yes", "no"], "wt": [1, 2, 9, None]}
+    )
+    schema = schema_of(weight=SurveyWeight("wt", upper=4, default=3))
+    counts = MemorySource(Table.read(frame, schema)._of_rows()).counts([("sex",)], rows="extended")
+    assert (counts[("sex",)] / STEPS).tolist() == [0.75, 1.0, 0.75]
+    rng = np.random.default_rng(0)
+    large = pd.DataFrame({"sex": rng.choice(["f", "m"], 4000), "ill": "no"})
+    large["wt"] = np.where(large["sex"] == "f", 4.0, 1.0)
+    for family in FAMILIES:
+        model = family(epsilon=500.0, random_state=1).fit(large, schema=schema)
+        share = (large["wt"] * (large["sex"] == "f")).sum() / large["wt"].sum()
+        assert (model.sample(5000, random_state=1)["sex"] == "f").mean() == pytest.approx(
+            share, abs=0.03
+        )
+        assert model.population_ == pytest.approx(large["wt"].sum(), rel=0.01)
+        size = large["wt"].sum() ** 2 / (large["wt"] ** 2).sum()
+        assert model.effective_size_ == pytest.approx(size, rel=0.02)
+        assert model.n_rows_ == round(model.effective_size_)
+
+
+def test_how_many_rows_come_out_is_what_the_target_says():
+    frame = visits(schema_of(3), rows=3000)
+    kept = AllPairs(epsilon=50.0, random_state=1).fit(frame, schema=schema_of(3))
+    assert kept.n_rows_ == pytest.approx(3000, rel=0.02)
+    assert kept.effective_size_ == pytest.approx(1000, rel=0.02)
+    assert len(kept.sample(multiple=2, random_state=1)[0]) == round(kept.effective_size_)
+    units = AllPairs(epsilon=50.0, random_state=1).fit(frame, schema=schema_of(3, "unit"))
+    assert units.n_rows_ == pytest.approx(1000, rel=0.02)
+    assert "count as one together" in str(units.guarantee_).replace("\n", " ")
+
+
+def test_rows_of_a_unit_that_are_alike_make_intervals_wider():
+    people = visits(schema_of(1), rows=2000).assign(person=np.arange(2000))
+    alone = AllPairs(epsilon=20.0, random_state=1).fit(people, schema=schema_of(1))
+    alike = pd.concat([people] * 4)
+    several = AllPairs(epsilon=20.0, random_state=1).fit(alike, schema=schema_of(4))
+    errors = [m.estimate("share(ill == 'yes')").sampling[0] for m in (alone, several)]
+    assert errors[1] == pytest.approx(errors[0], rel=0.15)
+
+
+def test_a_model_keeps_what_its_rows_counted(tmp_path):
+    schema = schema_of(3, "unit", SURVEY)
+    model = AIM(epsilon=1.0).fit(visits(schema), schema=schema)
+    model.save(tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    assert (again.population_, again.n_rows_) == (model.population_, model.n_rows_)
+    assert again.guarantee_ == model.guarantee_
+    assert WeightsOfRows("wt") in again.guarantee_.conditions
+    assert "person" not in model.sample(3)
+    assert "wt" not in model.sample(3)
+
+
+WITH = schema_of(weight=SURVEY)
+
+
+def test_some_columns_of_a_table_count_as_the_rows_do():
+    part = Table.read(visits(WITH), WITH).subset(["sex"])
+    assert part.schema.weight == SURVEY
+    assert AllPairs(epsilon=9.0).fit(part).population_ == pytest.approx(3600, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "does"),
+    [
+        (
+            UnprovenError,
+            "PrivBayes is proven",
+            lambda f: PrivBayes(epsilon=1.0).fit(f, schema=WITH),
+        ),
+        (
+            ParameterError,
+            "leave n_rows out",
+            lambda f: AIM(epsilon=1, n_rows=9).fit(f, schema=WITH),
+        ),
+        (
+            UnprovenError,
+            "declare its levels",
+            lambda f: AllPairs(epsilon=1.0).fit(
+                f,
+                schema=schema_of(weight=SURVEY, attributes=(OpenCategorical(name="sex"), ILL)),
+            ),
+        ),
+        (
+            UnprovenError,
+            "count by 'wt'",
+            lambda f: (
+                AIM(epsilon=1.0)
+                .fit(f, schema=WITH)
+                .ground_truth_guarantee(MissingCompletelyAtRandom({"sex": 0.5, "ill": 0.5}))
+            ),
+        ),
+        (SchemaError, "each row count", lambda f: RowDoor(Table.read(f, WITH), budget=Budget(1.0))),
+        (SchemaError, "each row count", lambda _: RowDomain.of(WITH, rows=2)),
+        (DataError, "not weighed", lambda f: AIM(epsilon=1).fit(Table.read(f, WITH).take([0, 1]))),
+        (DataError, "lacks columns", lambda f: Table.read(f.drop(columns="wt"), WITH)),
+        (SchemaError, "weighs rows", lambda _: schema_of(weight=SurveyWeight("sex", upper=1))),
+        (SchemaError, "above 0", lambda _: SurveyWeight("wt", upper=0)),
+        (SchemaError, "from 0 to", lambda _: SurveyWeight("wt", upper=1, default=2)),
+        (
+            SchemaError,
+            "cannot weigh",
+            lambda _: schema_of(2, weight=SurveyWeight("person", upper=1)),
+        ),
+    ],
+)
+def test_what_is_not_proven_is_refused_by_name(error, says, does):
+    with pytest.raises(error, match=says):
+        does(visits(WITH))
+
+
+@pytest.mark.parametrize("wrong", [0.0, -3.0, np.nan, np.inf, "none"])
+def test_weights_that_are_none_count_nothing(wrong):
+    frame = visits(WITH).astype({"wt": object}).assign(wt=wrong)
+    assert not rows_of_units(frame, WITH).weights.any()
+    assert AllPairs(epsilon=1.0).fit(frame, schema=WITH).n_rows_ >= 1
+
+
+def test_people_write_weights_in_a_file(tmp_path):
+    facts = 'weight_upper = 4.0\n[[attribute]]\nname = "sex"\nkind = "categorical"\nlevels = ["f"]'
+    for text, unit, weight in (
+        ('weight = "wt"', None, SURVEY),
+        ('unit = "p"\nweight = ["unit", "wt"]', Unit("p", counts="unit"), SURVEY),
+        ('unit = "p"\nweight = "unit"', Unit("p", counts="unit"), None),
+    ):
+        said = facts if weight else facts.removeprefix("weight_upper = 4.0\n")
+        (tmp_path / "s.toml").write_text(f"{text}\n{said}")
+        schema = Schema.from_toml(tmp_path / "s.toml")
+        assert (schema.unit, schema.weight) == (unit, weight)
+        schema.to_toml(tmp_path / "again.toml")
+        assert Schema.from_toml(tmp_path / "again.toml") == schema
+        assert Schema.from_dict(schema.to_dict()) == schema
+    for text, says in (
+        ('weight = "unit"', "needs a 'unit'"),
+        ('weight = ["a", "b"]', "one column"),
+        ('weight = "wt"', "needs weight_upper"),
+        ("", "one column"),
+    ):
+        rest = facts if "wt" not in text else facts.removeprefix("weight_upper = 4.0\n")
+        (tmp_path / "s.toml").write_text(f"{text}\n{rest}")
+        with pytest.raises(SchemaError, match=says):
+            Schema.from_toml(tmp_path / "s.toml")
+
+
+def test_text_files_write_weights_in_their_own_way(tmp_path):
+    head = '[file]\nseparator = ";"\ndecimal = ","\n'
+    attribute = '[[attribute]]\nname = "sex"\nkind = "categorical"\nlevels = ["f", "m"]\n'
+    (tmp_path / "s.toml").write_text(f'weight = "wt"\nweight_upper = 4\n{head}{attribute}')
+    (tmp_path / "t.csv").write_text("sex;wt\nf;1,5\nm;3\n")
+    rows = rows_of_units(tmp_path / "t.csv", Schema.from_toml(tmp_path / "s.toml"))
+    assert (rows.weights / STEPS).tolist() == [0.375, 0.75]
