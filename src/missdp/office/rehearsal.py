@@ -186,7 +186,7 @@ def fitted_error(table: Table, drawn: Any) -> float:
     """Return the mean distance of two-way tables, as `missdp evaluate` prints it."""
     if len(table.schema) < 2:
         return math.nan
-    return marginal_distance(table, drawn, k=2).mean
+    return marginal_distance(table, drawn, k=2, schema=table.schema.of_rows).mean
 
 
 def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
