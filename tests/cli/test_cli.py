@@ -219,7 +219,7 @@ def test_levels_that_a_fit_found_are_those_of_the_saved_model(folder, ok, fails)
     compare = ("evaluate", "jobs.csv", "drawn.csv", "--json", "--schema")
     fails(3, "saved model as --schema", *compare, "jobs.toml")
     found = json.loads(ok(*compare, "drawn.model.json"))["marginals"]
-    assert found[0]["mean"] < 0.2  # "baker" and "other"
+    assert found["1"]["mean"] < 0.2  # "baker" and "other"
 
 
 @pytest.mark.slow  # the README's commands are quick enough to run it once

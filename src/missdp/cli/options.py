@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from missdp.accounting import (
     BoundedObservation,
     Condition,
+    Guarantee,
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
@@ -25,9 +26,6 @@ from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.grid import uncut
 from missdp.schema.unit import unit_said, weight_said
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
-
-if TYPE_CHECKING:
-    from missdp.synth.base import Synthesizer
 
 # Without showing what they are by default, which mostly is nothing.
 option = partial(typer.Option, show_default=False)
@@ -178,15 +176,12 @@ def _of_units(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
     return replace(schema, unit=stated if max_rows is None else replace(stated, max_rows=max_rows))
 
 
-def as_declared(model: Synthesizer) -> Schema:
-    """Return a fitted model's schema with the unit and the weight that its rows were read by."""
-    guarantee, size, unit = model.guarantee_, model._size, None
-    if guarantee.unit != ROW:
-        as_one = counted_as_one(guarantee.events)
-        unit = Unit(
-            guarantee.unit, max_rows=guarantee.max_rows, counts="unit" if as_one else "rows"
-        )
-    return replace(model.schema_, unit=unit, weight=None if size is None else size.weight)
+def unit_of(guarantee: Guarantee) -> Unit | None:
+    """Return the unit that a guarantee protects, as a schema declares it; None for rows."""
+    if guarantee.unit == ROW:
+        return None
+    unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
+    return replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
 
 
 def facts_at(path: Path) -> Schema:
@@ -198,7 +193,9 @@ def facts_at(path: Path) -> Schema:
         return Schema.from_toml(path)
     from missdp.synth import load
 
-    return uncut(as_declared(load(path)))
+    model = load(path)
+    weight = None if model._size is None else model._size.weight
+    return replace(uncut(model.schema_), unit=unit_of(model.guarantee_), weight=weight)
 
 
 _EPSILONS = (1e-6, 1e5)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from missdp.cli.app import emit
-from missdp.cli.options import JsonOption, OverwriteOption, argument, as_declared, option
+from missdp.cli.options import JsonOption, OverwriteOption, argument, option, unit_of
 from missdp.cli.side_files import check_free, check_together
 from missdp.files import check_outputs
 from missdp.synth import load
@@ -51,7 +52,9 @@ def report(
     check_free([output], overwrite=overwrite)
     check_together(model)
     fitted = load(model)
-    declared = as_declared(fitted)  # as many rows take part as in the fit
+    guarantee, schema = fitted.guarantee_, fitted.schema_
+    unit, size = unit_of(guarantee), fitted._size  # as many rows take part as in the fit
+    declared = replace(schema, unit=unit, weight=None if size is None else size.weight)
     keeps = fitted.strategy_of(fitted.missing).models_holes
     said = curator_report(
         Table.read(private, declared)._as_counted()
@@ -61,8 +64,8 @@ def report(
         if synthetic is None
         else synthetic,
         output,
-        schema=fitted.schema_,
-        guarantee=fitted.guarantee_,
+        schema=schema,
+        guarantee=guarantee,
         control=control,
         f1=f1,
         refit=refit_of(fitted) if refits else None,

@@ -140,9 +140,8 @@ class Declared:
         holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: holed.column(name) for name in self.schema.names}
         made = Table(self.schema, columns, kind=holed.kind)
-        if (
-            self.schema.of_rows is not self.schema
-        ):  # nobody's rows: each is a unit, of the same weight
+        if self.schema.of_rows is not self.schema:
+            # Nobody's rows: each is a unit, of the same weight.
             bound = 1 if self.schema.unit is None else self.schema.unit.bound
             weights = np.full(len(made), int(self.counted * STEPS)) if self.schema.weighs else None
             made._read_as, made._weights = self.schema, weights
@@ -187,7 +186,7 @@ def fitted_error(table: Table, drawn: Any) -> float:
     """Return the mean distance of two-way tables, as `missdp evaluate` prints it."""
     if len(table.schema) < 2:
         return math.nan
-    return marginal_distance(table, drawn, k=2).mean
+    return marginal_distance(table, drawn, k=2, schema=table.schema.of_rows).mean
 
 
 def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
