@@ -1,9 +1,11 @@
-"""Plans beside real runs: noise, widths of intervals, seconds and memory, on three tables.
+"""Plans beside real runs: noise, distances, widths of intervals, seconds, memory; four tables.
 
-    python bench/plan.py
+    pip install statsmodels
+    python bench/plan.py [TABLE ...]
 
 A plan gets the number of rows, missing rates and standard deviations, as a person would declare
-them; the run gets the table. Each is a process of its own, for the memory.
+them, and that levels are uneven (Zipf); the run gets the table. Each is a process of its own, for
+the memory. Seconds are of the same machine, one after the other: leave it alone meanwhile.
 """
 
 from __future__ import annotations
@@ -12,42 +14,51 @@ import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from _data import SHARED
+from _data import schema as schema_of
+from surveys import needed
 
 from missdp import AllPairs, Categorical, Numeric, Schema, Table
 from missdp.datasets import yrbss
-from missdp.evaluate import MCAR
-from missdp.office.rehearsal import noise_of_tables, seconds_of, width_of_mean
+from missdp.office.rehearsal import fitted_error, noise_of_tables, rehearse, width_of_mean
 
 EPSILONS = (0.5, 1.0, 2.0)
 
 
-def survey(rows: int, numbers: int, seed: int) -> Table:
-    """Return people whose answers depend on one hidden number, with holes."""
-    rng = np.random.default_rng(seed)
-    hidden = rng.normal(size=rows)
-    attributes: list[Categorical | Numeric] = [
-        Numeric(name=f"n{i}", lower=0, upper=100, bins=12, nullable=True) for i in range(numbers)
+def without_bins(schema: Schema) -> Schema:
+    """Return it as a person would declare it: bounds, no bins."""
+    found = (replace(a, bins=None) if isinstance(a, Numeric) else a for a in schema)
+    return Schema(tuple(found))
+
+
+def census(name: str, file: str) -> Table:
+    """Return rows of Adult or BR2000."""
+    return Table.read(SHARED / name / f"{file}.parquet", without_bins(schema_of(name)))
+
+
+def visits() -> Table:
+    """Return the RAND Health Insurance Experiment, of PyPI's statsmodels (public domain)."""
+    frame = needed("statsmodels.datasets").randhie.load_pandas().data
+    bounds = {"mdvis": (0, 100), "lncoins": (0, 5), "lpi": (0, 10), "fmde": (0, 10)}
+    bounds |= {"physlm": (0, 1), "disea": (0, 60)}
+    attributes = [
+        Numeric(name=name, lower=bounds[name][0], upper=bounds[name][1], integer=name == "mdvis")
+        if name in bounds
+        else Categorical(name=name, levels=(0, 1))
+        for name in frame.columns
     ]
-    attributes += [
-        Categorical(name=f"c{i}", levels=tuple("abcde"[: 2 + i % 4]), nullable=True)
-        for i in range(8)
-    ]
-    codes = {}
-    for attribute in attributes:
-        near = 0.5 + 0.15 * (0.6 * hidden + 0.8 * rng.normal(size=rows))
-        codes[attribute.name] = (np.clip(near, 0, 1 - 1e-9) * attribute.size).astype(np.int64)
-    table = Table.from_codes(Schema(tuple(attributes)), codes).with_values(rng)
-    rates = {a.name: 0.05 * (1 + i % 4) for i, a in enumerate(attributes)}
-    return MCAR(rate=rates).apply(table, random_state=seed)
+    return Table.read(frame, Schema(tuple(attributes)))
 
 
 TABLES = {
     "yrbss": lambda: yrbss().table(),
-    "survey of 5,000": lambda: survey(5_000, 2, 1),
-    "survey of 20,000": lambda: survey(20_000, 3, 2),
+    "adult": lambda: census("adult", "raw"),
+    "br2000": lambda: census("br2000", "mcar_0.2"),
+    "randhie": visits,
 }
 
 
@@ -60,11 +71,12 @@ def run(name: str) -> None:
     found, memory = [], 0.0
     for epsilon in EPSILONS:
         model = AllPairs(epsilon=epsilon, delta=1e-6, random_state=3)
-        seconds = seconds_of(model, table)
+        seconds, drawn = rehearse(model, table)
         memory = memory or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
         one_way, two_way = noise_of_tables(model)
         width = width_of_mean(model, number)
         found.append({"one_way": one_way, "two_way": two_way, "width": width, "seconds": seconds})
+        found[-1]["fitted"] = fitted_error(table, drawn)
     print(json.dumps({"planned": found, "memory": memory}))
 
 
@@ -74,6 +86,7 @@ def planned(name: str, folder: Path) -> list[str]:
     table.schema.to_toml(folder / "schema.toml")
     command = ["-m", "missdp", "plan", str(folder / "schema.toml"), "--rows", str(len(table))]
     command += ["--epsilons", ",".join(map(str, EPSILONS)), "--delta", "1e-6", "--json"]
+    command += ["--margins", "zipf"]
     for attribute in table.schema:
         holes = table.mask(attribute.name)
         if holes.any():
@@ -92,17 +105,17 @@ def told(command: list[str]) -> dict[str, object]:
 
 def main() -> None:
     """Print planned numbers over real ones."""
-    print("planned / real             epsilon  one-way  two-way  width  seconds  memory")
-    for name in TABLES:
+    print("planned / real  epsilon   one-way  two-way   fitted    width  seconds   memory")
+    for name in sys.argv[1:] or TABLES:
         with tempfile.TemporaryDirectory() as folder:
             plan = told(planned(name, Path(folder)))
-        real = told([__file__, name])
+        real = told([__file__, "--run", name])
         for epsilon, one, other in zip(EPSILONS, plan["planned"], real["planned"], strict=True):
             width = next(iter(one["widths"].values())) / other["width"]
-            parts = [one[k] / other[k] for k in ("one_way", "two_way")]
+            parts = [one[k] / other[k] for k in ("one_way", "two_way", "fitted")]
             parts += [width, one["seconds"] / other["seconds"], plan["memory"] / real["memory"]]
-            print(f"{name:26} {epsilon:7} ", *(f"{part:8.2f}" for part in parts), flush=True)
+            print(f"{name:14} {epsilon:8} ", *(f"{part:8.2f}" for part in parts), flush=True)
 
 
 if __name__ == "__main__":
-    run(sys.argv[1]) if len(sys.argv) > 1 else main()
+    run(sys.argv[2]) if sys.argv[1:2] == ["--run"] else main()

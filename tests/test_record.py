@@ -235,8 +235,8 @@ VISITS = Schema(
 NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
 ESTIMATES = Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",))
 PLANNED = Planned(
-    epsilon=1.0, delta=1e-6, one_way=2.0, two_way=3.0, swamped={"zipf": 0.5}, widths={"a": 1.5},
-    ground_truth=None, seconds=0.5,
+    epsilon=1.0, delta=1e-6, one_way=2.0, two_way=3.0, fitted=0.03, swamped={"zipf": 0.5},
+    widths={"a": 1.5}, ground_truth=None, seconds=0.5,
 )  # fmt: skip
 SINGLE = [
     EVENT,

@@ -13,6 +13,7 @@ import missdp
 from missdp import AIM, AllPairs, Categorical, Guarantee, Schema, Table
 from missdp.cli.main import main
 from missdp.mechanisms import Door
+from missdp.schema import OpenCategorical
 
 
 def read(data):
@@ -205,6 +206,20 @@ def test_evaluate(folder, run, ok):
     document = json.loads(out)
     assert document["curator_only"] is True
     assert set(document) >= {"marginals", "missing", "f1"}
+
+
+def test_levels_that_a_fit_found_are_those_of_the_saved_model(folder, ok, fails):
+    rng = np.random.default_rng(0)
+    jobs = np.where(rng.random(300) < 0.4, "baker", [f"rare {k}" for k in range(300)])
+    pd.DataFrame({"job": jobs, "sex": rng.choice(["f", "m"], 300)}).to_csv("jobs.csv", index=False)
+    attributes = OpenCategorical(name="job"), Categorical(name="sex", levels=("f", "m"))
+    Schema(attributes).to_toml("jobs.toml")
+    run = ("synthesize", "jobs.csv", "--schema", "jobs.toml", "--epsilon", "5", "--delta", "1e-6")
+    ok(*run, "-o", "drawn.csv", "--method", "mst")
+    compare = ("evaluate", "jobs.csv", "drawn.csv", "--json", "--schema")
+    fails(3, "saved model as --schema", *compare, "jobs.toml")
+    found = json.loads(ok(*compare, "drawn.model.json"))["marginals"]
+    assert found["1"]["mean"] < 0.2  # "baker" and "other"
 
 
 @pytest.mark.slow  # the README's commands are quick enough to run it once

@@ -7,11 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema
+from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import ParameterError
 from missdp.office import Plan, plan
-from missdp.office.rehearsal import Declared, law_of, noise_of_tables, width_of_mean
+from missdp.office.rehearsal import (
+    Declared,
+    fitted_error,
+    law_of,
+    noise_of_tables,
+    width_of_mean,
+)
 from missdp.schema import NotApplicable, OpenCategorical
 
 ROWS, MISSING = 2500, {"smoker": 0.2, "pay": 0.1}
@@ -60,6 +66,8 @@ def test_noise_and_intervals_are_those_of_a_run(people, method):
         one_way, two_way = noise_of_tables(run)
         assert planned.one_way == pytest.approx(one_way, rel=0.01)
         assert 0.8 < planned.two_way / two_way < 1.25
+        fitted = fitted_error(Table.read(frame, SCHEMA), run.sample(ROWS, random_state=1))
+        assert 0.5 < planned.fitted / fitted < 2
         for name in wanted:
             assert 0.8 < planned.widths[name] / width_of_mean(run, name) < 1.25
         assert planned.ground_truth == planned.epsilon  # every row is read, if holes are levels
@@ -106,6 +114,8 @@ def test_made_up_rows_have_what_was_declared_and_keep_rules():
     law = np.bincount(table.codes("pay")[~hole], minlength=10)[:10] / (~hole).sum()
     assert law == pytest.approx((1 / np.arange(1, 11)) / (1 / np.arange(1, 11)).sum(), abs=0.02)
     assert not table.mask("region").any()
+    low = table.codes("region") < 2  # attributes are related
+    assert ages[low].mean() < ages[~low].mean() - 2
     shares = np.bincount(table.codes("region"), minlength=5) / len(table)
     assert shares == pytest.approx((1 / np.arange(1, 6)) / (137 / 60), abs=0.02)
     smokes = table.codes("smoker") == 1

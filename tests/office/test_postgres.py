@@ -1,5 +1,6 @@
 """A ledger in PostgreSQL is the same ledger; writers of either that are killed leave it exact."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from missdp.accounting import PureEvent
+from missdp.cli.main import main
 from missdp.errors import BudgetExceededError, LedgerError, ParameterError
 from missdp.office import Ledger
 
@@ -134,6 +136,31 @@ def test_a_lock_is_waited_for_and_a_refusal_shows_no_password(written):
         assert "SECRET" not in str(caught.value)
         assert caught.value.__cause__ is caught.value.__context__ is None
     assert Ledger(written).row("patients").spent == Fraction(1, 10)
+
+
+def test_a_server_that_asks_for_a_password_is_told_it_and_nobody_else(server, capsys, monkeypatch):
+    psycopg = pytest.importorskip("psycopg")
+    rules = Path(server.partition("host=")[2]) / "data" / "pg_hba.conf"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("CREATE ROLE locked LOGIN PASSWORD 'RIGHT'")
+        rules.write_text(f"local all locked scram-sha-256\n{rules.read_text()}")
+        connection.execute("SELECT pg_reload_conf()")
+    theirs = server.replace("postgres@", "locked@")
+    for _ in range(200):  # until the server has read it
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(theirs):
+            time.sleep(0.1)
+            continue
+        break
+    wrong, right = (theirs.replace("@", f":{word}@") for word in ("SECRET", "RIGHT"))
+    for url, variable in ((wrong, ""), (theirs, ""), (theirs, "SECRET")):
+        monkeypatch.setenv("PGPASSWORD", variable)
+        assert main(["budget", "show", "--budget", url]) == 9
+        said = "".join(capsys.readouterr())
+        assert "address, role and password" in said
+        assert "SECRET" not in said
+        assert len(said.splitlines()) == 1
+    assert main(["budget", "show", "--budget", right]) == 9
+    assert "no ledger in this database" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])

@@ -266,6 +266,13 @@ def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, m
     assert "note" not in asked(50.0, 0).to_dict()
 
 
+def test_groups_whose_intervals_are_the_whole_range_say_so() -> None:
+    lost, told = (statistics().mean("hours", by="sex", epsilon=e) for e in (1e-3, 1e3))
+    assert (0.0, 80.0) in lost.intervals
+    assert "whole range" in lost.note
+    assert told.note == ""
+
+
 @pytest.mark.parametrize("paid", [False, True])
 @pytest.mark.parametrize("name", ["count", "proportion", "mean", "sum"])
 def test_a_worst_case_never_changes_the_noise_interval(name: str, paid: bool) -> None:

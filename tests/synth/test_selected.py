@@ -161,6 +161,9 @@ def test_codes_that_may_be_asked_for_are_those_that_some_row_has():
     assert codes("not sex = 'f'") == {}  # a missing cell is none
     assert codes("age < 20 and (sex = 'm' or age > 90)") == {"age": [k < 2 for k in range(10)]}
     assert codes({"sex": None}) == {}
+    for text in ("age < 20 and sex is missing", "age < 20 and `sex` IS MISSING "):
+        assert (codes(text), Selection(text, schema).missing) == (codes("age < 20"), ("sex",))
+    assert Selection("sex is missing and age is missing", schema).missing == ("age", "sex")
 
 
 def test_missing_cells_and_how_many_are_such(models):
@@ -173,7 +176,7 @@ def test_missing_cells_and_how_many_are_such(models):
     assert found.age.between(30, 60).all()
     assert asked.share == pytest.approx(0.2 * 31 / 100, abs=0.012)
     with refuses(ParameterError, "missing_values='keep'"):
-        model.sample(3, where={"sex": None})
+        model.sample(3, where="sex is missing")
 
 
 def test_several_tables(models):
@@ -198,6 +201,10 @@ def test_what_hardly_any_row_is_ends_after_a_public_number_of_tries(models, monk
     ("where", "told"),
     [
         ("age >", "where"),
+        ("age > 3 or sex = 'f' and sex is missing", "'is missing' and 'or'"),
+        ("age > 3 or sex is missing", "found 'is'"),
+        ("not sex is missing", "found 'is'"),
+        ("pay is missing", "no attribute 'pay'"),
         ("pay = 3", "no attribute 'pay'"),
         ({"pay": 3}, "no attribute 'pay'"),
         ({"sex": "x"}, "'x' is not a level"),

@@ -27,6 +27,7 @@ from missdp.cli.options import (
     SyntheticArgument,
     argument,
     check_apart,
+    facts_at,
     option,
     reads_rows,
 )  # fmt: skip
@@ -310,7 +311,10 @@ _WARNING = (
 def evaluate(
     data: RowStream,
     synthetic: SyntheticArgument,
-    schema: SchemaOption,
+    schema: Annotated[
+        Path,
+        option(help="TOML file with the public facts; a saved model, where a fit found levels."),
+    ],
     ways: Annotated[str, typer.Option(help="Marginals to compare, e.g. 1,2,3.")] = "1,2",
     bins: Annotated[
         int | None, typer.Option(help="Compare numbers on this many bins instead of the schema's.")
@@ -333,7 +337,7 @@ def evaluate(
     from missdp.evaluate.classifiers import check_learners
     from missdp.evaluate.fidelity import picture_format, plot_columns
 
-    facts = Schema.from_toml(schema)
+    facts = facts_at(schema)
     check_together(synthetic)
     if f1:
         check_learners()

@@ -14,13 +14,16 @@ import typer
 from missdp.accounting import (
     BoundedObservation,
     Condition,
+    Guarantee,
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
+from missdp.accounting.units import ROW, counted_as_one
 from missdp.cli.pipes import PIPE, as_file
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.schema import Schema, SurveyWeight, Unit
+from missdp.schema.grid import uncut
 from missdp.schema.unit import unit_said, weight_said
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
@@ -171,6 +174,28 @@ def _of_units(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
         raise ParameterError(f"the schema declares another unit: {schema.unit.column!r}")
     stated = schema.unit or Unit(str(unit))
     return replace(schema, unit=stated if max_rows is None else replace(stated, max_rows=max_rows))
+
+
+def unit_of(guarantee: Guarantee) -> Unit | None:
+    """Return the unit that a guarantee protects, as a schema declares it; None for rows."""
+    if guarantee.unit == ROW:
+        return None
+    unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
+    return replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
+
+
+def facts_at(path: Path) -> Schema:
+    """Return the schema of a file, or of the rows that a saved model was fitted to.
+
+    The latter knows the levels that the fit found.
+    """
+    if path.suffix != ".json":
+        return Schema.from_toml(path)
+    from missdp.synth import load
+
+    model = load(path)
+    weight = None if model._size is None else model._size.weight
+    return replace(uncut(model.schema_), unit=unit_of(model.guarantee_), weight=weight)
 
 
 _EPSILONS = (1e-6, 1e5)

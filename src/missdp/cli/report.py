@@ -8,12 +8,10 @@ from typing import Annotated
 
 import typer
 
-from missdp.accounting.units import ROW, counted_as_one
 from missdp.cli.app import emit
-from missdp.cli.options import JsonOption, OverwriteOption, argument, option
+from missdp.cli.options import JsonOption, OverwriteOption, argument, option, unit_of
 from missdp.cli.side_files import check_free, check_together
 from missdp.files import check_outputs
-from missdp.schema import Unit
 from missdp.synth import load
 from missdp.table import Table
 from missdp.table.units import rows_of_units
@@ -55,10 +53,7 @@ def report(
     check_together(model)
     fitted = load(model)
     guarantee, schema = fitted.guarantee_, fitted.schema_
-    unit, size = None, fitted._size
-    if guarantee.unit != ROW:  # as many rows take part as in the fit
-        unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
-        unit = replace(unit, counts="unit" if counted_as_one(guarantee.events) else "rows")
+    unit, size = unit_of(guarantee), fitted._size  # as many rows take part as in the fit
     declared = replace(schema, unit=unit, weight=None if size is None else size.weight)
     keeps = fitted.strategy_of(fitted.missing).models_holes
     said = curator_report(

@@ -43,6 +43,9 @@ class Planned(Record):
     one_way, two_way : float
         Standard deviation of the noise of a count of people in a one-way and, in the median, in a
         two-way table that is measured; NaN where a family measures none, or does not tell.
+    fitted : float
+        Mean total variation distance of the two-way tables of synthetic rows to those of the rows
+        that were fitted; NaN for a single attribute.
     swamped : dict of str to float
         By margins, the share of the cells of two-way tables that hold fewer rows than twice the
         noise.
@@ -59,6 +62,7 @@ class Planned(Record):
     delta: float
     one_way: float
     two_way: float
+    fitted: float
     swamped: dict[str, float]
     widths: dict[str, float]
     ground_truth: float | None
@@ -114,6 +118,7 @@ class Plan(Record):
             line("noise of a count, one-way (± people)", ",.1f", (p.one_way for p in of)),
             line("noise of a count, two-way (± people)", ",.1f", (p.two_way for p in of)),
         ]
+        lines.append(line("distance of synthetic two-way tables", ".3f", (p.fitted for p in of)))
         for m in get_args(Margins):
             said = f"two-way cells below twice the noise, {m}"
             lines.append(line(said, ".0%", (p.swamped[m] for p in of)))
@@ -143,8 +148,9 @@ class Plan(Record):
         if self.rehearsed_rows < self.rows:
             lines.append(f"Rehearsed on {self.rehearsed_rows:,} rows; a run needs more.")
         lines.append(
-            "Rehearsed on made-up rows whose attributes are independent: noise hardly depends on "
-            "that; intervals depend on how far numbers really spread."
+            "Rehearsed on made-up rows whose attributes are all related alike: noise hardly "
+            "depends on that; distances depend on how closely real ones are related, intervals on "
+            "how far numbers really spread."
         )
         return lines
 
@@ -253,7 +259,11 @@ def plan(
     >>> less.one_way > more.one_way, less.widths["age"] > more.widths["age"]
     (True, True)
     """
-    from missdp.office.rehearsal import Declared, seconds_of  # families take a second to import
+    from missdp.office.rehearsal import (
+        Declared,
+        fitted_error,
+        rehearse,
+    )  # families take a second to import
     from missdp.synth.registry import default_synthesizer, synthesizer_named
 
     declared = Declared(
@@ -279,9 +289,10 @@ def plan(
         if progress is not None:
             progress(f"rehearsing epsilon {epsilon:g}", place / len(grid))
         model = family(epsilon=epsilon)
-        seconds = seconds_of(model, table)
-        memory = memory or _peak()  # before estimates
-        planned.append(_planned(model, declared, wanted, seconds))
+        seconds, drawn = rehearse(model, table)
+        memory = memory or _peak()  # before distances and estimates
+        fitted = fitted_error(table, drawn)
+        planned.append(_planned(model, declared, wanted, fitted=fitted, seconds=seconds))
     return Plan(
         method=chosen,
         rows=rows,
@@ -304,7 +315,9 @@ def _numbers(schema: Schema, means: Iterable[str] | None) -> list[str]:
     return wanted
 
 
-def _planned(model: Synthesizer, declared: Declared, means: list[str], seconds: float) -> Planned:
+def _planned(
+    model: Synthesizer, declared: Declared, means: list[str], *, fitted: float, seconds: float
+) -> Planned:
     """Return what a rehearsed fit shows of its epsilon."""
     from missdp.office.rehearsal import noise_of_tables, width_of_mean
 
@@ -315,6 +328,7 @@ def _planned(model: Synthesizer, declared: Declared, means: list[str], seconds: 
         delta=model.guarantee_.delta,
         one_way=one_way,
         two_way=two_way,
+        fitted=fitted,
         swamped={m: declared.swamped(two_way, m) for m in get_args(Margins)},
         widths={name: width for name, width in widths.items() if not math.isnan(width)},
         ground_truth=declared.true_epsilon(model),

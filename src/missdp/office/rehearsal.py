@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import NormalDist
 from time import perf_counter
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
+from scipy.special import ndtri
 
 from missdp.accounting import MissingCompletelyAtRandom
 from missdp.errors import ParameterError, UnprovenError
-from missdp.evaluate import MCAR
+from missdp.evaluate import MCAR, marginal_distance
 from missdp.office.plan import Margins
 from missdp.record import check_fraction, check_positive, check_whole
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
@@ -27,7 +28,9 @@ from missdp.synth.base import Synthesizer
 from missdp.table import Table
 from missdp.table.follow import follow_rules
 from missdp.table.weights import unit_sums
-from missdp.types import Floats
+from missdp.types import Floats, Ints
+
+_RELATED = 0.3  # correlation of any two attributes of made-up rows
 
 
 def shares(size: int, margins: Margins) -> Floats:
@@ -53,6 +56,13 @@ def law_of(attribute: AnyAttribute, margins: Margins, spread: float | None = Non
     low, high = attribute.reach
     weights = density * np.maximum(high - low, 1e-9 * (attribute.upper - attribute.lower))
     return np.asarray(weights / weights.sum())
+
+
+def _drawn(law: Floats, shared: Floats, rng: np.random.Generator) -> Ints:
+    """Draw levels by a law, as bins of normal numbers that lean on what each row shares."""
+    own = rng.normal(size=len(shared))
+    edges = ndtri(np.minimum(law.cumsum()[:-1], 1.0))
+    return np.searchsorted(edges, math.sqrt(_RELATED) * shared + math.sqrt(1 - _RELATED) * own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,22 +124,24 @@ class Declared:
         return {a.name: law_of(a, margins, self.spreads.get(a.name)) for a in self.schema}
 
     def made_up(self, seed: int) -> Table:
-        """Return rows of independent attributes, with cells missing completely at random.
+        """Return rows of related attributes, with cells missing completely at random.
 
-        Rules are applied to each row, as they are to rows that are read.
+        Any two attributes are related as normal numbers of one correlation are: of independent
+        ones a family would need to learn nothing. Rules are applied to each row, as they are to
+        rows that are read.
         """
         rng = np.random.default_rng(seed)
         laws = self.laws(self.margins)
-        codes = {name: rng.choice(len(law), self.rows, p=law) for name, law in laws.items()}
+        shared = rng.normal(size=self.rows)
+        codes = {name: _drawn(law, shared, rng) for name, law in laws.items()}
         table = Table.from_codes(self.schema, codes).with_values(rng)
         columns = {name: table.column(name) for name in self.schema.names}
         ruled = Table(self.schema, follow_rules(self.schema, columns), kind=table.kind)
         holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: holed.column(name) for name in self.schema.names}
         made = Table(self.schema, columns, kind=holed.kind)
-        if (
-            self.schema.of_rows is not self.schema
-        ):  # nobody's rows: each is a unit, of the same weight
+        if self.schema.of_rows is not self.schema:
+            # Nobody's rows: each is a unit, of the same weight.
             bound = 1 if self.schema.unit is None else self.schema.unit.bound
             weights = np.full(len(made), int(self.counted * STEPS)) if self.schema.weighs else None
             made._read_as, made._weights = self.schema, weights
@@ -163,12 +175,18 @@ class Declared:
             return None
 
 
-def seconds_of(model: Synthesizer, table: Table) -> float:
-    """Fit a model, draw as many rows, and return how long that took."""
+def rehearse(model: Synthesizer, table: Table) -> tuple[float, Any]:
+    """Fit a model, draw as many rows, and return how long that took, and the rows."""
     started = perf_counter()
-    model.fit(table)
-    model.sample(len(table))
-    return perf_counter() - started
+    drawn = model.fit(table).sample(len(table))
+    return perf_counter() - started, drawn
+
+
+def fitted_error(table: Table, drawn: Any) -> float:
+    """Return the mean distance of two-way tables, as `missdp evaluate` prints it."""
+    if len(table.schema) < 2:
+        return math.nan
+    return marginal_distance(table, drawn, k=2, schema=table.schema.of_rows).mean
 
 
 def noise_of_tables(model: Synthesizer) -> tuple[float, float]:

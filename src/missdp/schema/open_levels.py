@@ -146,7 +146,8 @@ def check_found(attributes: Iterable[Attribute]) -> None:
         if is_open(attribute):
             raise SchemaError(
                 f"the levels of {attribute.name!r} are open, and are found by a fit: take the "
-                "schema of the fitted model (schema_), or declare the levels"
+                "schema of the fitted model (schema_; in commands the saved model as --schema), or "
+                "declare the levels"
             )
 
 

@@ -75,7 +75,7 @@ def grouped(ask: Asking, by: str) -> Histogram:
     intervals = [
         box and within((centre + half * box[0], centre + half * box[1]), bounds) for _, box in found
     ]
-    return _per_level(ask, by, values, intervals)
+    return _per_level(ask, by, values, intervals, whole=bounds)
 
 
 def _share(yes: float, no: float) -> float:
@@ -99,14 +99,22 @@ def _at_once(ask: Asking, label: str, question: Question) -> list[Noisy]:
 
 
 def _per_level(
-    ask: Asking, name: str, values: Sequence[float], intervals: Sequence[Interval | None]
+    ask: Asking,
+    name: str,
+    values: Sequence[float],
+    intervals: Sequence[Interval | None],
+    *,
+    whole: Interval = _COUNT,
 ) -> Histogram:
     known = [interval for interval in intervals if interval is not None]
+    note = "" if known else ask.without_interval()
+    if whole in known:
+        note = "Where an interval is the whole range, noise is as large as what it is added to"
     about = [*ask.question.of, *([f"by {name}"] if ask.question.by else [])]
     return Histogram(
         name=f"{ask.kind}({', '.join(about)})", levels=_level_names(ask.schema[name]),
         values=tuple(values), intervals=tuple(known) if len(known) == len(values) else None,
-        confidence=ask.confidence, note="" if known else ask.without_interval(),
+        confidence=ask.confidence, note=note,
         guarantee=ask.door.guarantee(*ask.asks), applicable=ask.applicable,
     )  # fmt: skip
 

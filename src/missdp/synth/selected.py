@@ -7,7 +7,8 @@ copy of another. How many are dropped follows from the released model alone.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Set
+import re
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,32 +35,52 @@ LEAST_TRIES = 1_000_000
 FEW = 0.2  # share of rows below which a model is conditioned
 
 
+_IS_MISSING = re.compile(
+    r"(?:(?P<rest>.*)\band\s+|\s*)(?P<name>`[^`]+`|[^\W\d]\w*)\s+is\s+missing\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+
+
+def _without_missing(where: str) -> tuple[str, list[str]]:
+    """Return a condition without the ``and name is missing`` at its end, and these names."""
+    names: list[str] = []
+    while found := _IS_MISSING.fullmatch(where):
+        names.append(found["name"].strip("`"))
+        where = found["rest"] or ""
+    if names and re.search(r"\bor\b", _QUOTED.sub("", where), re.IGNORECASE):
+        raise ParameterError("where: 'is missing' and 'or' cannot be asked for together")
+    return where, names
+
+
 class Selection:
     """Which rows are asked for, and how many of those drawn were such.
 
     Parameters
     ----------
     where : str or mapping
-        A condition such as ``"age >= 60 and sex = 'f'"``, or by name a value, a list of values, a
-        pair of bounds (both belong to it), or None for cells that are missing.
+        A condition such as ``"age >= 60 and sex = 'f'"``, at whose end ``and name is missing`` may
+        stand, or by name a value, a list of values, a pair of bounds (both belong to it), or None
+        for cells that are missing.
     schema : Schema
     """
 
     def __init__(self, where: Where, schema: Schema) -> None:
-        self.missing: tuple[str, ...] = ()
         self.drawn = self.kept = 0
         self._within = 1.0  # the share of the model's rows that those drawn last are among
-        if isinstance(where, str):
-            self._predicate = parse_where(where, schema)
-            return
-        if not isinstance(where, Mapping):
-            raise ParameterError("where must be a condition in text, or a mapping of names")
+        missing: Iterable[str]
         with reading("", schema.names, lambda why: ParameterError(f"where: {why}")):
-            columns = [attribute_named(schema.columns, name).name for name in where]
-            asked = [(name, where[name]) for name in columns if where[name] is not None]
-            parts = tuple(_compared(schema, name, value) for name, value in asked)
-        self.missing = tuple(name for name in columns if where[name] is None)
-        self._predicate = Join(parts, all_of=True)
+            if isinstance(where, str):
+                rest, missing = _without_missing(where)
+                self._predicate = parse_where(rest, schema)
+            elif isinstance(where, Mapping):
+                asked = {attribute_named(schema.columns, n).name: v for n, v in where.items()}
+                missing = [name for name, value in asked.items() if value is None]
+                parts = (_compared(schema, n, v) for n, v in asked.items() if v is not None)
+                self._predicate = Join(tuple(parts), all_of=True)
+            else:
+                raise ParameterError("where must be a condition in text, or a mapping of names")
+            self.missing = tuple(attribute_named(schema.columns, n).name for n in missing)
 
     @property
     def share(self) -> float:
