@@ -602,14 +602,14 @@ def _charged(
 def _too_much(after: Row, before: Row) -> BudgetExceededError:
     """Say by how much a charge is more than what is left, in the budget's own currency."""
     facts = after.facts
-    if after.spent > exact(facts.cost.amount):
-        what, cap = facts.cost.currency, exact(facts.cost.amount)
-        asked, left = after.spent - before.spent, cap - before.spent
-    else:
-        what, asked, left = "failure", after.failed - before.failed, facts.failure - before.failed
+    what, cap = str(facts.cost.currency), exact(facts.cost.amount)
+    asked, left = after.spent - before.spent, cap - before.spent
+    if after.spent <= cap:
+        what, asked = "failure", after.failed - before.failed
+        left = exact(facts.failure) - before.failed
     return BudgetExceededError(
         f"the release does not fit into what is left of {facts.name!r}: it may cost "
-        f"{float_up(asked):.4g} of {what}, and {max(0.0, float_down(exact(left))):.4g} is left; "
+        f"{float_up(asked):.4g} of {what}, and {max(0.0, float_down(left)):.4g} is left; "
         "nothing was charged or read. Add noise, ask for less, or stop releasing from this table"
     )
 
