@@ -20,9 +20,9 @@ from missdp.engines.spark_cells import cells_of, in_arrow
 from missdp.engines.spark_sessions import quiet
 from missdp.errors import DataError, replacing
 from missdp.schema import Schema, Unit
+from missdp.schema.unit import STEPS
 from missdp.table.frames import check_columns
 from missdp.table.units import UNREAD, identifiers, without_identifier
-from missdp.table.weights import STEPS
 from missdp.types import Ints
 
 if TYPE_CHECKING:
