@@ -111,6 +111,7 @@ def test_brackets_say_which_of_two_things_they_are(run, ruled, tmp_path):
     whole = run(*ask, "--mean", "hours")[1]
     groups = run(*ask, "--mean", "hours", "--by", "work")[1]
     both = run(*ask, "--questions", tmp_path / "q.toml")[1]
+    assert "Of epsilon" in both
     assert "noise alone" not in whole
     assert "mean(hours, by work)  [noise alone]" in groups
     assert both.count("noise alone") == 1

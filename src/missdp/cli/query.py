@@ -152,7 +152,9 @@ def query(
         RUN.note_spending(epsilon)
         answers = run_queries(rows, requests, budget=budget, undeclared=undeclared)
     guarantee = budget.spent if len(answers) > 1 else answers[0].guarantee
-    text = "\n".join([*(_text(a, details=details) for a in answers), "", guarantee.in_words()])
+    split = [f"Of epsilon {epsilon:g}, each of {len(answers)} questions had an equal part."]
+    said = [*(_text(a, details=details) for a in answers), *split * (len(answers) > 1)]
+    text = "\n".join([*said, "", guarantee.in_words()])
     RUN.note_release(text)
     found = [answer.to_dict() for answer in answers]
     document = found[0] if questions is None else {"answers": found}
