@@ -87,8 +87,8 @@ class PayingForWhatFollows(examples.Histograms):
 
 
 class Overspending(examples.Histograms):
-    def _check_parameters(self):
-        super()._check_parameters()
+    @property
+    def _budget(self):
         return Budget(1.5 * self.epsilon, self._delta, schedule="adaptive")
 
 

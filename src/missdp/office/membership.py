@@ -91,7 +91,7 @@ def allowed(guarantee: Guarantee) -> float:
     Examples
     --------
     >>> round(allowed(Guarantee(1.0)), 3)
-    0.463
+    0.462
     """
     grown = math.exp(min(guarantee.epsilon, _MOST))
     return min(1.0, (grown - 1 + 2 * guarantee.delta) / (grown + 1))
