@@ -88,7 +88,7 @@ class Door(Session):
     declared_rows : int or None
         Number of rows, if it was declared public.
     sums : ndarray or None
-        What `UnitSums` answers, where it is known. Private.
+        What ``UnitSums`` answers, where it is known. Private.
 
     Examples
     --------
