@@ -80,7 +80,7 @@ def from_measurements(file: str | Path, schema: Schema | None = None) -> Synthes
     Parameters
     ----------
     file : str or Path
-        ``measurements.parquet`` of a dossier; or a file of ``numpy.savez`` with arrays ``values_0``,
+        ``measurements.parquet`` of a dossier, or of ``numpy.savez`` with arrays ``values_0``,
         ``clique_0`` and ``stddev_0``, ``values_1``, ... : the ``noisy_measurement``, ``clique`` and
         ``stddev`` of each linear measurement of the library mbi, all of them marginals. Files that
         mbi writes itself hold a pickle, which runs what it holds, and are refused.
