@@ -7,14 +7,13 @@ from dataclasses import replace
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from missdp.accounting import (
     BoundedObservation,
     Condition,
-    Guarantee,
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
@@ -26,6 +25,9 @@ from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.grid import uncut
 from missdp.schema.unit import unit_said, weight_said
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
+
+if TYPE_CHECKING:
+    from missdp.synth.base import Synthesizer
 
 # Without showing what they are by default, which mostly is nothing.
 option = partial(typer.Option, show_default=False)
@@ -176,14 +178,6 @@ def _of_units(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
     return replace(schema, unit=stated if max_rows is None else replace(stated, max_rows=max_rows))
 
 
-def unit_of(guarantee: Guarantee) -> Unit | None:
-    """Return the unit that a guarantee protects, as a schema declares it; None for rows."""
-    if guarantee.unit == ROW:
-        return None
-    unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
-    return replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
-
-
 def facts_at(path: Path) -> Schema:
     """Return the schema of a file, or of the rows that a saved model was fitted to.
 
@@ -194,8 +188,17 @@ def facts_at(path: Path) -> Schema:
     from missdp.synth import load
 
     model = load(path)
+    return as_declared(model, uncut(model.schema_))
+
+
+def as_declared(model: Synthesizer, schema: Schema) -> Schema:
+    """Return a schema with the unit and the weight by which a model's rows were read."""
+    guarantee, unit = model.guarantee_, None
+    if guarantee.unit != ROW:
+        unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
+        unit = replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
     weight = None if model._size is None else model._size.weight
-    return replace(uncut(model.schema_), unit=unit_of(model.guarantee_), weight=weight)
+    return replace(schema, unit=unit, weight=weight)
 
 
 _EPSILONS = (1e-6, 1e5)

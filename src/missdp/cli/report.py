@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from missdp.cli.app import emit
-from missdp.cli.options import JsonOption, OverwriteOption, argument, option, unit_of
+from missdp.cli.options import JsonOption, OverwriteOption, argument, as_declared, option
 from missdp.cli.side_files import check_free, check_together
 from missdp.files import check_outputs
 from missdp.synth import load
@@ -52,9 +51,7 @@ def report(
     check_free([output], overwrite=overwrite)
     check_together(model)
     fitted = load(model)
-    guarantee, schema = fitted.guarantee_, fitted.schema_
-    unit, size = unit_of(guarantee), fitted._size  # as many rows take part as in the fit
-    declared = replace(schema, unit=unit, weight=None if size is None else size.weight)
+    declared = as_declared(fitted, fitted.schema_)  # as many rows take part as in the fit
     keeps = fitted.strategy_of(fitted.missing).models_holes
     said = curator_report(
         Table.read(private, declared)._as_counted()
@@ -64,8 +61,8 @@ def report(
         if synthetic is None
         else synthetic,
         output,
-        schema=schema,
-        guarantee=guarantee,
+        schema=fitted.schema_,
+        guarantee=fitted.guarantee_,
         control=control,
         f1=f1,
         refit=refit_of(fitted) if refits else None,
