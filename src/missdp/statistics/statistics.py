@@ -22,8 +22,6 @@ from missdp.statistics.questions import Statistic, Uncertainty, check_kind
 if TYPE_CHECKING:
     from missdp.table import Table
 
-__all__ = ["ImputedStatistics", "QueryRequest", "ScaleRelease", "run_queries", "run_query"]
-
 
 class _Options(TypedDict, total=False):
     """How a question is asked: of whom, by which groups, for what, and how sure one is to be."""
