@@ -59,12 +59,12 @@ def _dependence_score(counts: NDArray[np.int64]) -> float:
 
     ``S = 1/2 sum |c(x, pi) - c(x) c(pi) / m|`` with ``m = sum c``, over the rows observed on the
     family, in units of rows: between 0 and ``m``. Sensitivity under add-remove is below 2 whatever
-    ``m`` is. With p, q the distributions of child and parents, adding the row (x, pi) changes ``D = c - c c / m`` by
-    ``m / (m + 1) * (e_x - p) (e_pi - q)^T``, whose L1 norm is below 2 * 2, halved: 2.
-    A row that is missing on the family changes nothing. So no
-    private row count enters the sensitivity, unlike with mutual information. Added up are the whole
-    numbers ``|m c - c c|``, exactly, and their quotient by ``2 m`` is rounded once; before that it
-    is clipped to 2^34, which moves no two values further apart.
+    ``m`` is. With p, q the distributions of child and parents, adding the row (x, pi) changes
+    ``D = c - c c / m`` by ``m / (m + 1) * (e_x - p) (e_pi - q)^T``, whose L1 norm is below
+    2 * 2, halved: 2. A row that is missing on the family changes nothing. So no private row count
+    enters the sensitivity, unlike with mutual information. Added up are the whole numbers
+    ``|m c - c c|``, exactly, and their quotient by ``2 m`` is rounded once; before that it is
+    clipped to 2^34, which moves no two values further apart.
 
     >>> _dependence_score(np.array([[5, 0], [0, 5]])), _dependence_score(np.array([[2, 2], [4, 4]]))
     (5.0, 0.0)
