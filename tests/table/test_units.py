@@ -23,9 +23,8 @@ from missdp.sources import MemorySource, open_source, strategy_named
 from missdp.table import kept
 from missdp.table.cells import HeldBatch
 from missdp.table.memory import memory_limit
-from missdp.table.numbering import numbers
 from missdp.table.streams import RowStream
-from missdp.table.units import chosen, identifiers, rows_of_units
+from missdp.table.units import chosen, identifiers, numbers, rows_of_units
 
 AGE = Numeric(name="age", lower=0, upper=1000, bins=10)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import Numeric
-from missdp.schema.unit import STEPS
+from missdp.schema.layout import STEPS
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate
 from missdp.types import Floats

@@ -14,9 +14,9 @@ from missdp.record import Record
 from missdp.schema import Schema
 from missdp.sources.partners import observed_on, violating_partners
 from missdp.table import Table
-from missdp.table.blocks import in_sizes, read_columns
 from missdp.table.follow import known_cells
 from missdp.table.streams import stream_of
+from missdp.table.table import in_sizes, read_columns
 
 __all__ = ["PairViolations", "RuleViolations", "pair_violations", "rule_violations"]
 

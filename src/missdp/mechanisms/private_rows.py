@@ -21,8 +21,7 @@ from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.session import no_warnings, plain_function, read_only
 from missdp.schema import Numeric, Schema
-from missdp.schema.applies import applies
-from missdp.schema.conditions import Known, Verdict
+from missdp.schema.conditions import Known, Verdict, applies
 from missdp.schema.schema import plainly_missing
 from missdp.shelf import blocks, in_portions, pick, room, runs
 from missdp.table import Table

@@ -61,7 +61,7 @@ from missdp.mechanisms.smooth import (
     reference_bound,
 )
 from missdp.schema import Schema
-from missdp.schema.unit import refuse_units
+from missdp.schema.layout import refuse_units
 from missdp.table import Table
 from missdp.types import Floats, Ints
 

@@ -31,7 +31,7 @@ from missdp.mechanisms import Total
 from missdp.office.dossier.facts import code_names
 from missdp.office.dossier.measurements import MISSING, RECORD, SEAL, seal
 from missdp.schema import Schema
-from missdp.schema.grid import is_pending, uncut
+from missdp.schema.open_domains import is_pending, uncut
 from missdp.sources.modelled import Modelled
 from missdp.synth import AIM
 from missdp.synth.base import Synthesizer
