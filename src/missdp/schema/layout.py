@@ -1,4 +1,4 @@
-"""What a schema declares of a table besides its columns: how it lies, whose rows, how much they count.
+"""What a schema declares of a table besides columns: its layout, whose rows, how much they count.
 
 All of it is declared for a whole table, once: nothing is guessed from cells.
 """
