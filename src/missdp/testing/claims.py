@@ -47,9 +47,6 @@ from missdp.testing.findings import Run, Subject, subjects
 from missdp.testing.made_up import TINY, canary
 from missdp.testing.witnesses import Differs, Enough, Recorder, Repeater
 
-__all__ = ["Audit", "Claim", "audit", "audit_samples", "audit_synthesizer", "judge", "mu_of"]
-
-
 _POINTS = 50  # epsilons at which a claim is read
 _MOST_EPSILON = 50.0
 _SIGMAS = 9.0  # thresholds further out happen less than once in 10^18 trials

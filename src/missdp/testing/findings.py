@@ -16,8 +16,6 @@ from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.made_up import SCHEMA, has_kinds_or_rules, made_up
 
-__all__ = ["Finding", "Report"]
-
 Run: TypeAlias = Callable[[Any, Any], Any]
 """Whatever answers through a door: ``run(witness, table)``."""
 

@@ -48,8 +48,6 @@ from missdp.testing.made_up import (
 )
 from missdp.testing.witnesses import UNANSWERED, Differs, Recorder, Repeater
 
-__all__ = ["PAIRS", "check_non_interference"]
-
 PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "constant columns")
 """The pairs of tables on which answers are repeated."""
 

@@ -46,8 +46,6 @@ from missdp.testing.interference import interference_of
 from missdp.testing.made_up import SCHEMA, Codes, neighbours
 from missdp.testing.witnesses import UNANSWERED, Answer, Enough, Recorder, Repeater, same
 
-__all__ = ["check_sensitivity"]
-
 _CHECK = "sensitivity"
 _MOVES = "one row moves what is behind a charge by at most its sensitivity"
 _PAYS = "each charge pays for one read"

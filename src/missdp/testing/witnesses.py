@@ -19,8 +19,6 @@ from missdp.sources import MemorySource
 from missdp.table import Table
 from missdp.testing.findings import Broken
 
-__all__ = ["Answer", "Recorder", "Repeater"]
-
 UNANSWERED = "nothing was answered: hand the witness on, as random_state, to what draws the noise"
 _CHOOSE = "Choose what to ask, and with how much noise, from public facts and released values only"
 
