@@ -47,15 +47,9 @@ from missdp.mechanisms.questions import (
     Ways,
 )
 from missdp.mechanisms.session import (
-    Charged as Charged,
-)
-from missdp.mechanisms.session import (
-    Measurement as Measurement,
-)
-from missdp.mechanisms.session import (
-    Noisy as Noisy,
-)
-from missdp.mechanisms.session import (
+    Charged,
+    Measurement,
+    Noisy,
     Radius,
     Session,
     exactly,
