@@ -16,7 +16,7 @@ import numpy as np
 
 from missdp.accounting import DeclaredRowCount, ExplicitSeed, PublicDomain
 from missdp.accounting.exact import printed
-from missdp.accounting.units import ROW
+from missdp.accounting.filters import ROW
 from missdp.errors import MissingDependencyError, UnprovenError, replacing
 from missdp.estimate.sensitivity import SensitivityAnalysis
 from missdp.office.dossier.facts import Facts
