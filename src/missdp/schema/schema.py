@@ -246,7 +246,7 @@ class Schema(Record):
         return replace(self, attributes=tuple(found.get(a.name, a) for a in self))
 
     def refuse_units(self, what: str) -> None:
-        """Refuse a unit where each row is taken by itself, and weights where each counts for one."""
+        """Refuse a unit where each row is taken by itself, and weights where each counts one."""
         instead = "fit AllPairs, AIM or MST, or leave"
         if self.unit is not None:
             raise SchemaError(
