@@ -42,7 +42,6 @@ from missdp.mechanisms import (
 from missdp.mechanisms.noise import SecureNoise
 from missdp.mechanisms.questions import QUANTA, Rows, Ways
 from missdp.mechanisms.row_door import Charged, PrivateRows
-from missdp.mechanisms.self_scaled import plan_self_scaled
 from missdp.mechanisms.session import read_only, unquoted
 from missdp.mechanisms.smooth import Bounded, ReleasedScale, ScaleRelease, plan_smooth
 from missdp.table.encode import Column
@@ -622,9 +621,9 @@ def test_log_ratios_of_neighbours_are_within_epsilon(epsilon, move, dilate, answ
             Bounded((3, 9), 4.0),
             Bounded((5, 8), 4.2),
         ),
-        (plan_self_scaled(1.0), Bounded((3, 0), 4.0), Bounded((7, 0), 4.6)),
+        (plan_smooth(1.0, tells=True), Bounded((3, 0), 4.0), Bounded((7, 0), 4.6)),
         (
-            plan_self_scaled(1.0, dimension=2),
+            plan_smooth(1.0, dimension=2, tells=True),
             Bounded((3, 9, 0), 4.0),
             Bounded((5, 8, 0), 4.5),
         ),

@@ -16,9 +16,8 @@ from missdp import Table
 from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent, ZCDPEvent
 from missdp.errors import MissDPError
 from missdp.mechanisms import Noise, Prepared, Witness
-from missdp.mechanisms.private_rows import FilledRows, with_one_kind_of_hole
 from missdp.mechanisms.questions import QUANTA, Rows
-from missdp.mechanisms.row_door import PrivateRows
+from missdp.mechanisms.row_door import FilledRows, PrivateRows, with_one_kind_of_hole
 from missdp.mechanisms.smooth import Bounded, SmoothNoise
 from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
 

@@ -16,7 +16,7 @@ from test_sensitivity import RULED_IMPUTATIONS
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget
 from missdp.mechanisms import Filled, Prepared
-from missdp.mechanisms.private_rows import FilledRows, with_one_kind_of_hole
+from missdp.mechanisms.row_door import FilledRows, with_one_kind_of_hole
 from missdp.schema import Determined, NotApplicable
 from missdp.statistics import Estimate, ImputedStatistics, KNNImputation
 

@@ -47,7 +47,7 @@ from missdp.sources import open_source
 from missdp.synth.open_levels import open_part, release_levels
 from missdp.synth.split import Part, Split
 from missdp.table.streams import rows_of
-from missdp.testing.witnesses import Recorder, Repeater
+from missdp.testing.findings import Recorder, Repeater
 
 SCHEMA = Schema(
     (

@@ -19,7 +19,7 @@ from missdp.office.facts import Facts
 from missdp.office.pages import _gaps
 from missdp.schema import OpenCategorical, Unit
 from missdp.table import units
-from missdp.testing.witnesses import Recorder, Repeater
+from missdp.testing.findings import Recorder, Repeater
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
 
@@ -82,7 +82,7 @@ def test_a_forgotten_choice_of_rows_or_a_charge_by_the_row_is_found(family, monk
         assert found > 1.5 * claim
     with monkeypatch.context() as broken:
         broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
-        broken.setattr("missdp.accounting.units._of_group", lambda event, _: event)
+        broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
         found, claim = moved(family, 4, visits(), beside)
         assert found > 1.5 * claim
 

@@ -22,9 +22,16 @@ from missdp.accounting.events import (
     under,
 )
 from missdp.accounting.exact import epsilon_from_rho, exact, float_down, float_up, total
-from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
+from missdp.accounting.filters import (
+    Cost,
+    Currency,
+    FilterEvent,
+    UnitEvent,
+    filter_cost,
+    of_each_row,
+    unit_of,
+)
 from missdp.accounting.guarantee import Guarantee
-from missdp.accounting.units import UnitEvent, of_each_row, unit_of
 from missdp.errors import BudgetExceededError, LedgerError, ParameterError
 from missdp.record import check_delta, check_positive
 

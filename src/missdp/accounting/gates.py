@@ -14,9 +14,6 @@ from missdp.accounting.conditions import NAMES, Condition
 from missdp.errors import ParameterError
 from missdp.record import COUNT, FRACTION
 
-__all__ = ["ChosenGates", "DataChosenGates", "FixedGates", "Gate", "Structure", "as_gate"]
-
-
 Gate = Collection[str] | None
 """Attributes that a row must have observed to be read; None or empty if every row is."""
 

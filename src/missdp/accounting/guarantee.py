@@ -25,8 +25,8 @@ from missdp.accounting.events import (
 )
 from missdp.accounting.exact import add_remove_share, exact, float_up, printed, replace_one_of
 from missdp.accounting.exact import total as exact_total
+from missdp.accounting.filters import ROW, counted_as_one, unit_of
 from missdp.accounting.risk import Risk
-from missdp.accounting.units import ROW, counted_as_one, unit_of
 from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning
 from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta
 

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from missdp.accounting.accountants import gaussian_sigma
 from missdp.accounting.events import Adjacency
 from missdp.accounting.exact import printed
-from missdp.accounting.filters import gaussian_sigma
-from missdp.accounting.units import ROW
+from missdp.accounting.filters import ROW
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import FRACTION, NONNEGATIVE, Record, check_fraction
 

@@ -17,7 +17,7 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
-from missdp.accounting.units import ROW, counted_as_one
+from missdp.accounting.filters import ROW, counted_as_one
 from missdp.cli.pipes import PIPE, as_file
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs

@@ -45,28 +45,10 @@ from missdp.sources.strategies import ExactCounts, MergedCounts, complete_rows, 
 from missdp.types import Floats, Ints
 
 __all__ = [
-    "Clique",
-    "Door",
-    "Facts",
-    "Given",
-    "Kinds",
-    "Marginal",
-    "Noise",
-    "PairRate",
-    "PrivateTraining",
-    "Products",
-    "Reads",
-    "RowCount",
-    "RowProducts",
-    "Score",
-    "Scores",
-    "Selection",
-    "Total",
-    "Training",
-    "Tree",
-    "UnitSums",
-    "ViolatingPairs",
-]
+    "Clique", "Door", "Facts", "Given", "Kinds", "Marginal", "Noise", "PairRate",
+    "PrivateTraining", "Products", "Reads", "RowCount", "RowProducts", "Score", "Scores",
+    "Selection", "Total", "Training", "Tree", "UnitSums", "ViolatingPairs",
+]  # fmt: skip
 
 
 class Door(Session):

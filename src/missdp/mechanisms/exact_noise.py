@@ -1,4 +1,4 @@
-"""Exact discrete Laplace and Gaussian draws, and exact selection, from words of fair bits.
+"""Exact discrete Laplace and Gaussian draws, exact selection and lazy reals, from fair bits.
 
 *Method.* Write ``w(k) = exp(-x(k))`` for the wanted mass up to a constant, with
 ``x(k) = |k| / scale`` or ``k^2 / (2 scale^2)``. The integers from -K to K - 1 are cut into blocks
@@ -308,3 +308,80 @@ def _coins(scores: Floats, picks: Ints, scale: float, words: Words) -> Flags:
         gap = Fraction(float(top)) - Fraction(float(scores[picks[i]]))
         passed[i] = _falls_below(int(known[i]), 64, Fraction(1), gap / Fraction(scale), words)
     return passed
+
+
+# Real numbers of which as many bits are drawn as are asked for
+
+WORD = 64
+Interval: TypeAlias = tuple[Fraction, Fraction]
+
+
+def bits(words: Words, count: int) -> int:
+    """Return a uniform integer in ``[0, 2**count)``."""
+    drawn = -(-count // 64)
+    return int.from_bytes(words(drawn).tobytes(), "little") >> (64 * drawn - count)
+
+
+class LazyUniform:
+    """A uniform real in (0, 1), known to lie in ``[top, top + 1] / 2**precision``."""
+
+    __slots__ = ("_words", "precision", "top")
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self.top = bits(words, WORD)
+        self.precision = WORD
+
+    def refine_to(self, precision: int) -> None:
+        """Draw bits until at least ``precision`` are known."""
+        while self.precision < precision:
+            self.top = (self.top << WORD) | bits(self._words, WORD)
+            self.precision += WORD
+
+    def below(self, other: LazyUniform) -> bool:
+        """Decide whether this number is below ``other``, drawing as many bits as it takes."""
+        while True:
+            if self.precision == other.precision and self.top != other.top:
+                return self.top < other.top
+            precision = max(self.precision, other.precision)
+            if self.precision == other.precision:
+                precision += WORD
+            self.refine_to(precision)
+            other.refine_to(precision)
+
+
+class LazyExponential:
+    """A standard exponential real number: a whole part and a lazy uniform fraction.
+
+    Von Neumann's method: the length of the first non-increasing run of uniforms that starts at U
+    is odd with probability exp(-U), which is the density of the fraction; every rejected run adds
+    one to the whole part.
+    """
+
+    __slots__ = ("fraction", "whole")
+
+    def __init__(self, words: Words) -> None:
+        self.whole = 0
+        while True:
+            first = last = LazyUniform(words)
+            length = 1
+            while (following := LazyUniform(words)).below(last):
+                last = following
+                length += 1
+            if length % 2:
+                self.fraction = first
+                return
+            self.whole += 1
+
+    def scaled(self, precision: int) -> int:
+        """Return the integer ``e`` with this number in ``[e, e + 1] / 2**precision``."""
+        self.fraction.refine_to(precision)
+        top = self.fraction.top >> (self.fraction.precision - precision)
+        return (self.whole << precision) + top
+
+
+def settled(value: Fraction, scale: Fraction, bounds: Interval, sign: int) -> int | None:
+    """Nearest integer to ``value + sign * scale * noise`` if ``bounds`` on the noise decide it."""
+    half = Fraction(1, 2)
+    ends = {math.floor(value + sign * scale * bound + half) for bound in bounds}
+    return ends.pop() if len(ends) == 1 else None

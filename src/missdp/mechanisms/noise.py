@@ -43,17 +43,6 @@ from missdp.mechanisms.exact_noise import (
 )
 from missdp.types import Flags, Floats, Ints
 
-__all__ = [
-    "Noise",
-    "NoiseSource",
-    "SecureNoise",
-    "SeededNoise",
-    "Selection",
-    "check_scale",
-    "noise_source",
-]
-
-
 Size = int | tuple[int, ...]
 SelectionNoise = Literal["gumbel", "exponential"]
 """The noise of scores, of which the largest is selected."""

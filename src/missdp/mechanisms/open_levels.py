@@ -49,8 +49,6 @@ from missdp.table.encode import Encoder
 from missdp.table.frames import engine_of
 from missdp.table.streams import Batch
 
-__all__ = ["FrequentValues", "OccurringValues", "RowsAsTheyCame", "least_count", "occurring"]
-
 _FURTHEST = 40.0  # standard deviations of the noise; what lies beyond is bounded
 _ROUNDED = 1 + 1e-9  # far more than sums of exponentials are off
 

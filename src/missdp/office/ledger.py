@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from missdp.accounting import Adjacency, Condition, Cost, Currency, Event
 from missdp.accounting.events import check_adjacency
 from missdp.accounting.exact import exact, float_down, float_up
-from missdp.accounting.filters import filter_cost
-from missdp.accounting.units import ROW
+from missdp.accounting.filters import ROW, filter_cost
 from missdp.errors import (
     BudgetExceededError,
     DataError,

@@ -16,7 +16,7 @@ import numpy as np
 
 from missdp.accounting import DeclaredRowCount, ExplicitSeed, PublicDomain
 from missdp.accounting.exact import printed
-from missdp.accounting.units import ROW
+from missdp.accounting.filters import ROW
 from missdp.errors import UnprovenError
 from missdp.estimate import SensitivityAnalysis
 from missdp.office.facts import Facts, Gaps, OneWay

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from missdp.accounting import Guarantee
-from missdp.accounting.units import ROW
+from missdp.accounting.filters import ROW
 from missdp.errors import DataError, MissDPWarning, ParameterError
 from missdp.record import Record
 from missdp.schema import Categorical

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee
+from missdp.accounting.filters import counted_as_one
 from missdp.accounting.gates import DataChosenGates
-from missdp.accounting.units import counted_as_one
 from missdp.errors import (
     DataError,
     NotFittedError,

@@ -43,12 +43,8 @@ from missdp.errors import MissingDependencyError, ParameterError, UnprovenError,
 from missdp.record import Record
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.findings import Run, Subject, subjects
+from missdp.testing.findings import Differs, Enough, Recorder, Repeater, Run, Subject, subjects
 from missdp.testing.made_up import TINY, canary
-from missdp.testing.witnesses import Differs, Enough, Recorder, Repeater
-
-__all__ = ["Audit", "Claim", "audit", "audit_samples", "audit_synthesizer", "judge", "mu_of"]
-
 
 _POINTS = 50  # epsilons at which a claim is read
 _MOST_EPSILON = 50.0

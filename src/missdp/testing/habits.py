@@ -42,6 +42,7 @@ from missdp.testing.claims import audit_subject
 from missdp.testing.findings import (
     Caught,
     Finding,
+    Guarded,
     Report,
     Subject,
     examine,
@@ -51,9 +52,6 @@ from missdp.testing.findings import (
 )
 from missdp.testing.made_up import RULED, TINY, constant
 from missdp.testing.sensitivity import answers_of
-from missdp.testing.witnesses import Guarded
-
-__all__ = ["HABITS", "check_habits", "check_synthesizer"]
 
 _BAD: dict[str, tuple[Any, ...]] = {
     "epsilon": (0.0, -1.0, math.nan, math.inf, None, "1", 1e-9),

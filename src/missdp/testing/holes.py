@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["HolePair", "differing_facts", "hole_pairs"]
-
 _MOST_LEVELS = 30
 _AGAIN = 3  # times as many runs before a fact is returned
 _MOST = 2 / 3  # of the values: what a level has for certain, whatever noise there is

@@ -27,8 +27,12 @@ from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import (
+    UNANSWERED,
     Caught,
+    Differs,
     Finding,
+    Recorder,
+    Repeater,
     Report,
     Run,
     Subject,
@@ -46,9 +50,6 @@ from missdp.testing.made_up import (
     unread,
     with_other_kinds,
 )
-from missdp.testing.witnesses import UNANSWERED, Differs, Recorder, Repeater
-
-__all__ = ["PAIRS", "check_non_interference"]
 
 PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "constant columns")
 """The pairs of tables on which answers are repeated."""

@@ -28,9 +28,6 @@ from missdp.table.encode import Column
 from missdp.table.follow import follow_rules
 from missdp.types import Ints
 
-__all__ = ["RULED", "SCHEMA", "TINY", "canary", "made_up", "neighbours"]
-
-
 # Names and levels of several kinds, one attribute without holes.
 SCHEMA = Schema(
     (
