@@ -132,12 +132,12 @@ def about(moments: NumberMoments, of: list[int]) -> NumberMoments:
     """Return the moments of some attributes, by their positions among these."""
     place = {a: i for i, a in enumerate(of)}
 
+    def alone(known: Mapping[int, Any]) -> dict[int, Any]:
+        return {place[a]: told for a, told in known.items() if a in place}
+
     def kept(pairs: Mapping[Pair, Any]) -> dict[Pair, Any]:
         among = {(a, c): told for (a, c), told in pairs.items() if a in place and c in place}
         return {(place[a], place[c]): told for (a, c), told in among.items()}
 
-    alone = (
-        {place[a]: told for a, told in known.items() if a in place}
-        for known in (moments.means, moments.powers)
-    )
-    return NumberMoments(*alone, kept(moments.by_level), kept(moments.both))
+    of_pairs = kept(moments.by_level), kept(moments.both)
+    return NumberMoments(alone(moments.means), alone(moments.powers), *of_pairs)
