@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from missdp.schema import Numeric
-from missdp.schema.unit import STEPS
+from missdp.schema.layout import STEPS
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate
 from missdp.types import Flags, Floats, Ints

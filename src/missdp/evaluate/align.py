@@ -17,10 +17,10 @@ import numpy as np
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.table import Table
-from missdp.table.blocks import in_sizes, read_columns
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import follow_rules
 from missdp.table.streams import stream_of
+from missdp.table.table import in_sizes, read_columns
 
 _BLOCK_ROWS = 2**18
 

@@ -37,7 +37,7 @@ from missdp.mechanisms import Total
 from missdp.office.facts import Facts, code_names
 from missdp.office.words import in_csv
 from missdp.schema import Schema
-from missdp.schema.grid import is_pending, uncut
+from missdp.schema.open_domains import is_pending, uncut
 from missdp.sources.modelled import Modelled
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
