@@ -335,7 +335,8 @@ def evaluate(
     """Compare a synthetic table with the private one. The result is private, for the curator."""
     from missdp.evaluate import classifier_f1, fidelity, marginal_distance, missing_fidelity
     from missdp.evaluate.classifiers import check_learners
-    from missdp.evaluate.fidelity import picture_format, plot_columns
+    from missdp.evaluate.fidelity import plot_columns
+    from missdp.files import picture_format
 
     facts = facts_at(schema)
     check_together(synthetic)

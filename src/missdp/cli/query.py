@@ -158,7 +158,7 @@ def query(
     found = [answer.to_dict() for answer in answers]
     document = found[0] if questions is None else {"answers": found}
     if charged is not None:
-        from missdp.office.stated import answer_digest
+        from missdp.office.chain import answer_digest
 
         document = finite(document | {"ledger": charged.said})
         text = f"{text}\n{charged.in_words}"
