@@ -97,10 +97,7 @@ class DateFormat:
     def read(
         self, texts: Sequence[str], resolution: Resolution, *, zoned: bool
     ) -> tuple[Floats, Flags]:
-        """Return the unit of the calendar that each text lies in, and whether it is a date at all.
-
-        Where a time zone is declared a text must say its own, and otherwise it may not.
-        """
+        """Return the unit of the calendar that each text lies in, and whether it is a date."""
         if self.format in ORIGINS:
             numbers = [read_number(text) for text in texts]
             return self.since_origin([np.nan if n is None else n for n in numbers], resolution)

@@ -217,10 +217,7 @@ class Difference(Numeric):
 
 @dataclass(frozen=True, kw_only=True)
 class EitherDate(Date):
-    """One of two dates, or the other one where it is missing: no column, but modelled.
-
-    A schema adds it by itself where a date is computed from one that may be missing.
-    """
+    """One of two dates, or the other where it is missing: no column, but modelled by itself."""
 
     kind: ClassVar[str] = "either_date"
     resolutions: ClassVar[tuple[Resolution, ...]] = get_args(Resolution)

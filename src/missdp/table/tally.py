@@ -284,10 +284,7 @@ class Tally:
         self._values, self._counts = self._values[keep], self._counts[keep]
 
     def _take_numbers_for_numbers(self) -> None:
-        """Move texts written like numbers to the numbers: of so many, none is a level.
-
-        Those that begin with zeros stay: they tell that the others are no numbers either.
-        """
+        """Move texts written like numbers to the numbers, but those that begin with zeros."""
         cells, self._cells = self._cells, Counter()
         numbers: Counter[float] = Counter()
         for (kind, value), count in cells.items():
