@@ -42,7 +42,7 @@ from missdp.mechanisms import open_levels as found_by
 from missdp.mechanisms.open_levels import RowsAsTheyCame
 from missdp.office import Ledger
 from missdp.schema import NotApplicable
-from missdp.schema.open_levels import at_most
+from missdp.schema.open_domains import at_most
 from missdp.sources import open_source
 from missdp.synth.open_levels import open_part, release_levels
 from missdp.synth.split import Part, Split

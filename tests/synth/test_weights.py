@@ -14,7 +14,7 @@ from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
 from missdp.mechanisms import Noise, RowDoor, SeededNoise
 from missdp.pricing import RowDomain
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
-from missdp.schema.unit import STEPS
+from missdp.schema.layout import STEPS
 from missdp.sources import MemorySource
 from missdp.table import weights
 from missdp.table.units import rows_of_units

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from missdp.baselines.network import Codes, Family, Network
 from missdp.inference.model import cell_index, draw
 from missdp.mechanisms.door import Clique
-from missdp.schema.possible import ImpossibleCells
+from missdp.schema.rulebook import ImpossibleCells
 
 _CELLS = 2_000_000  # of one conditional table: 16 MB
 _ROWS = 50_000  # on which margins are taken

@@ -38,12 +38,12 @@ from missdp.files import reserved
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.attributes import KINDS
-from missdp.schema.open_levels import at_most, is_open
+from missdp.schema.open_domains import at_most, is_open
 from missdp.table import FileRows, RowStream, Table, draft_columns
-from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
-from missdp.table.lost import LostCells, lost_cells
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import HeldRows
+from missdp.table.table import check_rows_fit, in_sizes, read_columns
+from missdp.table.tally import LostCells, lost_cells
 from missdp.table.units import rows_of_units
 from missdp.table.written import check_holds, holes_in, output_format, write_blocks
 
@@ -335,7 +335,8 @@ def evaluate(
     """Compare a synthetic table with the private one. The result is private, for the curator."""
     from missdp.evaluate import classifier_f1, fidelity, marginal_distance, missing_fidelity
     from missdp.evaluate.classifiers import check_learners
-    from missdp.evaluate.fidelity import picture_format, plot_columns
+    from missdp.evaluate.fidelity import plot_columns
+    from missdp.files import picture_format
 
     facts = facts_at(schema)
     check_together(synthetic)

@@ -38,8 +38,8 @@ from missdp.estimate.formula import is_formula
 from missdp.files import check_outputs, check_writable, reserved
 from missdp.progress import progress_bar
 from missdp.schema import Schema
-from missdp.schema.grid import uncut
-from missdp.schema.unit import refuse_units
+from missdp.schema.layout import refuse_units
+from missdp.schema.open_domains import uncut
 from missdp.synth import load
 from missdp.synth.selected import Selection
 from missdp.table import RowStream

@@ -22,8 +22,8 @@ from missdp.cli.pipes import PIPE, as_file
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.schema import Schema, SurveyWeight, Unit
-from missdp.schema.grid import uncut
-from missdp.schema.unit import unit_said, weight_said
+from missdp.schema.layout import unit_said, weight_said
+from missdp.schema.open_domains import uncut
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
 if TYPE_CHECKING:

@@ -25,15 +25,15 @@ from missdp.cli.options import (
 )  # fmt: skip
 from missdp.errors import MissDPError, ParameterError, replacing
 from missdp.schema import Schema
-from missdp.schema.open_levels import check_found
-from missdp.schema.unit import refuse_units
-from missdp.schema.where import parse_names
+from missdp.schema.language import parse_names
+from missdp.schema.layout import refuse_units
+from missdp.schema.open_domains import check_found
 from missdp.shelf import on_disk
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_queries
 from missdp.table import RowStream, Table
-from missdp.table.blocks import joined, read_columns
 from missdp.table.encode import Column
 from missdp.table.memory import fits_into_memory, memory_in_force
+from missdp.table.table import joined, read_columns
 
 _Name = Annotated[str | None, option(metavar="ATTRIBUTE")]
 
@@ -159,7 +159,7 @@ def query(
     found = [answer.to_dict() for answer in answers]
     document = found[0] if questions is None else {"answers": found}
     if charged is not None:
-        from missdp.office.stated import answer_digest
+        from missdp.office.chain import answer_digest
 
         document = finite(document | {"ledger": charged.said})
         text = f"{text}\n{charged.in_words}"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from missdp.accounting import Condition, ObservedAtMost
 from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
-from missdp.schema.applies import not_everywhere
+from missdp.schema.conditions import not_everywhere
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.table.follow import follow_rules

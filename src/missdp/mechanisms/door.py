@@ -34,8 +34,8 @@ from missdp.mechanisms.queries import (
 from missdp.mechanisms.session import Charged, Measurement, Session, Total, exactly
 from missdp.mechanisms.training import PrivateTraining, RowFunction, Training, fixed_copy
 from missdp.schema import PairDenial, Schema
-from missdp.schema.possible import ImpossibleCells
-from missdp.schema.unit import refuse_units
+from missdp.schema.layout import refuse_units
+from missdp.schema.rulebook import ImpossibleCells
 from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows

@@ -19,7 +19,7 @@ from missdp.inference.dyadic import depth_of, folded
 from missdp.mechanisms.noise import Noise, Selection
 from missdp.mechanisms.session import exactly, no_warnings, plain_function, read_only
 from missdp.schema import PairDenial, Schema
-from missdp.schema.unit import STEPS
+from missdp.schema.layout import STEPS
 from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
 from missdp.sources.modelled import Modelled
 from missdp.sources.partners import (

@@ -65,10 +65,9 @@ from missdp.mechanisms.smooth import (
     reference_bound,
 )
 from missdp.schema import Numeric, Schema
-from missdp.schema.applies import applies
-from missdp.schema.conditions import Known, Verdict
+from missdp.schema.conditions import Known, Verdict, applies
+from missdp.schema.layout import refuse_units
 from missdp.schema.schema import plainly_missing
-from missdp.schema.unit import refuse_units
 from missdp.shelf import blocks, in_portions, pick, room, runs
 from missdp.table import Table
 from missdp.table.encode import Column

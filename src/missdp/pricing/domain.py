@@ -21,8 +21,8 @@ from missdp.errors import (
 )
 from missdp.mechanisms.session import no_warnings
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.applies import not_everywhere
-from missdp.schema.unit import refuse_units
+from missdp.schema.conditions import not_everywhere
+from missdp.schema.layout import refuse_units
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 from missdp.types import Floats

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 import numpy as np
 
-from missdp.schema.bound import Derives
-from missdp.schema.dates import Date
-from missdp.schema.moments import Resolution
+from missdp.schema.conditions import Derives
+from missdp.schema.dates import Date, Resolution
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.types import Floats
 

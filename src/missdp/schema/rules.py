@@ -20,8 +20,7 @@ from missdp.errors import SchemaError
 from missdp.record import Record
 from missdp.schema import language
 from missdp.schema.attributes import MAX_WHOLE, Level, Ordinal, is_number
-from missdp.schema.bound import Bound, Derives, Forbids, Routes
-from missdp.schema.conditions import Compare
+from missdp.schema.conditions import Bound, Compare, Derives, Forbids, Routes
 from missdp.schema.dates import Date
 from missdp.schema.differences import Difference
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric

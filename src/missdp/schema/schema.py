@@ -19,19 +19,20 @@ from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute
 from missdp.schema.differences import Computed, Difference, EitherDate, with_computed
-from missdp.schema.layout import PLAIN, Layout
-from missdp.schema.numeric import AnyAttribute, Columns, Numeric
-from missdp.schema.rulebook import RuleBook, not_applicable
-from missdp.schema.rules import Rule
-from missdp.schema.unit import (
+from missdp.schema.layout import (
+    PLAIN,
     UNIT_FACTS,
     WEIGHT_FACTS,
+    Layout,
     SurveyWeight,
     Unit,
     unit_said,
     weight_as_said,
     weight_said,
 )
+from missdp.schema.numeric import AnyAttribute, Columns, Numeric
+from missdp.schema.rulebook import RuleBook, not_applicable
+from missdp.schema.rules import Rule
 
 _FILE = ("columns", "separator", "decimal", "thousands")
 _FEW = 8  # levels that are shown

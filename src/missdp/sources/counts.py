@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
-from missdp.schema.unit import STEPS
+from missdp.schema.layout import STEPS
 from missdp.sources.partners import check_comparable
 from missdp.table import Table
 from missdp.types import Flags, Floats, Ints

@@ -15,10 +15,9 @@ from itertools import combinations
 import numpy as np
 
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.applies import told_by_rules
-from missdp.schema.conditions import Known, Verdict, decided
+from missdp.schema.conditions import Known, Verdict, decided, told_by_rules
 from missdp.schema.differences import Computed
-from missdp.schema.possible import ImpossibleCells
+from missdp.schema.rulebook import ImpossibleCells
 from missdp.schema.schema import plainly_missing
 from missdp.sources.counts import (
     Clique,

@@ -16,8 +16,7 @@ from missdp.errors import DataError
 from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Sums
 from missdp.mechanisms.row_door import Charged, Noisy, RowDoor
 from missdp.schema import Numeric
-from missdp.schema.applies import not_everywhere
-from missdp.schema.conditions import Predicate
+from missdp.schema.conditions import Predicate, not_everywhere
 from missdp.statistics import of_rows
 from missdp.statistics.estimates import Estimate
 from missdp.statistics.imputation import KNNImputation, check_range

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError, SchemaError, names_of, number
 from missdp.mechanisms.questions import Filled, Preparation, Prepared, Rows, Ways
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.schema.applies import not_everywhere
+from missdp.schema.conditions import not_everywhere
 from missdp.shelf import blocks, pick, room
 from missdp.statistics.donors import IntArray, choose_donors, lay_out
 from missdp.statistics.metric import Metric, MetricName, build_metric

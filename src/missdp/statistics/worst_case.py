@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 
 from missdp.mechanisms.questions import QUANTA, Rows, Sums
 from missdp.schema import Numeric, Schema
-from missdp.schema.applies import may_be_open, not_everywhere
-from missdp.schema.conditions import Known, Predicate, Verdict, decided
+from missdp.schema.conditions import Known, Predicate, Verdict, decided, may_be_open, not_everywhere
 
 __all__ = ["PLACES", "Interval", "MissingCells", "Names", "decide"]
 

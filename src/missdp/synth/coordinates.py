@@ -19,7 +19,7 @@ import numpy as np
 from missdp.inference.model import Levels
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.grid import is_pending, on_grid, takes_every_number
+from missdp.schema.open_domains import is_pending, on_grid, takes_every_number
 from missdp.types import Floats, Ints
 
 WEIGHT = 0.6

@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.applies import told_by_rules
-from missdp.schema.bound import Derives, Routes
-from missdp.schema.conditions import Known, decided
+from missdp.schema.conditions import Derives, Known, Routes, decided, told_by_rules
 from missdp.schema.differences import Computed
 from missdp.schema.rulebook import RuleBook
 from missdp.table.encode import Column, Encoder, code_dtype

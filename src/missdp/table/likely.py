@@ -16,10 +16,9 @@ import numpy as np
 from missdp.errors import SchemaError
 from missdp.schema import AnyAttribute, Date, DateTime, Difference, Layout, Schema
 from missdp.schema.attributes import read_number
+from missdp.schema.dates import DateFormat
 from missdp.schema.layout import PLAIN
-from missdp.schema.moments import DateFormat
-from missdp.table.cells import Plain
-from missdp.table.dates import Iso
+from missdp.table.cells import Iso, Plain
 from missdp.table.encode import Encoder
 from missdp.table.streams import RowStream
 

@@ -17,8 +17,7 @@ from missdp.files import atomic_path, refusal
 from missdp.schema import Date, Numeric, Schema
 from missdp.schema.layout import PLAIN
 from missdp.table.encode import Column, Holes, Values, decode
-from missdp.table.packages import STAT_WRITABLE, write_stat
-from missdp.table.sheets import SheetWriter
+from missdp.table.packages import STAT_WRITABLE, SheetWriter, write_stat
 
 if TYPE_CHECKING:
     import pyarrow as pa
