@@ -26,7 +26,6 @@ from missdp.cli.options import (
 from missdp.errors import MissDPError, ParameterError, replacing
 from missdp.schema import Schema
 from missdp.schema.language import parse_names
-from missdp.schema.layout import refuse_units
 from missdp.schema.open_domains import check_found
 from missdp.shelf import on_disk
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_queries
@@ -137,7 +136,7 @@ def query(
     ]
     facts, budget, charged = paid_schema(schema, charge), Budget(epsilon), None
     check_found(facts)
-    refuse_units(facts, "a statistic")
+    facts.refuse_units("a statistic")
     if charge is not None:
         charge, events = charge.stating(questions=stated), (PureEvent(epsilon=epsilon),)
         rests_on = domain_conditions(facts, undeclared)

@@ -50,7 +50,7 @@ _AS_THEY_ARE = frozenset(
 )
 
 
-def in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:
+def _in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:
     """Return a frame mapped by a function of batches of Arrow, which may be any callable."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -59,7 +59,7 @@ def in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:
     return frame.mapInArrow(run, schema)
 
 
-def cells_of(frame: DataFrame, names: Clique) -> DataFrame:
+def _cells_of(frame: DataFrame, names: Clique) -> DataFrame:
     """Return the named columns in types whose cells mean here what they mean to Spark.
 
     Nothing is cast: with ANSI casts a cell that is no number would end the query, and be quoted.
@@ -110,10 +110,10 @@ def of_units(frame: DataFrame, schema: Schema) -> DataFrame:
     assert unit is not None
     names = (*schema.names, unit.column)
     check_columns(list(frame.columns), names)
-    cells = cells_of(frame, names).toDF(*(f"c{place}" for place in range(len(names))))
+    cells = _cells_of(frame, names).toDF(*(f"c{place}" for place in range(len(names))))
     *others, own = cells.columns
     types = StructType([*cells.schema.fields[:-1], StructField(own, BinaryType())])
-    named = in_arrow(cells, _Identified(unit), types)
+    named = _in_arrow(cells, _Identified(unit), types)
     none, unread = named[own].isNull(), named[own] == functions.lit(UNREAD)
     if unit.missing == "refuse":
         _refuse(named.filter(none | unread), unit)
@@ -224,9 +224,9 @@ class SparkSource(StreamedSource):
     def _plan(self, task: CountTask) -> DataFrame:
         """Return the query that counts: a scan, and a sum of what its tasks hand in."""
         cells = sum(block.size for _, block in task.counter.blocks()) if task.counter else 0
-        handed_in = in_arrow(cells_of(self._frame, task.names), task, _HANDED_IN)
+        handed_in = _in_arrow(_cells_of(self._frame, task.names), task, _HANDED_IN)
         gathered = handed_in.repartition(1 + cells // _MERGED_AT_ONCE, "block")
-        return in_arrow(gathered, merged, _HANDED_IN)
+        return _in_arrow(gathered, merged, _HANDED_IN)
 
 
 def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list[dict[str, int]]:
@@ -238,8 +238,8 @@ def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list
     failed = DataError("the values of open columns cannot be counted by Spark")
     found: list[dict[str, int]] = [{} for _ in attributes]
     with replacing(Exception, by=failed), quiet():
-        cells = cells_of(frame, tuple(a.name for a in attributes))
-        values = in_arrow(cells, task, "place int, value string, times bigint")
+        cells = _cells_of(frame, tuple(a.name for a in attributes))
+        values = _in_arrow(cells, task, "place int, value string, times bigint")
         for batch in values.groupBy("place", "value").sum("times").toArrow().to_batches():
             for place, value, times in zip(*(c.to_pylist() for c in batch.columns), strict=True):
                 found[place][value] = times

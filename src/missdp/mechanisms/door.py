@@ -34,7 +34,6 @@ from missdp.mechanisms.queries import (
 from missdp.mechanisms.session import Charged, Measurement, Session, Total, exactly
 from missdp.mechanisms.training import PrivateTraining, RowFunction, Training, fixed_copy
 from missdp.schema import PairDenial, Schema
-from missdp.schema.layout import refuse_units
 from missdp.schema.rulebook import ImpossibleCells
 from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
 from missdp.sources.counts import weighing
@@ -104,7 +103,7 @@ class Door(Session):
             raise ParameterError("budget must be a Budget")
         check_paid(source.schema.ledger, budget)
         strategy.check(source)
-        refuse_units(source.schema, "a door that is opened by hand")
+        source.schema.refuse_units("a door that is opened by hand")
         super().__init__(budget=budget, noise=noise)
         modelled = Modelled(source.schema)
         came, source = source, modelled.source(source)

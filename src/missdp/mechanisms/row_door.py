@@ -65,9 +65,7 @@ from missdp.mechanisms.smooth import (
     reference_bound,
 )
 from missdp.schema import Numeric, Schema
-from missdp.schema.conditions import Known, Verdict, applies
-from missdp.schema.layout import refuse_units
-from missdp.schema.schema import plainly_missing
+from missdp.schema.conditions import Known, Verdict
 from missdp.shelf import blocks, in_portions, pick, room, runs
 from missdp.table import Table
 from missdp.table.encode import Column
@@ -86,10 +84,7 @@ def with_one_kind_of_hole(table: Table) -> Table:
     merged = [a for a in table.schema if set(a.kinds) - {"not_applicable", "missing"}]
     if not merged:
         return table
-    plain = {a.name: plainly_missing(a) for a in merged}
-    schema = replace(
-        table.schema, attributes=tuple(plain.get(a.name, a) for a in table.schema.attributes)
-    )
+    schema = table.schema.replaced({a.name: a.plainly_missing() for a in merged})
     columns = {name: table.column(name) for name in schema.names}
     for a in merged:
         column = columns[a.name]
@@ -239,7 +234,7 @@ class FilledRows:
 
     def applies(self, name: str) -> Verdict:
         """Tell to which rows, as they came, an attribute surely applies, and to which it may."""
-        return applies(self.schema, self._known_cells, name)
+        return self.schema.rulebook.applies(self._known_cells, name)
 
     def _known_cells(self, name: str) -> Known:
         if name not in self._known:
@@ -315,7 +310,7 @@ class RowDoor(Session):
             raise DataError("statistics are asked of a Table: use Table.read(data, schema)")
         if not isinstance(budget, Budget):
             raise ParameterError("budget must be a Budget")
-        refuse_units(table.schema, "a statistic")
+        table.schema.refuse_units("a statistic")
         check_paid(table.schema.ledger, budget)
         conditions = domain_conditions(table.schema, undeclared)
         super().__init__(budget=budget, noise=noise_source(random_state), conditions=conditions)

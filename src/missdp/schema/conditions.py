@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema.numeric import AnyAttribute, Numeric
 from missdp.types import Flags, Floats
-
-if TYPE_CHECKING:
-    from missdp.schema.schema import Schema
 
 Verdict: TypeAlias = tuple[Flags, Flags]
 
@@ -367,39 +364,3 @@ def surely_broken(rule: Bound, known: KnownCells, names: tuple[str, ...]) -> Fla
     places = np.indices(shape).reshape(len(shape), -1)
     cells = {name: known[name].taken(at) for name, at in zip(names, places, strict=True)}
     return rule.broken(cells, places.shape[1])[0].reshape(shape)
-
-
-def not_everywhere(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
-    """Return those attributes that are not applicable to some rows."""
-    return tuple(name for name in names if schema[name].not_applicable is not None)
-
-
-def told_by_rules(schema: Schema, name: str) -> bool:
-    """Whether nothing but other cells can tell that an attribute is not applicable.
-
-    A cell in which nothing is written may as well have lost its value.
-    """
-    return schema[name].nullable and not schema[name].codes_of("not_applicable")
-
-
-def may_be_open(schema: Schema, names: Iterable[str]) -> bool:
-    """Whether rows may leave it open whether one of these attributes applies to them."""
-    ruled = schema.rulebook.routes.keys() | schema.rulebook.derives.keys()
-    return any(schema[name].nullable and name in ruled for name in not_everywhere(schema, names))
-
-
-def applies(schema: Schema, cells: Callable[[str], Known], name: str) -> Verdict:
-    """Tell to which rows an attribute surely applies, and to which it may."""
-    known, book = cells(name), schema.rulebook
-    surely, maybe = np.ones_like(known.hole), np.ones_like(known.hole)
-    if name in book.routes:
-        unless = book.routes[name].unless
-        found = {other: cells(other) for other in unless.names}
-        surely, maybe = decided(unless, found, len(known.hole))
-    for other in book.derives[name].by if name in book.derives else ():
-        one, two = applies(schema, cells, other)
-        surely, maybe = surely & one, maybe & two
-    return (
-        np.asarray(known.present | (known.hole & surely)),
-        np.asarray(known.present | (known.hole & maybe)),
-    )

@@ -56,10 +56,10 @@ class Unreadable(Exception):  # noqa: N818 - `reading` puts a public error in it
 
 def reading(text: str, names: Collection[str], wrong: Callable[[str], MissDPError]) -> replacing:
     """Replace `Unreadable` by what ``wrong`` makes of the reason and of a hint about names."""
-    return replacing(Unreadable, by=lambda error: wrong(f"{error}{backticks_hint(text, names)}"))
+    return replacing(Unreadable, by=lambda error: wrong(f"{error}{_backticks_hint(text, names)}"))
 
 
-def backticks_hint(text: str, names: Iterable[str]) -> str:
+def _backticks_hint(text: str, names: Iterable[str]) -> str:
     """Return what to add to a refusal of a text in which an odd name stands without backticks."""
     bare = re.sub(r"`[^`]*`", "` `", text)
     odd = [n for n in names if not _PLAIN.fullmatch(n) and "`" not in n and n.strip() in bare]
@@ -334,7 +334,7 @@ def parse_names(text: str, schema: Schema | None = None) -> tuple[str, ...]:
     named = tuple(name for name in names if name)
     unknown = [] if schema is None else [name for name in named if name not in schema]
     if schema is not None and unknown:
-        hint = backticks_hint(text, schema.names) or f"; it has {list(schema.names)}"
+        hint = _backticks_hint(text, schema.names) or f"; it has {list(schema.names)}"
         hint += did_you_mean(unknown[0], schema.names)
         raise SchemaError(f"the schema has no attribute {unknown[0]!r}{hint}")
     return named

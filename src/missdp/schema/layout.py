@@ -8,14 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from missdp.errors import SchemaError
 from missdp.record import COUNT_FROM_1, Record
 from missdp.schema.attributes import read_number
-
-if TYPE_CHECKING:
-    from missdp.schema.schema import Schema
 
 _SEPARATORS: Final = (",", ";", "|")
 _DECIMAL: Final = (".", ",")
@@ -201,6 +198,22 @@ class Unit(Record):
         facts = {name: getattr(self, ours) for name, ours in UNIT_FACTS.items()}
         return {name: fact for name, fact in facts.items() if fact not in ((), "drop")}
 
+    @classmethod
+    def said_in(cls, data: Mapping[str, Any]) -> Unit | None:
+        """Return the unit that a document of ours, or what people write, declares; None if none."""
+        if isinstance(data.get("unit"), Mapping):
+            return cls.from_dict(data["unit"])
+        given = {
+            ours: data[name] for name, ours in UNIT_FACTS.items() if data.get(name) is not None
+        }
+        if given and "column" not in given:
+            raise SchemaError(f"{', '.join([*UNIT_FACTS][1:])} are facts about a 'unit'")
+        if EACH_UNIT in _weights_said(data):
+            if not given:
+                raise SchemaError("weight = 'unit' needs a 'unit'")
+            given["counts"] = "unit"
+        return cls(**given) if given else None
+
 
 @dataclass(frozen=True)
 class SurveyWeight(Record):
@@ -254,33 +267,23 @@ class SurveyWeight(Record):
         facts = {name: getattr(self, ours) for name, ours in WEIGHT_FACTS.items()}
         return {name: fact for name, fact in facts.items() if fact}
 
-
-def unit_said(data: Mapping[str, Any]) -> Unit | None:
-    """Return the unit that a document of ours, or what people write, declares; None if none."""
-    if isinstance(data.get("unit"), Mapping):
-        return Unit.from_dict(data["unit"])
-    given = {ours: data[name] for name, ours in UNIT_FACTS.items() if data.get(name) is not None}
-    if given and "column" not in given:
-        raise SchemaError(f"{', '.join([*UNIT_FACTS][1:])} are facts about a 'unit'")
-    if EACH_UNIT in _weights_said(data):
-        if not given:
-            raise SchemaError("weight = 'unit' needs a 'unit'")
-        given["counts"] = "unit"
-    return Unit(**given) if given else None
-
-
-def weight_said(data: Mapping[str, Any]) -> SurveyWeight | None:
-    """Return the survey weight that a document of ours, or what people write, declares."""
-    if isinstance(data.get("weight"), Mapping):
-        return SurveyWeight.from_dict(data["weight"])
-    given = {ours: data[name] for name, ours in WEIGHT_FACTS.items() if data.get(name) is not None}
-    columns = [name for name in _weights_said(data) if name != EACH_UNIT]
-    facts = given.keys() - {"column"}
-    if len(columns) > 1 or (facts and not columns):
-        raise SchemaError(f"{', '.join([*WEIGHT_FACTS][1:])} are facts about one column, 'weight'")
-    if columns and "upper" not in given:
-        raise SchemaError("weight needs weight_upper: the largest that counts, a public fact")
-    return SurveyWeight(**given | {"column": columns[0]}) if columns else None
+    @classmethod
+    def said_in(cls, data: Mapping[str, Any]) -> SurveyWeight | None:
+        """Return the survey weight that a document of ours, or what people write, declares."""
+        if isinstance(data.get("weight"), Mapping):
+            return cls.from_dict(data["weight"])
+        given = {
+            ours: data[name] for name, ours in WEIGHT_FACTS.items() if data.get(name) is not None
+        }
+        columns = [name for name in _weights_said(data) if name != EACH_UNIT]
+        facts = given.keys() - {"column"}
+        if len(columns) > 1 or (facts and not columns):
+            raise SchemaError(
+                f"{', '.join([*WEIGHT_FACTS][1:])} are facts about one column, 'weight'"
+            )
+        if columns and "upper" not in given:
+            raise SchemaError("weight needs weight_upper: the largest that counts, a public fact")
+        return cls(**given | {"column": columns[0]}) if columns else None
 
 
 def _weights_said(data: Mapping[str, Any]) -> list[Any]:
@@ -288,34 +291,3 @@ def _weights_said(data: Mapping[str, Any]) -> list[Any]:
     if said is None or isinstance(said, Mapping):
         return []
     return list(said) if isinstance(said, (list, tuple)) else [said]
-
-
-def weight_as_said(unit: Unit | None, weight: SurveyWeight | None) -> dict[str, Any]:
-    """Return what people write about the unit and how much rows count."""
-    found = {} if unit is None else unit.said()
-    found |= {} if weight is None else weight.said()
-    if unit is not None and unit.counts == "unit":
-        found["weight"] = [EACH_UNIT, weight.column] if weight is not None else EACH_UNIT
-    return found
-
-
-def refuse_units(schema: Schema, what: str) -> None:
-    """Refuse a unit where each row is taken by itself, and weights where each counts for one.
-
-    Raises
-    ------
-    SchemaError
-        It says what to do instead.
-    """
-    if schema.unit is not None:
-        raise SchemaError(
-            f"{what} takes each row by itself, and the schema declares that all rows of one "
-            f"{schema.unit.column!r} belong together: fit AllPairs, AIM or MST, or leave the unit "
-            "out of the schema if single rows are what is to be protected"
-        )
-    if schema.weight is not None:
-        raise SchemaError(
-            f"{what} lets each row count for one, and the schema declares that "
-            f"{schema.weight.column!r} says how much it counts: fit AllPairs, AIM or MST, or leave "
-            "the weight out of the schema"
-        )

@@ -36,7 +36,7 @@ def composed(cell: _Cell) -> _Cell | str:
     return unicodedata.normalize("NFC", cell) if isinstance(cell, str) else cell
 
 
-def canonical(cell: object) -> str | None:
+def _canonical(cell: object) -> str | None:
     """Return the text that a cell with a value is compared by; None if it cannot be a level."""
     text = number_text(cell) if isinstance(cell, float) else cell
     if isinstance(text, str) and len(text) > 4 * MOST_CHARACTERS:
@@ -96,7 +96,7 @@ class OpenCategorical(Categorical):
 
     def canonical(self, cell: object) -> str:
         """Return the text that a cell with a value is compared by; the bucket's, if it has none."""
-        return canonical(cell) or self.other
+        return _canonical(cell) or self.other
 
     def closed(self, found: Iterable[str]) -> OpenCategorical:
         """Return the attribute with the levels that were found, sorted by their text."""
@@ -104,7 +104,7 @@ class OpenCategorical(Categorical):
         return replace(self, levels=(*kept, self.other), found=True)
 
     def _problems(self) -> Iterator[str]:
-        if self.other != canonical(self.other):
+        if self.other != _canonical(self.other):
             yield "other must be text that is printable, in Unicode's form NFC, and not too long"
         whole = isinstance(self.max_levels, int) and not isinstance(self.max_levels, bool)
         if not whole or not 1 <= self.max_levels <= _MOST_LEVELS:
@@ -118,7 +118,7 @@ class OpenCategorical(Categorical):
         yield from super()._problems()
         if not self.found:  # numbers have labels by their text, and levels of one number may follow
             yield from self._labelled_nothing(lambda key: key == self.other)
-        if self.levels[-1] != self.other or any(x != canonical(x) for x in self.levels):
+        if self.levels[-1] != self.other or any(x != _canonical(x) for x in self.levels):
             yield "levels must be canonical text, and the bucket must be the last of them"
 
 
@@ -172,9 +172,7 @@ def _most_levels(attribute: OpenCategorical) -> list[str]:
 def with_levels(schema: Schema, found: Mapping[str, Iterable[str]]) -> Schema:
     """Return a schema with the levels that were found."""
     closed = {a.name: a.closed(found[a.name]) for a in schema if is_open(a) and a.name in found}
-    if not closed:
-        return schema
-    return replace(schema, attributes=tuple(closed.get(a.name, a) for a in schema))
+    return schema.replaced(closed)
 
 
 _PENDING = "this fit"  # what ``cuts_from`` says of an attribute that a fit is about to cut
@@ -209,8 +207,8 @@ def pending(schema: Schema, names: Iterable[str]) -> Schema:
     """
     wanted = {*names} - {*schema.rulebook.derives}
     earlier = {a.name: replace(a, cuts_from="an earlier fit") for a in schema if _is_found(a)}
-    return _with(
-        schema, earlier | {a.name: _marked(a) for a in schema if a.name in wanted and _open(a)}
+    return schema.replaced(
+        earlier | {a.name: _marked(a) for a in schema if a.name in wanted and _open(a)}
     )
 
 
@@ -236,13 +234,13 @@ def takes_every_number(attribute: Attribute) -> bool:
 
 def widest(schema: Schema) -> Schema:
     """Return the schema of a fit as it was before bins were found: only what was public then."""
-    return _with(schema, {a.name: _marked(_uncut(a)) for a in schema if is_pending(a)})
+    return schema.replaced({a.name: _marked(_uncut(a)) for a in schema if is_pending(a)})
 
 
 def found(schema: Schema) -> Schema:
     """Return the schema of a fit that is done: no attribute is still to be cut."""
     cuts = {a.name: replace(a, cuts_from=_FOUND) for a in schema if is_pending(a)}
-    return _with(schema, cuts)
+    return schema.replaced(cuts)
 
 
 def _is_found(a: Attribute) -> TypeGuard[Numeric]:
@@ -252,18 +250,11 @@ def _is_found(a: Attribute) -> TypeGuard[Numeric]:
 def uncut(schema: Schema) -> Schema:
     """Return the schema of a fit as it was declared, before bins were found."""
     own = (a for a in schema if isinstance(a, Numeric) and a.cuts_from in (_FOUND, _FEW))
-    return _with(schema, {a.name: _uncut(a) for a in own})
+    return schema.replaced({a.name: _uncut(a) for a in own})
 
 
 def _uncut(a: Numeric) -> Numeric:
     return replace(a, bins=None, edges=None, spikes=(), pieces=None, shares=None, cuts_from=None)
-
-
-def _with(schema: Schema, cuts: Mapping[str, Numeric]) -> Schema:
-    """Return a schema with some numeric attributes replaced by cut ones; if none, itself."""
-    if not cuts:
-        return schema
-    return replace(schema, attributes=tuple(cuts.get(a.name, a) for a in schema))
 
 
 def on_grid(schema: Schema) -> Schema:
@@ -276,7 +267,7 @@ def on_grid(schema: Schema) -> Schema:
     numbers, each has a cell of its own.
     """
     grids = {a.name: _on_grid(_uncut(a)) for a in schema if is_pending(a)}
-    return _with(schema, grids)
+    return schema.replaced(grids)
 
 
 def _on_grid(a: Numeric) -> Numeric:

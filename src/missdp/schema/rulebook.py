@@ -9,7 +9,7 @@ ruled out (arc consistency). What is refused is impossible for sure.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
@@ -26,7 +26,9 @@ from missdp.schema.conditions import (
     Join,
     Known,
     Routes,
+    Verdict,
     compared,
+    decided,
     surely_broken,
 )
 from missdp.schema.denial import Denial
@@ -44,13 +46,13 @@ _MOST_AXES = 30
 ImpossibleCells: TypeAlias = Mapping[tuple[str, ...], Flags]
 
 
-def check_possible(columns: Columns, rules: tuple[Bound, ...]) -> None:
+def _check_possible(columns: Columns, rules: tuple[Bound, ...]) -> None:
     """Refuse rules that order attributes in a circle, or leave a level no row."""
     _check_circles(rules)
     names = dict.fromkeys(name for rule in rules for name in rule.names)
     pieces = {name: _pieces(columns[name], rules) for name in names}
     known = {name: found.known for name, found in pieces.items()}
-    tables = impossible_cells(rules, known, most=_MOST_CELLS, in_all=_MOST_IN_ALL)
+    tables = _impossible_cells(rules, known, most=_MOST_CELLS, in_all=_MOST_IN_ALL)
     alive = {name: np.ones(len(found.hole), dtype=bool) for name, found in known.items()}
     changed = True
     while changed:
@@ -115,7 +117,7 @@ def _computed_with(rule: Bound) -> set[str]:
     return {name for part in _comparisons(rule) for name in part.pair or ()}
 
 
-def impossible_cells(
+def _impossible_cells(
     rules: Iterable[Bound], known: Mapping[str, Known], *, most: int, in_all: float = math.inf
 ) -> ImpossibleCells:
     """Return which combinations of known cells surely break a rule, where tables are small."""
@@ -190,14 +192,14 @@ def _check_circles(rules: tuple[Bound, ...]) -> None:
         if isinstance(never, Compare) and never.pair and never.sign in ("<", "<=", ">", ">="):
             high, low = never.pair if never.sign in ("<", "<=") else never.pair[::-1]
             above.setdefault(low, set()).add(high)
-    in_order(
+    _in_order(
         above,
         "are ordered in a circle; leave one of these orders out (an equation says that two numbers "
         "are equal)",
     )
 
 
-def in_order(after: Mapping[str, Iterable[str]], why: str) -> tuple[str, ...]:
+def _in_order(after: Mapping[str, Iterable[str]], why: str) -> tuple[str, ...]:
     """Return names, each after those it comes after; say why a circle is refused."""
     try:
         return tuple(TopologicalSorter({n: sorted(after[n]) for n in after}).static_order())
@@ -244,7 +246,7 @@ class RuleBook:
         self.order = self._in_order() if self.bound else ()
         self._check_holes()
         if self.bound:
-            check_possible(columns, self.bound)
+            _check_possible(columns, self.bound)
 
     @property
     def filled(self) -> frozenset[str]:
@@ -283,7 +285,40 @@ class RuleBook:
             return {}
         attributes = self._columns.values()
         known = {a.name: Known.of(a, np.arange(a.missing_code), None) for a in attributes}
-        return impossible_cells(self.bound, known, most=_MOST_IMPOSSIBLE)
+        return _impossible_cells(self.bound, known, most=_MOST_IMPOSSIBLE)
+
+    def not_everywhere(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those attributes that are not applicable to some rows."""
+        return tuple(name for name in names if self._columns[name].not_applicable is not None)
+
+    def told_by_rules(self, name: str) -> bool:
+        """Whether nothing but other cells can tell that an attribute is not applicable.
+
+        A cell in which nothing is written may as well have lost its value.
+        """
+        attribute = self._columns[name]
+        return attribute.nullable and not attribute.codes_of("not_applicable")
+
+    def may_be_open(self, names: Iterable[str]) -> bool:
+        """Whether rows may leave it open whether one of these attributes applies to them."""
+        ruled = self.routes.keys() | self.derives.keys()
+        return any(self._columns[n].nullable and n in ruled for n in self.not_everywhere(names))
+
+    def applies(self, cells: Callable[[str], Known], name: str) -> Verdict:
+        """Tell to which rows an attribute surely applies, and to which it may."""
+        known = cells(name)
+        surely, maybe = np.ones_like(known.hole), np.ones_like(known.hole)
+        if name in self.routes:
+            unless = self.routes[name].unless
+            found = {other: cells(other) for other in unless.names}
+            surely, maybe = decided(unless, found, len(known.hole))
+        for other in self.derives[name].by if name in self.derives else ():
+            one, two = self.applies(cells, other)
+            surely, maybe = surely & one, maybe & two
+        return (
+            np.asarray(known.present | (known.hole & surely)),
+            np.asarray(known.present | (known.hole & maybe)),
+        )
 
     def _in_order(self) -> tuple[str, ...]:
         """Order what follows after what it depends on, or refuse a circle."""
@@ -291,7 +326,7 @@ class RuleBook:
         rules: list[Derives | Routes] = [*self.derives.values(), *self.routes.values()]
         for rule in rules:
             needs.setdefault(_target_of(rule), set()).update(rule.reads)
-        found = in_order(
+        found = _in_order(
             needs,
             "follow from each other in a circle; leave one of these rules out, or let an equation "
             "determine another attribute",

@@ -15,10 +15,9 @@ from itertools import combinations
 import numpy as np
 
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.conditions import Known, Verdict, decided, told_by_rules
+from missdp.schema.conditions import Known, Verdict, decided
 from missdp.schema.differences import Computed
 from missdp.schema.rulebook import ImpossibleCells
-from missdp.schema.schema import plainly_missing
 from missdp.sources.counts import (
     Clique,
     Counts,
@@ -98,7 +97,7 @@ class Modelled:
         book, names = self.whole.rulebook, self.schema.names
         found: dict[int, tuple[int, ...]] = {}
         for place, name in enumerate(names):
-            if name in book.routes and told_by_rules(self.whole, name):
+            if name in book.routes and book.told_by_rules(name):
                 by = self._tell(name)
                 others = (i for i, other in enumerate(names) if other in by)
                 tell = tuple(i for i in others if self.schema[names[i]].nullable)
@@ -214,7 +213,7 @@ def _plain(attribute: AnyAttribute) -> AnyAttribute:
         levels = tuple(map(str, range(attribute.size + 1)))
         return Categorical(name=attribute.name, levels=levels, nullable=attribute.nullable)
     if len(attribute.kinds) > 1:
-        return plainly_missing(attribute)
+        return attribute.plainly_missing()
     return attribute
 
 

@@ -16,7 +16,7 @@ from missdp.errors import DataError
 from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Sums
 from missdp.mechanisms.row_door import Charged, Noisy, RowDoor
 from missdp.schema import Numeric
-from missdp.schema.conditions import Predicate, not_everywhere
+from missdp.schema.conditions import Predicate
 from missdp.statistics import of_rows
 from missdp.statistics.estimates import Estimate
 from missdp.statistics.imputation import KNNImputation, check_range
@@ -66,7 +66,7 @@ class Asking:
                 raise DataError(f"attribute {name!r} has no numeric values in this table")
         for name in () if self.kind == "histogram" else self.names:
             check_range(self.schema[name])
-        self.applicable = not_everywhere(self.schema, sorted({*of}))
+        self.applicable = self.schema.rulebook.not_everywhere(sorted({*of}))
         # Attributes that may be missing after imputation.
         self.holes = tuple(name for name in self.names if name not in self.filled)
         self.rough = bool(reads & self.filled)  # noise follows a private bound
@@ -155,7 +155,7 @@ class Asking:
             return {}
         every = self.question.reads(self.schema)
         lacking: Names = tuple(sorted(every & self.filled))
-        about: Names = not_everywhere(self.schema, sorted(every))
+        about: Names = self.schema.rulebook.not_everywhere(sorted(every))
         reads = self.where.names
         asked: dict[str, Question] = {}
         if self.rough:

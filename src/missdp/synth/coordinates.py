@@ -296,7 +296,7 @@ def with_shares(schema: Schema, numbers: Mapping[str, Coordinate | None]) -> Sch
             continue
         if isinstance(a, Numeric) and isinstance(codes, Numeric):
             found[name] = _reshared(a, codes, number)
-    return replace(schema, attributes=tuple(found.get(a.name, a) for a in schema))
+    return schema.replaced(found)
 
 
 def _reshared(a: Numeric, fine: Numeric, number: Coordinate) -> Numeric:

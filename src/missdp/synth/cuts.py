@@ -67,7 +67,7 @@ def release_cuts(
         least, greatest = cells.reach
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
         hidden[a.name] = np.column_stack([least[first], greatest[last], outside[:, 2:]])
-    return replace(schema, attributes=tuple(found.get(a.name, a) for a in schema)), hidden
+    return schema.replaced(found), hidden
 
 
 def _histogram(

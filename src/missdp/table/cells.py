@@ -171,7 +171,7 @@ def distinct(
     if isinstance(data, np.ndarray):
         return _distinct_objects(data, read)
     if isinstance(data, pa.DictionaryArray):
-        return distinct(coded(data), read)
+        return distinct(_coded(data), read)
     try:
         found = data.dictionary_encode()
     except (pa.ArrowException, AttributeError):  # nested and extension types have no such kernel
@@ -218,7 +218,7 @@ def _indices_of(data: pa.DictionaryArray) -> NDArray[np.intp]:
     return np.asarray(indices).astype(np.intp, copy=False)
 
 
-def coded(data: pa.DictionaryArray) -> Coded:
+def _coded(data: pa.DictionaryArray) -> Coded:
     """Return a column with those entries of its dictionary that some row has."""
     indices = _indices_of(data)
     used = np.zeros(len(data.dictionary) + 1, dtype=bool)
@@ -275,9 +275,9 @@ def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[Floats, Ma
     import pyarrow as pa
 
     if isinstance(data, pa.DictionaryArray):
-        data = coded(data)
+        data = _coded(data)
     if isinstance(data, Coded):
-        return spread(*read_numbers(data.cells, codes), data.indices)
+        return _spread(*read_numbers(data.cells, codes), data.indices)
     if isinstance(data, pa.Array) and not isinstance(data, pa.ExtensionArray):
         kind = data.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -325,10 +325,10 @@ def _distinct_numbers(data: Chunk, codes: Mapping[str, int]) -> tuple[Floats, Ma
     cells, indices = distinct(data)
     numbers = [_number(cell, codes) for cell in cells]
     values = np.array([number for number, _ in numbers], dtype=np.float64)
-    return spread(values, np.array([mark for _, mark in numbers], dtype=np.int8), indices)
+    return _spread(values, np.array([mark for _, mark in numbers], dtype=np.int8), indices)
 
 
-def spread(values: Floats, marks: Marks, rows: NDArray[np.integer]) -> tuple[Floats, Marks]:
+def _spread(values: Floats, marks: Marks, rows: NDArray[np.integer]) -> tuple[Floats, Marks]:
     """Return what each row has, by its number of a cell; -1 is missing."""
     return np.append(values, np.nan)[rows], np.append(marks, np.int8(MISSING))[rows]
 
@@ -402,9 +402,9 @@ def read_dates(data: Chunk, attribute: Date, codes: Mapping[str, int] = {}) -> t
     import pyarrow as pa
 
     if isinstance(data, pa.DictionaryArray):
-        data = coded(data)
+        data = _coded(data)
     if isinstance(data, Coded):
-        return spread(*read_dates(data.cells, attribute, codes), data.indices)
+        return _spread(*read_dates(data.cells, attribute, codes), data.indices)
     if isinstance(data, pa.Array) and _is_moment(data.type):
         return _typed(data, attribute)
     cells, rows = distinct(data, dated)
@@ -417,7 +417,7 @@ def read_dates(data: Chunk, attribute: Date, codes: Mapping[str, int] = {}) -> t
         values[where], possible = attribute.read_texts([texts[i] for i in where], iso=typed)
         marks[where[~possible]] = OUTSIDE
     values[marks < 0] = np.nan
-    return spread(values, marks, rows)
+    return _spread(values, marks, rows)
 
 
 def _is_moment(kind: pa.DataType) -> bool:

@@ -205,13 +205,13 @@ def write_stat(path: Path, suffix: str, table: pa.Table, schema: Schema) -> None
         letters = {a.name: [c[1:] for c in _texts(a) if _LETTER.fullmatch(c)] for a in schema}
         numeric = {a for a, origin in numbers.items() if origin is not None}
         options["missing_user_values"] = {n: f for n, f in letters.items() if f and n in numeric}
-    if said := what_it_is(table.schema):
+    if said := _what_it_is(table.schema):
         options["file_label"] = said if suffix != ".xpt" else _SYNTHETIC  # 40 characters at most
     name = {".sav": "sav", ".dta": "dta", ".xpt": "xport"}[suffix]
     getattr(pyreadstat_module(), f"write_{name}")(frame, str(path), **options)
 
 
-def what_it_is(schema: pa.Schema) -> str:
+def _what_it_is(schema: pa.Schema) -> str:
     """Return what a file says of itself, by the metadata of its rows: nothing, if not synthetic."""
     said = schema.metadata or {}
     release = said.get(b"missdp.release", b"").decode()
@@ -352,7 +352,7 @@ class SheetWriter:
         options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
         self._rows = 0
         self._book = xlsxwriter.Workbook(sink, options)
-        if said := what_it_is(schema):
+        if said := _what_it_is(schema):
             promised = schema.metadata.get(b"missdp.guarantee", b"").decode()
             self._book.set_properties({"title": said, "comments": promised})
         self._sheet = self._book.add_worksheet()

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
-from missdp.schema.layout import refuse_units
 from missdp.schema.schema import check_schema
 from missdp.shelf import Pile
 from missdp.table.encode import (
@@ -416,7 +415,7 @@ def read_columns(
     refusing: bool = False,
 ) -> Iterator[dict[str, Column]]:
     """Yield encoded columns, a batch of rows at a time, every row by itself."""
-    refuse_units(schema, "this way of reading")
+    schema.refuse_units("this way of reading")
     stream = rows_of(stream, schema)
     stream.check(schema.stored.names)
     wanted = tuple(schema.names if names is None else names)

@@ -92,7 +92,7 @@ class UnitRows(RowStream):
             self._kept = chosen(found, unit)
             units = _each(found[self._kept])
         survey = None if survey is None else survey[self._kept]
-        self.weights = row_weights(units, unit, survey)
+        self.weights = _row_weights(units, unit, survey)
         self.sums = unit_sums(units, self.weights, 1 if unit is None else unit.bound)
 
     def columns(self) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ class UnitRows(RowStream):
 
     def _survey(self, weight: SurveyWeight) -> Ints:
         """Return what each row counts by its weight, whether it takes part or not. Private."""
-        found = [survey_weights(chunk, weight) for chunk in self._chunks(weight.column)]
+        found = [_survey_weights(chunk, weight) for chunk in self._chunks(weight.column)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def _identifiers(self, unit: Unit) -> Ints:
@@ -159,7 +159,7 @@ def identifiers(chunk: Chunk, unit: Unit) -> pa.Array:
     import pyarrow.compute as pc
 
     missing = {None, "", *map(_identifier, unit.missing_codes)}
-    if (easy := easy_identifiers(chunk)) is not None:
+    if (easy := _easy_identifiers(chunk)) is not None:
         codes = [_in_bytes(code) for code in missing if code is not None]
         lacking = pc.is_in(easy, pa.array(codes, easy.type))
         return (
@@ -312,7 +312,7 @@ _EASY = rf"^[A-Za-z0-9_:/-]{{0,{_LONGEST}}}$"  # text that is the identifier as 
 _WORD = 4  # bytes
 
 
-def easy_identifiers(cells: Chunk) -> pa.Array | None:
+def _easy_identifiers(cells: Chunk) -> pa.Array | None:
     """Return identifiers as bytes where all are short plain text or whole numbers; else None."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -396,7 +396,7 @@ def _shorter(identifier: bytes | None) -> bytes | None:
     return UNREAD + hashlib.blake2b(identifier, digest_size=32).digest()
 
 
-def survey_weights(cells: pa.Array, weight: SurveyWeight) -> Ints:
+def _survey_weights(cells: pa.Array, weight: SurveyWeight) -> Ints:
     """Return what rows count by a column of weights, each by itself, in steps.
 
     Examples
@@ -411,7 +411,7 @@ def survey_weights(cells: pa.Array, weight: SurveyWeight) -> Ints:
     return np.floor(share * STEPS).astype(np.int64)
 
 
-def weights_of_units(units: Ints) -> Ints:
+def _weights_of_units(units: Ints) -> Ints:
     """Return what each row counts if all rows of a unit count as one, in steps, rounded down.
 
     Examples
@@ -422,11 +422,11 @@ def weights_of_units(units: Ints) -> Ints:
     return STEPS // np.bincount(units)[units] if len(units) else units
 
 
-def row_weights(units: Ints, unit: Unit | None, survey: Ints | None) -> Ints | None:
+def _row_weights(units: Ints, unit: Unit | None, survey: Ints | None) -> Ints | None:
     """Return what each row counts by its unit and its own weight; None where each counts one."""
     if unit is None or unit.counts == "rows":
         return survey
-    shared = weights_of_units(units)
+    shared = _weights_of_units(units)
     return shared if survey is None else shared * survey // STEPS
 
 

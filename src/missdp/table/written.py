@@ -63,12 +63,12 @@ def check_holds(path: Path, schema: Schema, values: Values = "codes") -> None:
         )
     if _suffix(path) in STAT_WRITABLE:
         with tempfile.TemporaryDirectory() as folder:  # of a table without rows
-            write_each([Path(folder, f"rows{_suffix(path)}")], [[no_rows(schema)]], schema=schema)
+            write_each([Path(folder, f"rows{_suffix(path)}")], [[_no_rows(schema)]], schema=schema)
     elif _suffix(path) == ".xlsx":
-        SheetWriter(io.BytesIO(), no_rows(schema).schema).close()
+        SheetWriter(io.BytesIO(), _no_rows(schema).schema).close()
 
 
-def no_rows(schema: Schema) -> pa.Table:
+def _no_rows(schema: Schema) -> pa.Table:
     """Return the written form of a table without rows."""
     import pyarrow as pa
 
