@@ -144,7 +144,7 @@ CELLS = st.one_of(
 
 def counted(cells):
     session = opened({"d": np.array([*cells, None], dtype=object)[:-1].tolist()})
-    return session._rows.of("d")
+    return session._rows.counts["d"]
 
 
 @given(st.lists(CELLS, max_size=8), CELLS)
@@ -173,7 +173,7 @@ def test_what_a_cell_is_follows_from_the_cell_alone(cells):
 
 def test_unused_categories_of_a_frame_do_not_occur():
     frame = pd.DataFrame({"d": pd.Categorical(["x", "x"], categories=["x", "never"])})
-    assert opened(frame)._rows.of("d") == {"x": 2}
+    assert opened(frame)._rows.counts["d"] == {"x": 2}
 
 
 def test_several_columns_are_counted_in_one_pass_and_batches_add_up(tmp_path):
@@ -181,8 +181,8 @@ def test_several_columns_are_counted_in_one_pass_and_batches_add_up(tmp_path):
     rows.to_csv(tmp_path / "rows.csv", index=False)
     other = OpenCategorical(name="e")
     session = opened(tmp_path / "rows.csv", attributes=(OPEN, other))
-    assert session._rows.of("d") == {"x": 2}
-    assert session._rows.of("e") == {"u": 2, "v": 1}
+    assert session._rows.counts["d"] == {"x": 2}
+    assert session._rows.counts["e"] == {"u": 2, "v": 1}
 
 
 def test_events_must_pay_for_neighbours():

@@ -42,7 +42,7 @@ from missdp.mechanisms import (
 from missdp.mechanisms.noise import SecureNoise
 from missdp.mechanisms.questions import QUANTA, Rows, Ways
 from missdp.mechanisms.row_door import Charged, PrivateRows
-from missdp.mechanisms.session import read_only, unquoted
+from missdp.mechanisms.session import _unquoted, read_only
 from missdp.mechanisms.smooth import Bounded, ReleasedScale, ScaleRelease, plan_smooth
 from missdp.table.encode import Column
 
@@ -135,10 +135,10 @@ def test_no_warning_tells_of_the_rows_when_another_thread_is_done():
         other.join(10)
         warnings.warn("40 rows", stacklevel=1)
 
-    other = Thread(target=unquoted(first))
+    other = Thread(target=_unquoted(first))
     other.start()
     here.wait(10)
-    unquoted(second)()  # which a warning would make fail
+    _unquoted(second)()  # which a warning would make fail
     assert list(warnings.filters) == before
 
 

@@ -23,8 +23,6 @@ from missdp.mechanisms.smooth import (
     SmoothNoise,
     _Drawn,
     _log_beyond,
-    _lomax_loss,
-    _round_lomax,
     plan_smooth,
     reference_bound,
 )
@@ -49,14 +47,14 @@ def worst_ratio(log_density, alpha: float, beta: float) -> float:
     return worst
 
 
-@given(
-    st.integers(1, 40),
-    st.floats(1e-3, 2.0),
-    st.floats(1e-3, 1.0),
-)
+def lomax(shape: int, alpha: float, beta: float, dimension: int = 1) -> SmoothNoise:
+    return SmoothNoise(epsilon=1e9, shape=shape, alpha=alpha, beta=beta, dimension=dimension)
+
+
+@given(st.integers(1, 40), st.floats(1e-3, 2.0), st.floats(1e-3, 1.0))
 @settings(max_examples=40, deadline=None)
 def test_lomax_loss_is_exact(shape: int, alpha: float, beta: float) -> None:
-    stated = _lomax_loss(alpha, beta, shape=shape)
+    stated = lomax(shape, alpha, beta)._loss(beta)
     worst = worst_ratio(lambda x: log_lomax(x, shape), alpha, beta)
     assert worst <= stated + 1e-9
     assert worst >= stated - 1e-3 * max(stated, 1.0)
@@ -66,7 +64,7 @@ def test_lomax_loss_is_exact(shape: int, alpha: float, beta: float) -> None:
 @settings(max_examples=40, deadline=None)
 def test_lomax_loss_of_vectors(dimension: int, shape: int, alpha: float, beta: float) -> None:
     rng = np.random.default_rng(dimension * shape)
-    stated = _lomax_loss(alpha, beta, shape=shape, dimension=dimension)
+    stated = lomax(shape, alpha, beta, dimension)._loss(beta)
     x = rng.laplace(size=(4000, dimension)) * rng.choice([1e-4, 1.0, 1e4], (4000, 1))
     shift = rng.laplace(size=(4000, dimension))
     shift *= alpha / np.abs(shift).sum(axis=1, keepdims=True)
@@ -84,8 +82,7 @@ def test_lomax_loss_of_vectors(dimension: int, shape: int, alpha: float, beta: f
 @pytest.mark.parametrize("dimension", [1, 2, 10])
 def test_plans_hold_what_they_state(epsilon: float, dimension: int) -> None:
     noise = plan_smooth(epsilon, donee=2.0, dimension=dimension)
-    loss = _lomax_loss(noise.alpha, noise.beta, shape=noise.shape, dimension=dimension)
-    assert 0.99 * epsilon < loss < epsilon
+    assert 0.99 * epsilon < noise._loss(noise.beta) < epsilon
 
 
 def test_reference_bound_is_the_supremum() -> None:
@@ -135,6 +132,7 @@ def lomax_cdf(x: np.ndarray, shape: float = 6) -> np.ndarray:
 
 
 FINE = Fraction(1 << 24)
+SIX = lomax(6, 0.1, 0.1)
 
 
 def test_answers_follow_the_law_at_the_scale_that_is_due_and_at_no_other() -> None:
@@ -150,7 +148,7 @@ def test_rounding_is_exact_on_a_coarse_grid() -> None:
     # Masses of single grid points, with value and scale off the grid: rounding, not truncation.
     value, scale, points = Fraction(1, 3), Fraction(7, 5), np.array([-1, 0, 1, 2])
     words = seeded_words(np.random.default_rng(7))
-    sample = np.array([_round_lomax([value], scale, shape=6, words=words)[0] for _ in range(3000)])
+    sample = np.array([SIX._points([value], scale, words)[0] for _ in range(3000)])
     edges = (np.concatenate([points - 0.5, [2.5]]) - float(value)) / float(scale)
     expected = np.diff(lomax_cdf(edges)) * len(sample)
     found = np.array([(sample == point).sum() for point in points])
@@ -160,7 +158,7 @@ def test_rounding_is_exact_on_a_coarse_grid() -> None:
 
 def test_vector_noise_is_uncorrelated_but_shares_its_scale() -> None:
     words = seeded_words(np.random.default_rng(6))
-    draws = [_round_lomax([Fraction(0)] * 2, FINE, shape=6, words=words) for _ in range(2000)]
+    draws = [SIX._points([Fraction(0)] * 2, FINE, words) for _ in range(2000)]
     sample = np.array(draws) / float(FINE)
     assert stats.kstest(sample[:, 1], lomax_cdf).pvalue > 1e-3
     assert abs(np.corrcoef(sample.T)[0, 1]) < 0.1

@@ -19,7 +19,7 @@ from missdp.accounting import Budget, Cost, SampledGaussianEvent
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.mechanisms import Door, SecureNoise, SeededNoise, Training
-from missdp.mechanisms.training import Grid, RowFunction, RowGradients
+from missdp.mechanisms.training import RowFunction, RowGradients, _Grid
 from missdp.sources import MemorySource, strategy_named
 
 SCHEMA = Schema(
@@ -134,7 +134,7 @@ def test_clipped_rows_lie_within_the_ball_of_whole_numbers(dimension, seed, cell
     gradients = rng.standard_normal((20, dimension)) * 10.0 ** rng.integers(-5, 5, (20, 1))
     gradients[0] = 1.0 / math.sqrt(dimension)  # every coordinate is rounded the same way
     gradients[1] = [1.0] + [0.0] * (dimension - 1)
-    grid = Grid(clip=1.0, cells=cells, dimension=dimension)
+    grid = _Grid(clip=1.0, cells=cells, dimension=dimension)
     for row in grid.cells_of(gradients):
         assert sum(int(x) ** 2 for x in row) <= cells**2
 

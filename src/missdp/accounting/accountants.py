@@ -81,7 +81,6 @@ class Accountant:
     Parameters
     ----------
     name : str
-        Printable.
     cost : callable
         The cost of one event, which it refuses if no bound is proven.
     on_epsilon, on_delta : callable
@@ -211,7 +210,7 @@ def epsilon_of(
     Returns
     -------
     float
-        Epsilon, at least 0; infinity if ``delta`` is below what the events themselves lose.
+        Infinity if ``delta`` is below what the events themselves lose.
 
     Raises
     ------
@@ -242,19 +241,7 @@ def delta_of(
     *,
     accountants: Sequence[Accountant] = DEFAULT_ACCOUNTANTS,
 ) -> float:
-    """Return the smallest proven delta of the composition at ``epsilon``, in [0, 1].
-
-    Parameters
-    ----------
-    events, accountants
-        As for `epsilon_of`.
-    epsilon : float
-        At least 0.
-
-    Raises
-    ------
-    UnprovenError
-        If no accountant supports every event, or the events mix adjacencies.
+    """Return the smallest proven delta of the composition at ``epsilon``; see `epsilon_of`.
 
     Examples
     --------
@@ -299,15 +286,8 @@ def epsilon_under(
 ) -> float:
     """Return the smallest proven epsilon at ``delta`` under ``adjacency``, possibly infinite.
 
-    Parameters
-    ----------
-    events : Event or iterable of Event
-        Facts under add-remove or replace-one; the former are converted where needed, one by one
-        if each has a proven conversion and as a whole (group privacy) otherwise.
-    delta, accountants
-        As for `epsilon_of`.
-    adjacency : {"add-remove", "replace-one"}
-        The relation the result holds for.
+    Add-remove facts are converted where needed, one by one if each has a proven conversion and as a
+    whole (group privacy) otherwise.
 
     Raises
     ------
@@ -402,23 +382,7 @@ def to_dp_event(event: Event) -> Any:
 
 
 def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -> float:
-    """Return the Laplace scale for ``count`` releases that are epsilon-DP together.
-
-    Valid for discrete and continuous noise; the composition is pure DP.
-
-    Parameters
-    ----------
-    epsilon : float
-        Total, above 0.
-    sensitivity : float, default 1.0
-        L1 sensitivity of each release, above 0.
-    count : int, default 1
-        Number of releases that one row can touch, at least 1.
-
-    Returns
-    -------
-    float
-        ``count * sensitivity / epsilon``, rounded up.
+    """Return `scale_for` releases, discrete or continuous, that are epsilon-DP together.
 
     Examples
     --------
@@ -431,19 +395,7 @@ def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -
 def gaussian_delta(epsilon: float, *, sigma: float, sensitivity: float = 1.0) -> float:
     """Return the delta of the *continuous* Gaussian mechanism at ``epsilon``: exact, rounded up.
 
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    sigma : float
-        Standard deviation of the noise, above 0.
-    sensitivity : float, default 1.0
-        L2 sensitivity, above 0.
-
-    Returns
-    -------
-    float
-        Balle & Wang 2018, Theorem 8.
+    By Balle & Wang 2018, Theorem 8.
 
     Examples
     --------
@@ -467,14 +419,12 @@ def gaussian_sigma(
 
     Parameters
     ----------
-    epsilon : float
-        Total, above 0.
-    delta : float
-        Total, in (0, 1).
+    epsilon, delta : float
+        Of all releases that one row can touch.
     sensitivity : float, default 1.0
         L2 sensitivity of each release, above 0 (at least 1 if discrete).
     count : int, default 1
-        Number of releases that one row can touch, at least 1.
+        Number of releases that one row can touch.
     discrete : bool, default True
         Integer noise, certified by the discrete privacy loss where the shift is known
         (sensitivity below 2) and by zCDP otherwise. False: continuous noise, exact.
@@ -530,12 +480,8 @@ def calibrate(
     ----------
     make_events : callable
         Maps a noise level above 0 to the events; more noise must cost no more privacy.
-    epsilon : float
-        Target, above 0.
-    delta : float, default 0.0
-        Target, in [0, 1).
-    adjacency : {"add-remove", "replace-one"}
-        The relation of the target.
+    epsilon, delta, adjacency
+        The target.
     start : float, default 1.0
         Where to start looking; any value above 0 will do.
     tolerance : float, default 1e-4

@@ -66,7 +66,7 @@ from missdp.accounting.exact import (
     overhead,
     total,
 )
-from missdp.errors import ParameterError, UnprovenError, replacing
+from missdp.errors import ParameterError, UnprovenError, one_of, replacing
 from missdp.record import COUNT_FROM_1, check_delta, check_nonnegative, check_positive
 
 Currency = Literal["pure", "zcdp", "renyi", "gdp"]
@@ -109,8 +109,7 @@ class Cost:
     order: float | None = None
 
     def __post_init__(self) -> None:
-        if self.currency not in get_args(Currency):
-            raise ParameterError(f"currency must be one of {get_args(Currency)}")
+        one_of("currency", self.currency, get_args(Currency))
         object.__setattr__(self, "amount", check_nonnegative("amount", self.amount))
         if (self.order is None) == (self.currency == "renyi"):
             raise ParameterError("order is for the currency 'renyi', which needs one")
@@ -128,8 +127,7 @@ class Cost:
         """
         if currency == "pure":
             return cls(currency=currency, amount=epsilon)
-        if currency not in get_args(Currency):
-            raise ParameterError(f"currency must be one of {get_args(Currency)}, got {currency!r}")
+        one_of("currency", currency, get_args(Currency))
         epsilon, delta = _target(currency, epsilon, delta)
         if currency == "gdp":
             found = cls(currency=currency, amount=mu_worth(epsilon, delta) ** 2)
@@ -247,14 +245,6 @@ class FilterEvent(Event):
     ------
     ParameterError
         If the log costs more than the capacity.
-
-    Examples
-    --------
-    >>> from missdp.accounting import GaussianEvent, epsilon_of
-    >>> log = [GaussianEvent(sensitivity=1, sigma=20.0)]
-    >>> event = FilterEvent(capacity=ZCDPEvent(rho=0.02), log=log)
-    >>> epsilon_of(event, 1e-6) == epsilon_of(ZCDPEvent(rho=0.02), 1e-6)
-    True
     """
 
     capacity: Event
@@ -367,8 +357,7 @@ class UnitEvent(FilterEvent):
         super().__post_init__()
         if not (isinstance(self.unit, str) and self.unit) or self.unit == ROW:
             raise ParameterError("unit must be the name of the column that identifies units")
-        if self.counts not in ("rows", "unit"):
-            raise ParameterError("counts must be 'rows' or 'unit'")
+        one_of("counts", self.counts, ("rows", "unit"))
         self.flatten()  # refused now, if nothing is proven
 
     def flatten(self) -> tuple[Event, ...]:
@@ -396,18 +385,7 @@ def _of_group(event: Event, rows: int) -> Event:
 
 
 def of_each_row(cost: Cost, rows: int) -> Cost:
-    """Return what one row may cost if so many together may cost this.
-
-    Raises
-    ------
-    UnprovenError
-        If nothing is proven for several rows in this currency.
-
-    Examples
-    --------
-    >>> of_each_row(Cost(currency="pure", amount=1.0), 4).amount < 0.25 + 1e-12
-    True
-    """
+    """Return what one row may cost if so many together may cost this; refuse if none is proven."""
     if rows == 1:
         return cost
     if cost.currency == "renyi":
@@ -426,15 +404,7 @@ def _unproven() -> UnprovenError:
 def unit_of(events: Iterable[Event]) -> tuple[str, int]:
     """Return the unit that events protect, and the most rows that one of them reads of it.
 
-    Raises
-    ------
-    UnprovenError
-        If they protect different units: a person then has no guarantee from all of them together.
-
-    Examples
-    --------
-    >>> unit_of([PureEvent(epsilon=1.0)])
-    ('row', 1)
+    Refused if units differ: a person then has no guarantee from all of them together.
     """
     found = {_unit_of(event) for event in events}
     if len({unit for unit, _ in found}) > 1:

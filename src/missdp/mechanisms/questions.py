@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost, scale_for
-from missdp.errors import DataError, ParameterError, replacing
+from missdp.errors import DataError, ParameterError, number, replacing
 from missdp.mechanisms.noise import Noise
 from missdp.mechanisms.session import no_warnings, plain_function, read_only
 from missdp.schema import Schema
@@ -105,16 +105,9 @@ class Filled:
 class Ways:
     """Equally likely ways to fill each of some rows: questions are averaged over them. Private.
 
-    Parameters
-    ----------
-    rows : array of int, shape (filled,)
-        Row numbers, increasing.
-    lists : array of int, shape (filled,)
-        Which list of ways each of them has.
-    start : array of int, shape (lists + 1,)
-        Where each list begins among all ways, and the last one ends; no list is empty.
-    columns : mapping of str to Filled
-        What the missing cells of these attributes are in each way; its rows are the ways.
+    Increasing row numbers; which list of ways each has; where each list begins among all ways, and
+    the last one ends (none is empty); and what the missing cells of these attributes are in each
+    way, which are the rows of its ``Filled``.
     """
 
     rows: NDArray[np.integer]
@@ -262,7 +255,7 @@ class Ask:
     Parameters
     ----------
     label : str
-        For reports.
+        Public name.
     cost : Cost or Noise
         What it may spend, in pure epsilon or rho; or the noise itself, for a question that reads no
         cell filled from other rows.
@@ -306,13 +299,13 @@ class Ask:
     def epsilon(self) -> float:
         """Pure epsilon that fits into the cost: rho-zCDP follows from sqrt(2 rho)-DP."""
         assert isinstance(self.cost, Cost)
-        return self.cost.amount if self.cost.currency == "pure" else math.sqrt(2 * self.cost.amount)
+        return self.cost.amount if self.rho is None else math.sqrt(2 * self.rho)
 
     @property
     def rho(self) -> float | None:
         """The cost if it is a rho."""
-        zcdp = isinstance(self.cost, Cost) and self.cost.currency == "zcdp"
-        return self.cost.amount if zcdp else None  # type: ignore[union-attr]
+        cost = self.cost
+        return cost.amount if isinstance(cost, Cost) and cost.currency == "zcdp" else None
 
     @property
     def noise(self) -> Noise:
@@ -372,13 +365,7 @@ class Question:
             object.__setattr__(self, name, value)
 
     def exact(self, cells: FilledRows) -> Ints:
-        """Return the result, shape ``(dimension,)``; private.
-
-        Raises
-        ------
-        DataError
-            If the function fails in any way; it says nothing else.
-        """
+        """Return the result, shape ``(dimension,)``; private, as is why a function fails."""
         failed = DataError("the function of a question failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
@@ -500,14 +487,6 @@ class Sums(Question):
     change : float, optional
         The author's promise how far a row's numbers move, in L1, when one of the rows that it was
         filled from is exchanged. By default anything within the bound, which needs no promise.
-
-    Examples
-    --------
-    >>> from missdp.datasets import yrbss
-    >>> def days(rows):
-    ...     return rows.values("strength_training_7d")
-    >>> Sums(function=days, reads={"strength_training_7d"}, bound=7.0).own == QUANTA
-    True
     """
 
     bound: float
@@ -517,8 +496,7 @@ class Sums(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.bound < math.inf:
-            raise ParameterError("the bound must be finite and above 0")
+        number("the bound", self.bound, most=math.inf, open_end=True)
         donee = self._moved()
         self._state(
             unit=Fraction(self.bound) / QUANTA, own=QUANTA, donee=donee, donee_l2=donee,
@@ -575,12 +553,6 @@ class Query(Question):
         How far a row whose filled cells change moves the numbers, if filled cells that depend on
         other rows are read.
 
-    Examples
-    --------
-    >>> def distinct_ages(rows):
-    ...     return len(set(rows.codes("age").tolist()))
-    >>> Query(function=distinct_ages, reads={"age"}, sensitivity=1).dimension
-    1
     """
 
     sensitivity: float
@@ -589,13 +561,11 @@ class Query(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for number in (self.sensitivity, 1 if self.change is None else self.change):
-            if isinstance(number, bool) or not 1 <= number < math.inf:
-                raise ParameterError("how far a row moves a query is at least 1 and finite")
-
+        for moved in (self.sensitivity, 1 if self.change is None else self.change):
+            number("how far a row moves a query", moved, least=1, most=math.inf)
         donee = math.inf if self.change is None else self.change
-        shape = math.prod(self.shape)
-        self._state(own=self.sensitivity, donee=donee, donee_l2=donee, dimension=shape)
+        many = math.prod(self.shape)
+        self._state(own=self.sensitivity, donee=donee, donee_l2=donee, dimension=many)
 
     def _totals(self, found: NDArray[Any], size: int) -> Any:
         del size

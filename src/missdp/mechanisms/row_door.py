@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,9 +77,9 @@ RandomState: TypeAlias = "int | np.random.Generator | NoiseSource | None"
 
 
 def with_one_kind_of_hole(table: Table) -> Table:
-    """Return the table with all missing cells plainly missing; not applicable stays what it is.
+    """Return the table with all missing cells, each by itself, plainly missing.
 
-    Each cell by itself. A table without other kinds of missing is returned as it is.
+    What is not applicable stays so.
     """
     merged = [a for a in table.schema if set(a.kinds) - {"not_applicable", "missing"}]
     if not merged:
@@ -166,8 +166,7 @@ class FilledRows:
     ) -> Iterator[tuple[FilledRows, NDArray[np.float64]]]:
         """Yield rows filled in each of their ways, and how many rows each one stands for.
 
-        Rows that have the same ways, and are the same as far as a function of some attributes can
-        tell, are filled once.
+        Rows that a function of these attributes cannot tell apart are filled once.
         """
         if (ways := self.ways) is None or not len(ways.rows):
             return
@@ -277,8 +276,8 @@ class RowDoor(Session):
         Private rows.
     budget : Budget
         Charged before anything is computed.
-    random_state : int, Generator, NoiseSource or None
-        None (the default) for releases. Anything else is for tests and becomes a condition.
+    random_state
+        See `noise_source`.
     undeclared : {"refuse", "accept"}
         What to do about facts of the schema that nobody has declared public.
 
@@ -375,11 +374,7 @@ class RowDoor(Session):
     def prepared(self, preparation: Preparation, *, using: Sequence[Charged] = ()) -> RowDoor:
         """Return a door to rows that are changed by a function, when an answer first needs them.
 
-        Parameters
-        ----------
-        preparation : Preparation
-        using : sequence of Charged
-            Releases whose answers are given to the function: part of every later guarantee.
+        Releases whose answers the function is ``using`` are part of every later guarantee.
         """
         exactly(Preparation, preparation)
         return self._with(
@@ -432,14 +427,7 @@ class RowDoor(Session):
         return charges
 
     def answer(self, charged: Charged, question: Question) -> Measurement:
-        """Answer a question that was charged for.
-
-        Parameters
-        ----------
-        charged : Charged
-            From `begin`.
-        question : Counts, Sums or Query
-            Which may be made from what was released before.
+        """Answer a question that was charged for; it may be made from what was released before.
 
         Raises
         ------
@@ -489,7 +477,7 @@ class RowDoor(Session):
             What to spend, or how much noise, which questions of rows that depend on others cannot
             choose.
         label : str
-            For reports.
+            Public name.
         gate : frozenset of str
             Rows are read as they came, and only if all these attributes have a value in them.
             Attributes whose missing cells a rule of the schema may have filled are left out of
@@ -524,16 +512,15 @@ class RowDoor(Session):
         if isinstance(ask.cost, Noise):
             raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
         self._smooth(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
-        if self._can_be_gaussian(ask):
+        if self._scale is not None and ask.rho is not None:
             # Which noise it will be depends on a released number. An event may not: both are
             # rho-zCDP, and that alone is stated, whichever it is.
-            return ZCDPEvent(rho=ask.rho or 0.0, label=ask.label)
+            return ZCDPEvent(rho=ask.rho, label=ask.label)
         return PureEvent(epsilon=ask.epsilon, label=ask.label)
 
     def _mechanism(self, ask: Ask, question: Question, *, averaged: bool) -> Noise | SmoothNoise:
         """Return how a question that was charged for is answered."""
-        kind = self._kind(ask)
-        if kind == "plain":
+        if not self._depends(ask):
             if question.own > ask.own:
                 raise UnprovenError("the release is more sensitive than what was charged for")
             return ask.noise
@@ -541,29 +528,20 @@ class RowDoor(Session):
             raise UnprovenError("nobody said how far a row whose filled cells change moves this")
         fine, own = (question.fine, 2.0 * question.dimension) if averaged else (1, 0.0)
         own += fine * question.own
-        if kind == "smooth":
-            return self._smooth(ask, own, fine * question.donee)
-        assert self._scale is not None
-        assert ask.rho is not None
-        return self._scale.noise(ask.rho, own=own, donee=fine * question.donee_l2)
+        if (scale := self._gaussian(ask)) is not None:
+            return scale.noise(ask.rho or 0.0, own=own, donee=fine * question.donee_l2)
+        return self._smooth(ask, own, fine * question.donee)
 
-    def _kind(self, ask: Ask) -> Literal["plain", "smooth", "gaussian"]:
-        if not self._depends(ask):
-            return "plain"
-        if not self._can_be_gaussian(ask):
-            return "smooth"
-        assert self._scale is not None
-        assert ask.rho is not None
+    def _gaussian(self, ask: Ask) -> ReleasedScale | None:
+        """Return the released scale if Gaussian noise at it is less: by the ask alone."""
+        if (scale := self._scale) is None or ask.rho is None:
+            return None
         noise = self._smooth(ask, 1.0, float(ask.moves))
         heavy = noise.standard_deviation * reference_bound(noise.beta, 1.0, float(ask.moves))
         norm_2 = math.sqrt(2.0) if ask.moves > 1 else 1.0
-        light = (1 + norm_2 * self._scale.donees) / math.sqrt(2 * ask.rho)
+        light = (1 + norm_2 * scale.donees) / math.sqrt(2 * ask.rho)
         most = 2 * max(ask.own, QUANTA)  # averages are in units as fine as that
-        return "gaussian" if light < heavy and most * light < 2.0**39 else "smooth"
-
-    def _can_be_gaussian(self, ask: Ask) -> bool:
-        """Whether the released scale decides between Gaussian noise and other noise."""
-        return self._scale is not None and ask.rho is not None
+        return scale if light < heavy and most * light < 2.0**39 else None
 
     def _smooth(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
         return plan_smooth(

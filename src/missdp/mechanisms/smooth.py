@@ -122,12 +122,6 @@ _FIRST = 1.25
 _STEPS = 1 << 20
 
 
-def _lomax_loss(alpha: float, beta: float, *, shape: int, dimension: int = 1) -> float:
-    """Worst log-ratio of Lomax noise under a shift of ``alpha`` and a dilation of ``exp(beta)``."""
-    shifted = (shape + dimension) * math.log1p(alpha) + dimension * beta
-    return max(shape * beta, shifted)
-
-
 @dataclass(frozen=True, repr=False)
 class Bounded:
     """Exact numbers and how far a neighbour can move them. Private."""
@@ -163,7 +157,8 @@ class SmoothNoise:
 
     def _loss(self, beta: float) -> float:
         """Return what the noise costs if the logarithm of the bound moves by ``beta``."""
-        return _lomax_loss(self.alpha, beta, shape=self.shape, dimension=self.dimension)
+        shifted = (self.shape + self.dimension) * math.log1p(self.alpha) + self.dimension * beta
+        return max(self.shape * beta, shifted)
 
     @property
     def standard_deviation(self) -> float:
@@ -208,22 +203,19 @@ class SmoothNoise:
 
     def _points(self, steps: Sequence[Fraction], scale: Fraction, words: Words) -> list[int]:
         """Return ``steps`` plus noise of a scale, rounded to whole numbers."""
-        return _round_lomax(steps, scale, shape=self.shape, words=words)
+        gamma = [LazyExponential(words) for _ in range(self.shape)]
+        return [_one_lomax(step, scale, gamma, words) for step in steps]
 
     def exceeds(self, event: Event, exact: Bounded, other: Bounded) -> str | None:
-        """Return why an event does not pay for two neighbours, if it does not.
+        """Return why an event does not pay.
 
-        The answer may move by no more than either private bound, and the logarithm of the bound by
-        beta.
+        The answer may move by either private bound, and the logarithm of the bound by beta.
         """
         beta = self.beta + 2.0**-36  # bounds are rounded up
         return _bounds_exceed(exact, other, beta) or pure_exceeds(event, self.epsilon)
 
     def log_ratio(self, answer: tuple[Fraction, ...], exact: Bounded, other: Bounded) -> float:
-        """Return the log of the answer's density given ``exact`` over that given ``other``.
-
-        Of the real-valued answer, before it is rounded to the grid.
-        """
+        """Return the log-ratio of the densities of the real-valued answer, before it is rounded."""
         return self._log_density(answer, exact) - self._log_density(answer, other)
 
     def _log_density(self, answer: tuple[Fraction, ...], exact: Bounded) -> float:
@@ -405,21 +397,13 @@ def _best_beta(most: float, quantile: float) -> float:
 # Exact draws
 
 
-def _round_lomax(
-    values: Sequence[Fraction], scale: Fraction, *, shape: int, words: Words
-) -> list[int]:
-    """Round ``values + scale * X`` to integers, X with density prop. to (1 + |x|_1)^-(shape + d).
-
-    X is a vector of d independent Laplace variables divided by one Gamma(shape) variable, so each
-    coordinate is two-sided Lomax: ``P(|X_i| > t) = (1 + t)**-shape``.
-    """
-    gamma = [LazyExponential(words) for _ in range(shape)]
-    return [_one_lomax(value, scale, gamma, words) for value in values]
-
-
 def _one_lomax(
     value: Fraction, scale: Fraction, gamma: Sequence[LazyExponential], words: Words
 ) -> int:
+    """Round ``value + scale * X``, X a Laplace over a Gamma variable: two-sided Lomax.
+
+    That is, ``P(|X| > t) = (1 + t)**-shape``; the Gamma variable is shared by all coordinates.
+    """
     sign = 1 - 2 * bits(words, 1)
     top = LazyExponential(words)
     precision = WORD
@@ -427,10 +411,7 @@ def _one_lomax(
         numerator = top.scaled(precision)
         divisor = sum(part.scaled(precision) for part in gamma)
         if divisor > 0:
-            bounds = (
-                Fraction(numerator, divisor + len(gamma)),
-                Fraction(numerator + 1, divisor),
-            )
+            bounds = Fraction(numerator, divisor + len(gamma)), Fraction(numerator + 1, divisor)
             if (point := settled(value, scale, bounds, sign)) is not None:
                 return point
         precision += WORD

@@ -21,7 +21,6 @@ from missdp.mechanisms.noise import (
     Noise,
     NoiseSource,
     SeededNoise,
-    above,
     distance,
     too_far,
 )
@@ -579,10 +578,8 @@ class VectorNoise:
         count on samples of the rows, too: there the declared sensitivity alone is checked.
         """
         moved = distance(exact, other, 1 if self.kind == "laplace" else 2)
-        if above(moved, self.sensitivity):
-            return too_far(moved, self.sensitivity)
-        if isinstance(event, RDPEvent):
-            return None
+        if (found := too_far(moved, self.sensitivity)) or isinstance(event, RDPEvent):
+            return found
         return Noise(self.kind, self.scale).exceeds(event, exact, other)
 
     def log_ratio(self, answer: NDArray[Any], exact: NDArray[Any], other: NDArray[Any]) -> float:
