@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import SchemaError, replacing
+from missdp.errors import replacing
 from missdp.schema.attributes import Kind, number_text, read_number
 from missdp.schema.numeric import Numeric
 from missdp.types import Flags, Floats
@@ -272,9 +272,6 @@ class Date(Numeric):
             known = [name for name, (unit, _) in _UNITS.items() if unit in self.resolutions]
             raise self._not_valid(f"step must be one of {', '.join(known)}, or several of them")
         return unit, size * int(match[1] or 1)
-
-    def _not_valid(self, why: str) -> SchemaError:
-        return self._refusal({"name": self.name}, why)
 
     def _bound(self, given: Any) -> Any:
         """Return the number of a bound that is given as a date; anything else as it is."""

@@ -63,17 +63,22 @@ class UnitRows(RowStream):
     ) -> None:
         self._rows, self.unchecked = rows, rows.unchecked
         self._apart = tuple(fact.column for fact in (unit, weight) if fact is not None)
-        for column, what in zip(self._apart, _whats(unit, weight), strict=True):
-            if column not in rows.columns():
-                raise DataError(f"the data has no column {column!r}, which {what}")
-        survey = None if weight is None else self._survey(weight)
+        for fact, what in ((unit, "identifies units"), (weight, "weighs rows")):
+            if fact is not None and fact.column not in rows.columns():
+                raise DataError(f"the data has no column {fact.column!r}, which {what}")
+        survey = None
+        if weight is not None:  # of each row, whether it takes part or not
+            found = [_survey_weights(chunk, weight) for chunk in self._chunks(weight.column)]
+            survey = np.concatenate([np.zeros(0, dtype=np.int64), *found])
         if unit is None:
             assert survey is not None
             self._kept, units = np.ones(len(survey), dtype=bool), np.arange(len(survey))
         else:
-            found = self._identifiers(unit)
-            self._kept = chosen(found, unit)
-            units = _each(found[self._kept])
+            own = numbers(identifiers(chunk, unit) for chunk in self._chunks(unit.column))
+            self._kept = chosen(own, unit)
+            units = own[self._kept]
+            alone = units < 0  # a row without an identifier is a unit of its own
+            units = np.where(alone, units.max(initial=-1) + np.cumsum(alone), units)
         survey = None if survey is None else survey[self._kept]
         self.weights = _row_weights(units, unit, survey)
         self.sums = unit_sums(units, self.weights, 1 if unit is None else unit.bound)
@@ -114,26 +119,6 @@ class UnitRows(RowStream):
         for batch in self._rows.batches((name,)):
             column = batch.column(0)
             yield from column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-
-    def _survey(self, weight: SurveyWeight) -> Ints:
-        """Return what each row counts by its weight, whether it takes part or not. Private."""
-        found = [_survey_weights(chunk, weight) for chunk in self._chunks(weight.column)]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
-
-    def _identifiers(self, unit: Unit) -> Ints:
-        """Return which unit each row belongs to, by number; -1 is none. Private."""
-        return numbers(identifiers(chunk, unit) for chunk in self._chunks(unit.column))
-
-
-def _whats(unit: Unit | None, weight: SurveyWeight | None) -> list[str]:
-    said = [(unit, "identifies units"), (weight, "weighs rows")]
-    return [what for fact, what in said if fact is not None]
-
-
-def _each(units: Ints) -> Ints:
-    """Return numbers of units in which each row without an identifier is a unit of its own."""
-    alone = units < 0
-    return np.where(alone, units.max(initial=-1) + np.cumsum(alone), units)
 
 
 def identifiers(chunk: Chunk, unit: Unit) -> pa.Array:
