@@ -19,7 +19,7 @@ from missdp.errors import (
 from missdp.evaluate import classifier_f1
 from missdp.pricing import load_pipeline
 from missdp.schema import Determined, Impossible, NotApplicable
-from missdp.schema.where import parse_names, parse_where
+from missdp.schema.language import parse_names, parse_where
 from missdp.sources.strategies import strategy_named
 from refusing import refuses
 

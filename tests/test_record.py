@@ -57,9 +57,8 @@ from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
 from missdp.inference.pair_model import PairModel
 from missdp.mechanisms.door import Products, RowProducts, Total
-from missdp.office.attack import Attack
-from missdp.office.membership import Membership
 from missdp.office.plan import Plan, Planned
+from missdp.office.risk import Attack, Membership
 from missdp.pricing import StepCondition
 from missdp.pricing.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed, unsealed

@@ -44,7 +44,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, Cost
 from missdp.errors import WeakGuaranteeWarning
 from missdp.mechanisms import Counts, Prepared, RowDoor
-from missdp.mechanisms.private_rows import FilledRows
+from missdp.mechanisms.row_door import FilledRows
 from missdp.mechanisms.smooth import plan_smooth, reference_bound
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.table.encode import Column

@@ -193,6 +193,20 @@ def whole(name: str, value: Any, *, least: int = 1) -> int:
     return found
 
 
+def one_of(name: str, value: Any, known: Iterable[object]) -> Any:
+    """Return a parameter that must be one of a few values.
+
+    Raises
+    ------
+    ParameterError
+        If it is not.
+    """
+    among = tuple(known)
+    if value not in among:
+        raise ParameterError(f"{name} must be one of {', '.join(map(repr, among))}, got {value!r}")
+    return value
+
+
 def names_of(what: str, names: str | Iterable[str]) -> tuple[str, ...]:
     """Return one name, or several, as a tuple.
 

@@ -21,7 +21,7 @@ from missdp.accounting import (
     delta_of,
     epsilon_of,
 )
-from missdp.accounting.units import of_each_row, unit_of
+from missdp.accounting.filters import of_each_row, unit_of
 from missdp.errors import ParameterError, UnprovenError
 
 ROWS = (1, 2, 5, 50)

@@ -16,7 +16,7 @@ from missdp.mechanisms import SeededNoise, training
 from missdp.mechanisms.training import SampledSum
 from missdp.testing import TINY, Claim, canary, check_sensitivity
 from missdp.testing.claims import judge
-from missdp.testing.witnesses import Recorder, Repeater
+from missdp.testing.findings import Recorder, Repeater
 
 torch = pytest.importorskip("torch")
 

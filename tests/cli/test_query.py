@@ -364,7 +364,7 @@ def made_up(rows):
 
 # What is looked at in one go takes the same however many rows there are.
 BLOCKS = (
-    "mechanisms.questions.PART_ROWS", "mechanisms.private_rows.PART_ROWS",
+    "mechanisms.questions.PART_ROWS", "mechanisms.row_door.PART_ROWS",
     "statistics.donors._ROWS", "statistics.imputation._AT_ONCE",
 )  # fmt: skip
 

@@ -22,9 +22,9 @@ from missdp import Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import DataError, MissingDependencyError, OutputError, ParameterError
 from missdp.evaluate import Fidelity, fidelity, plot_columns
-from missdp.evaluate.distances import by_chance, total_variation
-from missdp.evaluate.fidelity import sampled
-from missdp.evaluate.printed import rounded
+from missdp.evaluate.align import rounded
+from missdp.evaluate.distances import total_variation
+from missdp.evaluate.fidelity import _by_chance, _sampled
 
 ORACLE = Path(__file__).parents[3] / "shared" / "tools" / "fidelity.py"
 SCHEMA = Schema(
@@ -159,7 +159,7 @@ def test_what_chance_does_is_what_samples_do(sizes: tuple[int, int], off: float)
         p = truth / truth.sum()
         pairs = zip(*(rng.multinomial(size, p, 4000) for size in sizes), strict=True)
         drawn = [total_variation(*pair) for pair in pairs]
-        assert by_chance(truth, sizes[1]) == pytest.approx(np.mean(drawn), rel=off)
+        assert _by_chance(truth, sizes[1]) == pytest.approx(np.mean(drawn), rel=off)
 
 
 def test_the_verdict_is_about_samples_of_this_size() -> None:
@@ -183,7 +183,7 @@ def test_the_same_rows_are_sampled_however_a_table_comes(cuts: list[int], most: 
     table = Table.read(people(60, 0), SCHEMA)
     at = [0, *sorted(cuts), 60]
     blocks = [table.take(np.arange(low, high)) for low, high in itertools.pairwise(at)]
-    one, two = sampled(iter([table]), most), sampled(iter(blocks), most)
+    one, two = _sampled(iter([table]), most), _sampled(iter(blocks), most)
     assert len(one) == min(most, 60)
     for name in SCHEMA.names:
         assert np.array_equal(one.codes(name), two.codes(name))

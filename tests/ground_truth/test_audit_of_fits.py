@@ -17,7 +17,7 @@ from missdp import AIM, MST, Categorical, Schema, Table
 from missdp.accounting import GaussianEvent, MissingCompletelyAtRandom
 from missdp.evaluate import MCAR
 from missdp.testing import Claim, judge
-from missdp.testing.witnesses import Enough, Recorder
+from missdp.testing.findings import Enough, Recorder
 
 SCHEMA = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "abc"))
 CROWD = 1  # rows (y, y, y); the row that is there or not is (x, x, x)

@@ -1,32 +1,31 @@
-"""Noise scaled to a smooth bound: exact loss, audit on extreme neighbours, exact samplers."""
+"""Noise scaled to a smooth bound, telling its scale or not: loss, laws, bars and exact draws."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise
-from missdp.mechanisms.exact_noise import seeded_words
+from missdp.mechanisms.exact_noise import LazyUniform, seeded_words
 from missdp.mechanisms.smooth import (
     Bounded,
-    LazyUniform,
     ReleasedScale,
+    SelfScaledNoise,
     SmoothNoise,
-    _lomax_loss,
-    _round_lomax,
+    _Drawn,
+    _log_beyond,
     plan_smooth,
     reference_bound,
 )
-
-EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
-GRID = Fraction(1, 1 << 20)
 
 
 def log_lomax(x: np.ndarray, shape: float) -> np.ndarray:
@@ -48,14 +47,14 @@ def worst_ratio(log_density, alpha: float, beta: float) -> float:
     return worst
 
 
-@given(
-    st.integers(1, 40),
-    st.floats(1e-3, 2.0),
-    st.floats(1e-3, 1.0),
-)
+def lomax(shape: int, alpha: float, beta: float, dimension: int = 1) -> SmoothNoise:
+    return SmoothNoise(epsilon=1e9, shape=shape, alpha=alpha, beta=beta, dimension=dimension)
+
+
+@given(st.integers(1, 40), st.floats(1e-3, 2.0), st.floats(1e-3, 1.0))
 @settings(max_examples=40, deadline=None)
 def test_lomax_loss_is_exact(shape: int, alpha: float, beta: float) -> None:
-    stated = _lomax_loss(alpha, beta, shape=shape)
+    stated = lomax(shape, alpha, beta)._loss(beta)
     worst = worst_ratio(lambda x: log_lomax(x, shape), alpha, beta)
     assert worst <= stated + 1e-9
     assert worst >= stated - 1e-3 * max(stated, 1.0)
@@ -65,7 +64,7 @@ def test_lomax_loss_is_exact(shape: int, alpha: float, beta: float) -> None:
 @settings(max_examples=40, deadline=None)
 def test_lomax_loss_of_vectors(dimension: int, shape: int, alpha: float, beta: float) -> None:
     rng = np.random.default_rng(dimension * shape)
-    stated = _lomax_loss(alpha, beta, shape=shape, dimension=dimension)
+    stated = lomax(shape, alpha, beta, dimension)._loss(beta)
     x = rng.laplace(size=(4000, dimension)) * rng.choice([1e-4, 1.0, 1e4], (4000, 1))
     shift = rng.laplace(size=(4000, dimension))
     shift *= alpha / np.abs(shift).sum(axis=1, keepdims=True)
@@ -79,12 +78,11 @@ def test_lomax_loss_of_vectors(dimension: int, shape: int, alpha: float, beta: f
     assert stated == pytest.approx(max(origin, shape * beta))
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0])
 @pytest.mark.parametrize("dimension", [1, 2, 10])
 def test_plans_hold_what_they_state(epsilon: float, dimension: int) -> None:
     noise = plan_smooth(epsilon, donee=2.0, dimension=dimension)
-    loss = _lomax_loss(noise.alpha, noise.beta, shape=noise.shape, dimension=dimension)
-    assert 0.99 * epsilon < loss < epsilon
+    assert 0.99 * epsilon < noise._loss(noise.beta) < epsilon
 
 
 def test_reference_bound_is_the_supremum() -> None:
@@ -94,18 +92,22 @@ def test_reference_bound_is_the_supremum() -> None:
         assert exact <= reference_bound(beta, 1.0, 2.0) <= exact * 1.05
 
 
-def test_unproven_parameters_are_refused() -> None:
+def test_what_is_not_proven_is_refused() -> None:
     for refused, make in (
         (UnprovenError, lambda: SmoothNoise(shape=8, beta=0.125, epsilon=1.0, alpha=0.11)),
+        (UnprovenError, lambda: SelfScaledNoise(epsilon=1.0, shape=8, alpha=0.1, beta=0.1251)),
+        (UnprovenError, lambda: telling(alpha=0.126)),
+        (UnprovenError, lambda: plan_smooth(1e-12, tells=True)),
         (ParameterError, lambda: SmoothNoise(shape=0, beta=0.125, epsilon=1.0, alpha=0.01)),
+        (ParameterError, lambda: telling(shape=2, dimension=2)),
         (ParameterError, lambda: plan_smooth(0.0)),
-        (
-            ParameterError,
-            lambda: plan_smooth(1.0).draw(Bounded((), 1.0), SecureNoise()),
-        ),
+        (ParameterError, lambda: plan_smooth(1.0).draw(Bounded((), 1.0), SecureNoise())),
+        (ParameterError, lambda: telling().draw(Bounded((1,), 1.0), SecureNoise())),
+        (ParameterError, lambda: telling().quantile(1.0)),
     ):
         with pytest.raises(refused):
             make()
+    assert 0.999 < telling().epsilon / telling()._loss(0.125) < 1.002
 
 
 def test_deviation_and_quantiles_match_the_density() -> None:
@@ -130,6 +132,7 @@ def lomax_cdf(x: np.ndarray, shape: float = 6) -> np.ndarray:
 
 
 FINE = Fraction(1 << 24)
+SIX = lomax(6, 0.1, 0.1)
 
 
 def test_answers_follow_the_law_at_the_scale_that_is_due_and_at_no_other() -> None:
@@ -145,7 +148,7 @@ def test_rounding_is_exact_on_a_coarse_grid() -> None:
     # Masses of single grid points, with value and scale off the grid: rounding, not truncation.
     value, scale, points = Fraction(1, 3), Fraction(7, 5), np.array([-1, 0, 1, 2])
     words = seeded_words(np.random.default_rng(7))
-    sample = np.array([_round_lomax([value], scale, shape=6, words=words)[0] for _ in range(3000)])
+    sample = np.array([SIX._points([value], scale, words)[0] for _ in range(3000)])
     edges = (np.concatenate([points - 0.5, [2.5]]) - float(value)) / float(scale)
     expected = np.diff(lomax_cdf(edges)) * len(sample)
     found = np.array([(sample == point).sum() for point in points])
@@ -155,19 +158,20 @@ def test_rounding_is_exact_on_a_coarse_grid() -> None:
 
 def test_vector_noise_is_uncorrelated_but_shares_its_scale() -> None:
     words = seeded_words(np.random.default_rng(6))
-    draws = [_round_lomax([Fraction(0)] * 2, FINE, shape=6, words=words) for _ in range(2000)]
+    draws = [SIX._points([Fraction(0)] * 2, FINE, words) for _ in range(2000)]
     sample = np.array(draws) / float(FINE)
     assert stats.kstest(sample[:, 1], lomax_cdf).pvalue > 1e-3
     assert abs(np.corrcoef(sample.T)[0, 1]) < 0.1
     assert np.corrcoef(np.log(np.abs(sample.T)))[0, 1] > 0.05
 
 
-def test_output_lies_on_the_public_grid_whatever_the_bound() -> None:
-    law = plan_smooth(1.0, own=1, donee=2)
+@pytest.mark.parametrize("behind", [(7,), (7, 0)])
+def test_output_lies_on_the_public_grid_whatever_the_bound(behind) -> None:
+    law = plan_smooth(1.0, own=1, donee=2, tells=len(behind) > 1)
     assert law.grid == Fraction(2) ** -7
     for bound in (0.1, math.pi, 1e6):
-        out = law.draw(Bounded((7,), bound), SecureNoise())
-        assert (out[0] / law.grid).denominator == 1
+        out = law.draw(Bounded(behind, bound), SecureNoise())
+        assert all((number / law.grid).denominator == 1 for number in out)
 
 
 def test_lazy_uniforms_decide_equal_prefixes() -> None:
@@ -197,3 +201,168 @@ def test_noise_at_a_released_scale_costs_no_more_than_the_rho_that_is_stated(own
     sigma = ReleasedScale(most, 1e-9).noise(rho, own=own, donee=donee).scale
     moves = Fraction(own) + Fraction(donee) * Fraction(most)
     assert moves**2 / (2 * Fraction(sigma) ** 2) <= Fraction(rho)
+
+
+# Noise that tells its own scale
+
+
+def telling(shape: int = 6, dimension: int = 1, alpha: float = 0.125, **more) -> SelfScaledNoise:
+    return SelfScaledNoise(
+        epsilon=shape * 0.125 * 1.001, shape=shape, alpha=alpha, beta=0.125,
+        dimension=dimension, **more,
+    )  # fmt: skip
+
+
+def least_time(x: float, w: float) -> float:
+    """Time from (0, 1) to (x, w), over all peaks or valleys of a path, by brute force."""
+    at = np.linspace(-8.0, 8.0, 400_001)  # the log of the scale where a path turns
+    times = np.abs(at) + np.abs(at - math.log(w))
+    far = np.abs(np.expm1(at)) + np.abs(np.exp(at) - w)
+    return float(times[far >= abs(x) - 1e-9].min())
+
+
+@given(st.floats(-20, 20), st.floats(0.05, 20))
+@settings(max_examples=30, deadline=None)
+def test_the_density_falls_with_the_least_time(x: float, w: float) -> None:
+    noise = telling()
+    scale = 1 / noise.alpha
+    here = Bounded((0, 0), 1.0)
+    centre = noise._log_density((Fraction(0), Fraction(scale)), here)
+    found = noise._log_density((Fraction(x * scale), Fraction(w * scale)), here)
+    assert centre == 0
+    assert found == pytest.approx(-noise.shape * least_time(x, w), abs=1e-3)
+
+
+@given(
+    st.floats(0.05, 20.0), st.integers(1, 4), st.floats(-1, 1), st.floats(-1, 1),
+    st.floats(-12, 12), st.floats(-9, 9), st.integers(0, 2**20),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_what_two_neighbours_release_is_about_as_likely(
+    epsilon, dimension, move, dilate, far, told, seed
+) -> None:
+    """Of answers anywhere: a row may move the numbers by the smaller bound and it by beta."""
+    noise, rng = plan_smooth(epsilon, dimension=dimension, tells=True), np.random.default_rng(seed)
+    bounds = 1e6, 1e6 * math.exp(dilate * noise.beta)
+    shift = rng.dirichlet(np.ones(dimension)) * rng.choice([-1, 1], dimension)
+    moved = np.trunc(move * min(bounds) * shift).astype(int).tolist()
+    away = rng.normal(size=dimension) * math.exp(far) * 1e6 / noise.alpha
+    released = [*map(Fraction, away.tolist()), Fraction(1e6 / noise.alpha * math.exp(told))]
+    here, there = (
+        Bounded((*totals, 0), bound)
+        for totals, bound in zip(([0] * dimension, moved), bounds, strict=True)
+    )
+    assert abs(noise.log_ratio(tuple(released), here, there)) <= epsilon
+
+
+@pytest.mark.parametrize("dilate", [-1, 0, 1])
+def test_all_of_epsilon_is_used(dilate: int) -> None:
+    """By a move of the numbers alone, of the bound alone, and of both."""
+    noise = plan_smooth(1.0, tells=True)
+    one, moved = 10**6, 0 if dilate else 10**6
+    here, there = Bounded((0, 0), one), Bounded((moved, 0), one * math.exp(dilate * noise.beta))
+    told = Fraction(one / noise.alpha * math.exp(20 * dilate))
+    ratio = noise.log_ratio((Fraction(0), told), here, there)
+    assert abs(ratio) > (0.999 if dilate else 0.95)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 10.0])
+def test_plans_are_good_wherever_a_profile_starts(epsilon: float) -> None:
+    def planned(level: float) -> SelfScaledNoise:
+        with mock.patch("missdp.mechanisms.smooth._FIRST", level):
+            return plan_smooth.__wrapped__(epsilon, donee=2.0, tells=True)
+
+    def width(noise: SelfScaledNoise, level: float) -> float:
+        return noise.standard_deviation * reference_bound(noise.beta, 1.0, 2.0, level)
+
+    plan = plan_smooth(epsilon, donee=2.0, tells=True)
+    for level in (0.5, 1.0, 2.0, 4.0):
+        assert width(plan, level) < 7 / 6 * width(planned(level), level)
+    assert plan.beta * plan.shape > 0.999 * epsilon
+
+
+# The law, the error bars, and draws
+
+
+def beyond(c: float, shape: int, dimension: int) -> float:
+    """P(|x_1| > c w), the density integrated by brute force."""
+
+    def mass(c: float) -> float:
+        def density(log_w: float, log_r: float) -> float:
+            w, over = math.exp(log_w), math.exp(log_r)
+            y = (1 + w + max(over + c * w, abs(w - 1))) / 2
+            tail = shape * log_w - 2 * shape * math.log(y)
+            return math.exp(dimension * (log_r - log_w) + tail)
+
+        return integrate.dblquad(density, -20, 12, -12, 12, epsrel=1e-5)[0]
+
+    return mass(c) / mass(0.0)
+
+
+@pytest.mark.parametrize(("shape", "dimension"), [(4, 1), (5, 3)])
+def test_error_bars_follow_from_the_density(shape: int, dimension: int) -> None:
+    for c in (0.4, 2.0):
+        found = _log_beyond(c, shape, dimension) - _log_beyond(0.0, shape, dimension)
+        assert found == pytest.approx(math.log(beyond(c, shape, dimension)), abs=2e-3)
+
+
+@pytest.mark.parametrize("shape", [2, 5, 60, 400])
+def test_error_bars_of_one_number_have_a_closed_form(shape: int) -> None:
+    a = shape
+    for level in (0.3, 0.95, 1 - 1e-9):
+        c = telling(shape).quantile(level)
+        near, inner = min(c, 1.0), max(1 - c, 0.0)
+        middle = special.beta(0.5, a) * special.betainc(0.5, a, near**2) / 2
+        mass = 2 * (a + 1) * (inner**a + a * (1 + c) ** (1 - a) * middle)
+        mass += (a + 1) * (1 + c) ** (1 - a) + (a - 1) * inner ** (a + 1)
+        assert mass / (4 * a + 2) == pytest.approx(1 - level, rel=1e-6)
+
+
+@pytest.mark.parametrize(("shape", "dimension"), [(4, 1), (9, 1), (7, 3)])
+def test_answers_lie_within_their_bars_as_often_as_stated(shape: int, dimension: int) -> None:
+    noise, source, behind = telling(shape, dimension), SeededNoise(5), (7,) * dimension
+    draws = [noise.draw(Bounded((*behind, 0), 40.0), source) for _ in range(1500)]
+    sample = np.array(draws, dtype=float)
+    assert (sample[:, -1] > 0).all()
+    for level in (0.5, 0.9, 0.99):
+        radii = [noise.radius(level, told) for told in sample[:, -1]]
+        for coordinate in {0, dimension - 1}:
+            inside = np.sum(np.abs(sample[:, coordinate] - 7) <= radii)
+            assert stats.binomtest(int(inside), len(sample), level).pvalue > 1e-3
+            signs = np.sum(sample[:, coordinate] > 7)
+            assert stats.binomtest(int(signs), len(sample)).pvalue > 1e-3
+
+
+def mass_of_scales(shape: int, edges: np.ndarray) -> np.ndarray:
+    """Masses of w between edges, for one number: what is left once x is integrated out."""
+
+    def density(w: float) -> float:
+        near = abs(w - 1) * min(w, 1 / w) ** shape
+        y = max(w, 1.0)
+        return (near + 2 * w**shape * y ** (1 - 2 * shape) / (2 * shape - 1)) / w**2
+
+    parts = [integrate.quad(density, *pair)[0] for pair in pairwise(edges)]
+    return np.array(parts) / sum(parts)
+
+
+def test_the_scale_is_told_by_its_law_and_no_other() -> None:
+    noise, source = telling(6), SeededNoise(3)
+    draws = [noise.draw(Bounded((0, 0), 40.0), source)[1] for _ in range(3000)]
+    sample = np.array(draws, dtype=float) * noise.alpha / 40
+    edges = np.array([0.0, 0.5, 0.7, 0.85, 1.0, 1.15, 1.4, 2.0, 60.0])
+    for factor, right in ((1.0, True), (0.9, False), (1.1, False)):
+        found = np.histogram(sample * factor, edges)[0]
+        pvalue = stats.chisquare(found, mass_of_scales(6, edges) * found.sum()).pvalue
+        assert pvalue > 1e-3 if right else pvalue < 1e-6
+
+
+def test_rounding_of_noise_that_tells_its_scale_is_exact_on_a_coarse_grid() -> None:
+    """The same draws on a coarse and a fine grid: the coarse answer is the fine one, rounded."""
+    value, scale, fine = Fraction(1, 3), Fraction(7, 5), 2**50
+    for seed in range(300):
+        coarse, close = (
+            _Drawn(5, 2, seeded_words(np.random.default_rng(seed))) for _ in range(2)
+        )  # fmt: skip
+        for which in range(3):
+            exact = Fraction(close.rounded(which, value * fine, scale * fine, -1), fine)
+            assert coarse.rounded(which, value, scale, -1) == math.floor(exact + Fraction(1, 2))

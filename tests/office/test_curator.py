@@ -12,10 +12,9 @@ from missdp.accounting import Guarantee
 from missdp.cli.main import main
 from missdp.errors import DataError, OutputError, ParameterError
 from missdp.evaluate.align import align
-from missdp.office.attack import Attack, attacks
 from missdp.office.curator import curator_report
 from missdp.office.dossier import write_dossier
-from missdp.office.membership import Membership, allowed, membership, refit_of
+from missdp.office.risk import Attack, Membership, allowed, attacks, membership, refit_of
 from missdp.schema import Impossible
 
 pytest.importorskip("jinja2")

@@ -24,7 +24,7 @@ from missdp.errors import DataError, OutputError, ParameterError, SchemaError, U
 from missdp.evaluate import marginal_distance
 from missdp.ground_truth import ground_truth_guarantee
 from missdp.office.dossier import FILES, About, from_measurements, write_dossier
-from missdp.office.dossier.measurements import RECORD
+from missdp.office.measurements import RECORD
 from missdp.schema.rules import Impossible
 
 SCHEMA = Schema(
@@ -447,7 +447,7 @@ def test_what_was_edited_is_not_the_release(models, folder, tmp_path, monkeypatc
     table = pyarrow.parquet.read_table(folder / "measurements.parquet")
     file, schema = tmp_path / "edited.parquet", models["AllPairs"].schema_
     pyarrow.parquet.write_table(table, file)
-    monkeypatch.setattr("missdp.office.dossier.read_back._fitted", lambda *_: "fitted anew")
+    monkeypatch.setattr("missdp.office.measurements._fitted", lambda *_: "fitted anew")
     assert isinstance(from_measurements(file, schema), AllPairs)  # written again, not edited
     pyarrow.parquet.write_table(EDITS[edit](table, models, tmp_path), file)
     assert from_measurements(file, schema) == "fitted anew"

@@ -12,7 +12,7 @@ import pytest
 from missdp import Date, DateTime, Numeric, Schema, Table
 from missdp.errors import SchemaError
 from missdp.schema import Denial, Equation, Impossible, Order
-from missdp.schema.grid import on_grid, pending
+from missdp.schema.open_domains import on_grid, pending
 from refusing import refuses
 
 YEARS = {"lower": "2018-01-01", "upper": "2024-12-31"}

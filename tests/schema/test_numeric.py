@@ -10,7 +10,7 @@ from missdp import Numeric, Schema, Table
 from missdp.errors import SchemaError
 from missdp.evaluate import marginal_distance
 from missdp.inference.dyadic import fit_histogram, folded, measured_levels
-from missdp.schema.grid import MOST_CODES, on_grid, pending, widest
+from missdp.schema.open_domains import MOST_CODES, on_grid, pending, widest
 from missdp.synth.cuts import cut
 from refusing import refuses
 

@@ -319,7 +319,7 @@ def test_answers_are_what_they_were() -> None:
 
 
 IN_PARTS = {
-    "mechanisms.questions.PART_ROWS": 64, "mechanisms.private_rows.PART_ROWS": 64,
+    "mechanisms.questions.PART_ROWS": 64, "mechanisms.row_door.PART_ROWS": 64,
     "statistics.imputation._PAIRS": 7, "statistics.imputation._AT_ONCE": 50,
     "statistics.donors._CHUNK": 33, "statistics.donors._ROWS": 33,
     "shelf._LEAST": 1, "shelf._BLOCK": 70, "shelf._STRETCH": 160,

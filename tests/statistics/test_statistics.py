@@ -196,7 +196,7 @@ def test_intervals_cover_and_are_not_absurd(name: str) -> None:
 
 
 def prepared_statistics(found, seed, **more) -> ImputedStatistics:
-    with mock.patch("missdp.mechanisms.private_rows.Rows", return_value=found):
+    with mock.patch("missdp.mechanisms.row_door.Rows", return_value=found):
         asked = statistics(imputation=Instead(), random_state=seed, **more)
         asked.count(where="income > 1", epsilon=1.0)
     return asked

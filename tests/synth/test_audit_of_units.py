@@ -9,7 +9,7 @@ from missdp import AIM, MST, AllPairs, Numeric, Schema
 from missdp.schema import Unit
 from missdp.table import units
 from missdp.testing import TINY, Claim, audit, audit_synthesizer, canary, check_sensitivity
-from missdp.testing.witnesses import Recorder
+from missdp.testing.findings import Recorder
 from synth.test_units import ILL, SEX, visits
 from synth.worked_example import Independent
 
@@ -55,7 +55,7 @@ def audited(case, most, *, trials, holes=False, scale=1.0, part=1.0):
 def charged_by_the_row(monkeypatch, case, most):
     with monkeypatch.context() as broken:
         broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
-        broken.setattr("missdp.accounting.units._of_group", lambda event, _: event)
+        broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
         return audited(case, most, trials=40, part=0.3)
 
 

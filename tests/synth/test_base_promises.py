@@ -19,7 +19,7 @@ from missdp.accounting import (
 )
 from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.testing import SCHEMA, made_up
-from missdp.testing.witnesses import Guarded
+from missdp.testing.findings import Guarded
 from refusing import refuses
 from synth.conformance import DAILY, FIRST, subject
 from synth.worked_example import Independent

@@ -14,7 +14,7 @@ from missdp.accounting import Budget, Cost
 from missdp.errors import BudgetExceededError
 from missdp.inference.dyadic import Histogram
 from missdp.mechanisms import Door, Noise, SeededNoise
-from missdp.schema.grid import on_grid, pending
+from missdp.schema.open_domains import on_grid, pending
 from missdp.sources import open_source, strategy_named
 from missdp.synth.coordinates import WEIGHT, coordinates, finely, with_shares
 from missdp.synth.cuts import cut

@@ -24,7 +24,7 @@ from missdp.errors import ParameterError
 from missdp.ground_truth import planned_ground_truth
 from missdp.inference.dyadic import Histogram, depth_of
 from missdp.mechanisms import Door
-from missdp.schema.grid import MOST_CODES, on_grid, pending
+from missdp.schema.open_domains import MOST_CODES, on_grid, pending
 from missdp.sources import open_source, strategy_named
 from missdp.synth.cuts import cut
 from missdp.testing import Recorder

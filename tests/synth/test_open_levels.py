@@ -42,12 +42,12 @@ from missdp.mechanisms import open_levels as found_by
 from missdp.mechanisms.open_levels import RowsAsTheyCame
 from missdp.office import Ledger
 from missdp.schema import NotApplicable
-from missdp.schema.open_levels import at_most
+from missdp.schema.open_domains import at_most
 from missdp.sources import open_source
 from missdp.synth.open_levels import open_part, release_levels
 from missdp.synth.split import Part, Split
 from missdp.table.streams import rows_of
-from missdp.testing.witnesses import Recorder, Repeater
+from missdp.testing.findings import Recorder, Repeater
 
 SCHEMA = Schema(
     (
@@ -123,7 +123,7 @@ def test_failures_of_several_columns_add_up(monkeypatch):
     monkeypatch.setattr(
         found_by,
         "least_count",
-        lambda sigma, failure, whole=found_by.least_count: (
+        lambda sigma, failure, whole=found_by._least_count: (
             seen.append(failure) or whole(sigma, failure)
         ),
     )

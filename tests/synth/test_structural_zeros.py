@@ -16,7 +16,7 @@ from missdp.mechanisms.noise import Selection
 from missdp.synth import AIM, MST
 from missdp.synth.workload import read_zeros
 from missdp.testing import Recorder
-from missdp.testing.witnesses import Repeater
+from missdp.testing.findings import Repeater
 from refusing import refuses
 
 SCHEMA = Schema(

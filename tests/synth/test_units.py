@@ -15,11 +15,11 @@ from missdp.errors import DataError, LedgerError, ParameterError, UnprovenError
 from missdp.estimate import estimate
 from missdp.ground_truth import epsilon_for_ground_truth, planned_ground_truth
 from missdp.office.dossier import write_dossier
-from missdp.office.dossier.facts import Facts
-from missdp.office.dossier.report import _gaps
+from missdp.office.facts import Facts
+from missdp.office.pages import _gaps
 from missdp.schema import OpenCategorical, Unit
 from missdp.table import units
-from missdp.testing.witnesses import Recorder, Repeater
+from missdp.testing.findings import Recorder, Repeater
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
 
@@ -82,7 +82,7 @@ def test_a_forgotten_choice_of_rows_or_a_charge_by_the_row_is_found(family, monk
         assert found > 1.5 * claim
     with monkeypatch.context() as broken:
         broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
-        broken.setattr("missdp.accounting.units._of_group", lambda event, _: event)
+        broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
         found, claim = moved(family, 4, visits(), beside)
         assert found > 1.5 * claim
 
@@ -230,5 +230,5 @@ def test_evidence_that_takes_rows_for_independent_is_not_shown_of_units():
     for schema, shown in ((with_unit(2), "belong together"), (Schema((SEX, ILL)), "strong")):
         data = frame if schema.unit else frame.drop(columns="person")
         facts = Facts(AllPairs(epsilon=5.0, random_state=0).fit(data, schema=schema))
-        (one,) = [_gaps(facts, found) for found in facts.gaps if found.name == "sex"]
+        (one,) = [_gaps(facts, found) for found in facts.gaps if facts.names[found.at] == "sex"]
         assert shown in one["p"]

@@ -14,11 +14,11 @@ from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
 from missdp.mechanisms import Noise, RowDoor, SeededNoise
 from missdp.pricing import RowDomain
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
-from missdp.schema.unit import STEPS
+from missdp.schema.layout import STEPS
 from missdp.sources import MemorySource
 from missdp.table import weights
 from missdp.table.units import rows_of_units
-from missdp.testing.witnesses import Recorder, Repeater
+from missdp.testing.findings import Recorder, Repeater
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
 
@@ -119,7 +119,7 @@ def test_audits_find_what_would_be_wrong(family, monkeypatch):
         assert found > 1.5 * claim
     with monkeypatch.context() as broken:  # a charge by the row
         broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
-        broken.setattr("missdp.accounting.units._of_group", lambda event, _: event)
+        broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
         found, claim, *_ = moved(family, schema_of(4, weight=SURVEY, attributes=ALL), more=5)
         assert found > 1.5 * claim
     with monkeypatch.context() as broken:  # weights that are not bounded

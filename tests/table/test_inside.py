@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Schema, Table
-from missdp.table.encode import Column
-from missdp.table.inside import related
+from missdp.table.encode import Column, related
 
 SCHEMA = Schema(
     (

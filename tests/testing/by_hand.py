@@ -7,8 +7,7 @@ without the other.
 import math
 
 from missdp.schema import Numeric
-from missdp.schema.bound import Derives, Routes
-from missdp.schema.conditions import OPERATORS, Compare, Join, Not
+from missdp.schema.conditions import OPERATORS, Compare, Derives, Join, Not, Routes
 
 HOLE, ABSENT = "hole", "not applicable"
 

@@ -16,7 +16,6 @@ from missdp.accounting import (
 from missdp.errors import CheckFailedError, ParameterError, UnprovenError
 from missdp.mechanisms import Door, Noise, Training
 from missdp.mechanisms.noise import Selection
-from missdp.mechanisms.self_scaled import plan_self_scaled
 from missdp.mechanisms.smooth import Bounded, ReleasedScale, plan_smooth
 from missdp.pricing import PrivateLogisticRegression, PrivateMean
 from missdp.pricing.questions import VectorNoise
@@ -274,7 +273,7 @@ def test_options_of_families_are_refused_for_functions():
             check("statistics")
 
 
-SMOOTH_LAW, TELLING_LAW = plan_smooth(1.0), plan_self_scaled(1.0)
+SMOOTH_LAW, TELLING_LAW = plan_smooth(1.0), plan_smooth(1.0, tells=True)
 BEHIND, ALIKE, FAR = Bounded((5,), 3.0), Bounded((5,), 3.3), Bounded((9,), 4.0)
 GAUSSIAN, VECTOR = Noise("gaussian", 2.0), VectorNoise("gaussian", 2.0, sensitivity=1.0)
 SCALED = ReleasedScale(4.0, 1e-9).noise(0.5, own=1, donee=1)

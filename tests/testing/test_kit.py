@@ -25,10 +25,9 @@ from missdp.testing import (
     check_synthesizer,
     made_up,
 )
-from missdp.testing.findings import Subject
+from missdp.testing.findings import Subject, _PerCall, same
 from missdp.testing.interference import _facts_of, differences
 from missdp.testing.sensitivity import answers_of
-from missdp.testing.witnesses import _PerCall, same
 from synth.conformance import FEW_PAIRS, FEW_TRIALS
 from synth.worked_example import Independent
 from testing import example_sources as sources

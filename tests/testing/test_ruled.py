@@ -9,7 +9,7 @@ from missdp.accounting import Budget, LaplaceEvent
 from missdp.errors import CheckFailedError
 from missdp.mechanisms.session import Charged
 from missdp.schema import Numeric
-from missdp.schema.bound import Forbids
+from missdp.schema.conditions import Forbids
 from missdp.synth import sampling
 from missdp.table import Table
 from missdp.table.follow import known_cells

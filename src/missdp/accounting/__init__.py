@@ -14,9 +14,13 @@ from missdp.accounting.accountants import PURE as PURE
 from missdp.accounting.accountants import RENYI as RENYI
 from missdp.accounting.accountants import ZCDP as ZCDP
 from missdp.accounting.accountants import Accountant as Accountant
+from missdp.accounting.accountants import calibrate as calibrate
 from missdp.accounting.accountants import delta_of as delta_of
 from missdp.accounting.accountants import epsilon_of as epsilon_of
 from missdp.accounting.accountants import epsilon_under as epsilon_under
+from missdp.accounting.accountants import gaussian_delta as gaussian_delta
+from missdp.accounting.accountants import gaussian_sigma as gaussian_sigma
+from missdp.accounting.accountants import laplace_scale as laplace_scale
 from missdp.accounting.accountants import to_dp_event as to_dp_event
 from missdp.accounting.budget import Budget as Budget
 from missdp.accounting.budget import Schedule as Schedule
@@ -59,14 +63,10 @@ from missdp.accounting.exact import zcdp_rho as zcdp_rho
 from missdp.accounting.filters import Cost as Cost
 from missdp.accounting.filters import Currency as Currency
 from missdp.accounting.filters import FilterEvent as FilterEvent
-from missdp.accounting.filters import calibrate as calibrate
-from missdp.accounting.filters import gaussian_delta as gaussian_delta
-from missdp.accounting.filters import gaussian_sigma as gaussian_sigma
-from missdp.accounting.filters import laplace_scale as laplace_scale
+from missdp.accounting.filters import UnitEvent as UnitEvent
 from missdp.accounting.filters import releases as releases
 from missdp.accounting.guarantee import Guarantee as Guarantee
 from missdp.accounting.risk import Risk as Risk
-from missdp.accounting.units import UnitEvent as UnitEvent
 from missdp.aliases import exported, moved_from
 
 __all__ = exported(globals())

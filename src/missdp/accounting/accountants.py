@@ -1,4 +1,4 @@
-"""Accountants: what a sequence of events costs in (epsilon, delta).
+"""Accountants: what events cost together in (epsilon, delta), and the noise for a target.
 
 Each accountant is a valid upper bound; `epsilon_of` and `delta_of` return the best of those that
 support every event. All hold for adaptively chosen queries whose privacy parameters were fixed in
@@ -44,6 +44,7 @@ from missdp.accounting.events import (
 )
 from missdp.accounting.exact import (
     add_remove_share,
+    boundary,
     delta_from_mu,
     delta_from_rdp,
     delta_from_rho,
@@ -55,10 +56,13 @@ from missdp.accounting.exact import (
     float_up,
     gdp_mu,
     integer_shift,
+    mu_worth,
+    scale_for,
     total,
+    zcdp_rho,
 )
 from missdp.errors import ParameterError, UnprovenError
-from missdp.record import check_delta, check_nonnegative
+from missdp.record import check_delta, check_nonnegative, check_positive, check_whole
 from missdp.types import Floats
 
 # Tables of orders that events bring along are added to the grid up to this many.
@@ -67,6 +71,7 @@ _MAX_ORDERS = 1_000
 _MAX_DISTINCT = 400
 # Beyond this total, a guarantee protects nobody, and its distribution would fill the memory.
 _MAX_TOTAL = 100.0
+_MOST_COUNT = 100_000  # events that are put together one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +81,6 @@ class Accountant:
     Parameters
     ----------
     name : str
-        Printable.
     cost : callable
         The cost of one event, which it refuses if no bound is proven.
     on_epsilon, on_delta : callable
@@ -206,7 +210,7 @@ def epsilon_of(
     Returns
     -------
     float
-        Epsilon, at least 0; infinity if ``delta`` is below what the events themselves lose.
+        Infinity if ``delta`` is below what the events themselves lose.
 
     Raises
     ------
@@ -237,19 +241,7 @@ def delta_of(
     *,
     accountants: Sequence[Accountant] = DEFAULT_ACCOUNTANTS,
 ) -> float:
-    """Return the smallest proven delta of the composition at ``epsilon``, in [0, 1].
-
-    Parameters
-    ----------
-    events, accountants
-        As for `epsilon_of`.
-    epsilon : float
-        At least 0.
-
-    Raises
-    ------
-    UnprovenError
-        If no accountant supports every event, or the events mix adjacencies.
+    """Return the smallest proven delta of the composition at ``epsilon``; see `epsilon_of`.
 
     Examples
     --------
@@ -294,15 +286,8 @@ def epsilon_under(
 ) -> float:
     """Return the smallest proven epsilon at ``delta`` under ``adjacency``, possibly infinite.
 
-    Parameters
-    ----------
-    events : Event or iterable of Event
-        Facts under add-remove or replace-one; the former are converted where needed, one by one
-        if each has a proven conversion and as a whole (group privacy) otherwise.
-    delta, accountants
-        As for `epsilon_of`.
-    adjacency : {"add-remove", "replace-one"}
-        The relation the result holds for.
+    Add-remove facts are converted where needed, one by one if each has a proven conversion and as a
+    whole (group privacy) otherwise.
 
     Raises
     ------
@@ -391,3 +376,150 @@ def to_dp_event(event: Event) -> Any:
     if parts == (event,):
         raise UnprovenError(f"dp_accounting has no event for a {type(event).__name__}")
     return dp.ComposedDpEvent([to_dp_event(part) for part in parts])
+
+
+# Noise for a target
+
+
+def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -> float:
+    """Return `scale_for` releases, discrete or continuous, that are epsilon-DP together.
+
+    Examples
+    --------
+    >>> laplace_scale(1.0, count=4)
+    4.0
+    """
+    return scale_for(sensitivity, epsilon, count=count)
+
+
+def gaussian_delta(epsilon: float, *, sigma: float, sensitivity: float = 1.0) -> float:
+    """Return the delta of the *continuous* Gaussian mechanism at ``epsilon``: exact, rounded up.
+
+    By Balle & Wang 2018, Theorem 8.
+
+    Examples
+    --------
+    >>> round(gaussian_delta(1.0, sigma=1.0), 4)
+    0.1269
+    """
+    epsilon = check_nonnegative("epsilon", epsilon)
+    shift = check_positive("sensitivity", sensitivity) / check_positive("sigma", sigma)
+    return delta_from_mu(shift, epsilon)
+
+
+def gaussian_sigma(
+    epsilon: float,
+    delta: float,
+    *,
+    sensitivity: float = 1.0,
+    count: int = 1,
+    discrete: bool = True,
+) -> float:
+    """Return the least sigma for ``count`` Gaussian releases that are (epsilon, delta)-DP together.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of all releases that one row can touch.
+    sensitivity : float, default 1.0
+        L2 sensitivity of each release, above 0 (at least 1 if discrete).
+    count : int, default 1
+        Number of releases that one row can touch.
+    discrete : bool, default True
+        Integer noise, certified by the discrete privacy loss where the shift is known
+        (sensitivity below 2) and by zCDP otherwise. False: continuous noise, exact.
+
+    Returns
+    -------
+    float
+        Certified: `epsilon_of` of ``count`` events with this sigma is at most ``epsilon``
+        (discrete), or `gaussian_delta` at most ``delta`` (continuous).
+
+    Examples
+    --------
+    >>> round(gaussian_sigma(1.0, 1e-6), 1)
+    4.2
+    """
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta("delta", delta)
+    if delta == 0:
+        raise ParameterError("delta must be above 0: Gaussian noise is never pure DP")
+    count = check_whole("count", count, least=1)
+    if not discrete:
+        moved = check_positive("sensitivity", sensitivity) * math.sqrt(count)
+        mu = mu_worth(epsilon, delta) * (1 - 2.0**-50)
+        return moved / mu if mu else math.inf
+    if count > _MOST_COUNT:
+        raise ParameterError(f"count must be at most {_MOST_COUNT:,} for discrete noise")
+    sensitivity = check_positive("sensitivity", sensitivity)
+    if integer_shift(sensitivity) < 1:
+        raise ParameterError(f"an integer query has sensitivity at least 1, got {sensitivity}")
+
+    def make(sigma: float) -> list[Event]:
+        return [GaussianEvent(sensitivity=sensitivity, sigma=sigma)] * count
+
+    rho = zcdp_rho(epsilon, delta)
+    if rho == 0:
+        raise ParameterError("no noise meets the target: epsilon and delta are too small")
+    # Room for rounding: zCDP inverted and evaluated again may differ in the last bits.
+    safe = sensitivity * math.sqrt(count / (2 * rho)) * (1 + 1e-9)
+    return calibrate(make, epsilon, delta, start=safe)
+
+
+def calibrate(
+    make_events: Callable[[float], Sequence[Event]],
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    adjacency: Adjacency = "add-remove",
+    start: float = 1.0,
+    tolerance: float = 1e-4,
+) -> float:
+    """Return the least noise for which a composition meets a target.
+
+    Parameters
+    ----------
+    make_events : callable
+        Maps a noise level above 0 to the events; more noise must cost no more privacy.
+    epsilon, delta, adjacency
+        The target.
+    start : float, default 1.0
+        Where to start looking; any value above 0 will do.
+    tolerance : float, default 1e-4
+        Relative width at which bisection stops.
+
+    Returns
+    -------
+    float
+        A noise level whose events were *checked* to meet the target: the result is always the
+        safe end of the last interval.
+
+    Raises
+    ------
+    ParameterError
+        If no noise level up to ``start * 2**60`` meets the target.
+
+    Examples
+    --------
+    >>> from missdp.accounting import LaplaceEvent
+    >>> scale = calibrate(lambda b: [LaplaceEvent(sensitivity=1, scale=b)] * 4, 1.0)
+    >>> 4.0 <= scale <= 4.001
+    True
+    """
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta("delta", delta)
+    start, tolerance = check_positive("start", start), check_positive("tolerance", tolerance)
+
+    def enough(noise: float) -> bool:
+        try:
+            return epsilon_under(make_events(noise), delta, adjacency) <= epsilon
+        except UnprovenError:
+            return False
+
+    high = next((high for k in range(60) if enough(high := start * 2.0**k)), math.inf)
+    if math.isinf(high):
+        raise ParameterError("no noise level meets the target; is delta large enough?")
+    low = high / 2
+    for _ in range(60):
+        if not enough(low):
+            break
+        low, high = low / 2, low
+    return boundary(enough, low, high, tolerance=tolerance)[1]

@@ -22,10 +22,17 @@ from missdp.accounting.events import (
     under,
 )
 from missdp.accounting.exact import epsilon_from_rho, exact, float_down, float_up, total
-from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
+from missdp.accounting.filters import (
+    Cost,
+    Currency,
+    FilterEvent,
+    UnitEvent,
+    filter_cost,
+    of_each_row,
+    unit_of,
+)
 from missdp.accounting.guarantee import Guarantee
-from missdp.accounting.units import UnitEvent, of_each_row, unit_of
-from missdp.errors import BudgetExceededError, LedgerError, ParameterError
+from missdp.errors import BudgetExceededError, LedgerError, ParameterError, one_of
 from missdp.record import check_delta, check_positive
 
 Schedule = Literal["fixed", "adaptive"]
@@ -104,9 +111,7 @@ class Budget:
         self._epsilon = check_positive("epsilon", epsilon)
         self._delta = check_delta("delta", delta)
         self._adjacency = check_adjacency(adjacency)
-        if schedule not in get_args(Schedule):
-            raise ParameterError(f"schedule must be 'fixed' or 'adaptive', got {schedule!r}")
-        self._schedule: Schedule = schedule
+        self._schedule: Schedule = one_of("schedule", schedule, get_args(Schedule))
         self._cost: Cost | None = None
         if schedule == "adaptive":
             chosen = currency or ("zcdp" if self._delta > 0 else "pure")
@@ -132,15 +137,8 @@ class Budget:
     ) -> Self:
         """Return an adaptive budget that is capped by exactly this cost, in its currency.
 
-        Parameters
-        ----------
-        cost : Cost
-            Above 0.
-        delta : float, default 0.0
-            The delta at which the budget states its epsilon; above 0 unless the cost is pure.
-            Nothing else depends on it.
-        adjacency : {"add-remove", "replace-one"}
-            See `Budget`.
+        ``delta``, above 0 unless the cost is pure, is that at which the budget states its epsilon:
+        nothing else depends on it.
 
         Examples
         --------
@@ -170,32 +168,9 @@ class Budget:
     ) -> Budget:
         """Return a fresh budget that protects units of at most so many rows, worth this one.
 
-        Not public: who charges it must have chosen the rows, which nothing here can see.
-
-        What is charged to it are facts about one row, and so are its ``cost`` and ``left``; its
-        epsilon, its `filter` and what is `spent` are those of a unit.
-
-        Parameters
-        ----------
-        unit : str
-            Name of the column that says which rows belong together.
-        rows : int
-            How many rows of a unit whatever is charged reads, at most.
-        counts : {"rows", "unit"}, default "rows"
-            Whether each of them counts as one, or all together.
-
-        Raises
-        ------
-        UnprovenError
-            If nothing is proven for several rows in the currency of this budget.
-
-        Examples
-        --------
-        >>> from missdp.accounting import Budget, LaplaceEvent
-        >>> budget = Budget(1.0, schedule="adaptive")._for_units("patient", 5)
-        >>> budget.charge(LaplaceEvent(sensitivity=1, scale=10.0))
-        >>> budget.spent.epsilon, round(budget.left.amount, 12)
-        (1.0, 0.1)
+        Not public: who charges it must have chosen the rows, which nothing here can see. What is
+        charged to it are facts about one row, and so are its ``cost`` and ``left``; its epsilon,
+        its `filter` and what is `spent` are those of a unit; all its rows may count as one.
         """
         if self._cost is None or self._entries:
             raise ParameterError("only a fresh budget with schedule='adaptive' can be for units")
@@ -242,17 +217,10 @@ class Budget:
         return tuple(e.filter() if isinstance(e, Budget) else e for e in entries)
 
     def charge(self, *events: Event, conditions: Iterable[Condition] = ()) -> None:
-        """Record ``events`` as spent, or refuse them all.
+        """Record ``events`` as spent, with the conditions that they rest on, or refuse them all.
 
         Call it *before* reading the data. Nothing is refunded: a computation that fails after
         its charge may already have revealed something by failing.
-
-        Parameters
-        ----------
-        *events : Event
-            What is about to be done.
-        conditions : iterable of Condition
-            What the events rest on; part of `spent` from now on.
 
         Raises
         ------
@@ -284,7 +252,7 @@ class Budget:
         part : Budget
             A fresh budget with schedule ``"adaptive"``.
         label : str
-            Public name of the part, for reports.
+            Public name.
         conditions : iterable of Condition
             What the releases of the part rest on, beside what is charged along with them.
         beside : iterable of Event
@@ -312,18 +280,7 @@ class Budget:
         return part
 
     def filter(self, *, label: str = "") -> FilterEvent:
-        """Return the event that an adaptive budget is accounted by: its cap, and what was spent.
-
-        Raises
-        ------
-        ParameterError
-            If the schedule is fixed.
-
-        Examples
-        --------
-        >>> Budget(1.0, schedule="adaptive").filter().capacity.epsilon
-        1.0
-        """
+        """Return the event that an adaptive budget is accounted by: its cap, and what was spent."""
         if self._cost is None:
             raise ParameterError("a budget with schedule='fixed' is no filter")
         capacity = self._cost.event(adjacency=self._adjacency)
@@ -399,12 +356,7 @@ class Budget:
 
     @property
     def left(self) -> Cost:
-        """What an adaptive budget can still be charged with, in its currency.
-
-        Raises
-        ------
-        ParameterError
-            If the schedule is fixed: such a budget has no single currency; ask `can_afford`.
+        """What an adaptive budget can still be charged with; of a fixed one, ask `can_afford`.
 
         Examples
         --------

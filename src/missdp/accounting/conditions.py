@@ -7,10 +7,10 @@ guarantees unites them, and printing a guarantee prints them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field, fields
+from typing import ClassVar, Literal, get_args
 
-from missdp.errors import ParameterError, SchemaError
+from missdp.errors import ParameterError, SchemaError, one_of
 from missdp.record import COUNT, COUNT_FROM_1, FRACTION, POSITIVE, Record, check_fraction
 from missdp.schema import Schema
 
@@ -39,8 +39,8 @@ class Condition(Record, abstract=True):
         does may fail for other draws of the missing cells, over which a guarantee for the ground
         truth averages: nothing is proven then.
     sentence : str
-        Class attribute. The assumption in one plain sentence, in which ``{0.name}`` stands for a
-        field; for anything less simple override `statement`.
+        Class attribute. The assumption in one plain sentence, in which ``{name}`` stands for a
+        field, and ``{0.name}`` for a property; for anything less simple override `statement`.
 
     Examples
     --------
@@ -56,7 +56,9 @@ class Condition(Record, abstract=True):
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
-        return self.sentence.format(self)
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
+        told = {n: ", ".join(map(str, v)) if type(v) is tuple else v for n, v in held.items()}
+        return self.sentence.format(self, **told)
 
     def __str__(self) -> str:
         return self.statement()
@@ -126,12 +128,7 @@ class ObservedAtMost(MissingCompletelyAtRandom):
     observed : mapping of str to float, or iterable of pairs
         Attribute name to the largest probability, in [0, 1], over all rows that there could be.
         Attributes that are not named may always be observed.
-
-    Examples
-    --------
-    >>> print(ObservedAtMost({"Income": 0.75}))
-    Given a row, its values go missing independently of each other and of other rows, and whatever the values are, each is observed with probability at most 0.75 for Income and 1 for every other attribute.
-    """  # noqa: E501
+    """
 
     sentence = (
         "Given a row, its values go missing independently of each other and of other rows, and "
@@ -141,13 +138,7 @@ class ObservedAtMost(MissingCompletelyAtRandom):
 
 @dataclass(frozen=True)
 class RowIndependentMissingness(Condition):
-    """Each row loses values independently of every other row (Mohapatra et al. 2024, Theorem 5.2).
-
-    Examples
-    --------
-    >>> RowIndependentMissingness().statement()
-    'Whether a value of one row is missing does not depend on any other row.'
-    """
+    """Each row loses values independently of other rows (Mohapatra et al. 2024, Theorem 5.2)."""
 
     implies_row_independence, holds_for_every_mask = True, True
     sentence = "Whether a value of one row is missing does not depend on any other row."
@@ -164,12 +155,7 @@ class BoundedObservation(Condition):
         a release (the union of all that it might have used), whatever the row's values are (MNAR).
     together : bool, default False
         Of all releases that `missdp.ground_truth.joint` puts together, not of each by itself.
-
-    Examples
-    --------
-    >>> print(BoundedObservation(0.5))
-    Whatever its values, a row is observed on all that some gate of a release needs, or of those that the data might have chosen, with probability at most 0.5, independently of every other row.
-    """  # noqa: E501
+    """
 
     p_max: float = field(metadata=FRACTION)
     together: bool = False
@@ -198,11 +184,6 @@ class DatasetCollection(Condition):
         Number of rows of every table in the collection; at least 1.
     description : str
         Further limits of the collection in words; may be empty.
-
-    Examples
-    --------
-    >>> print(DatasetCollection(max_missing=10, n=1000))
-    The table has 1000 rows and at most 10 missing entries.
     """
 
     max_missing: int = field(metadata=COUNT)
@@ -225,11 +206,6 @@ class EigenGap(Condition):
         Which gap: between the k-th and the (k+1)-th eigenvalue, k at least 1.
     at_least : float
         Declared lower bound, above 0.
-
-    Examples
-    --------
-    >>> print(EigenGap(2, 0.1))
-    The gap between eigenvalues 2 and 3 of the second-moment matrix is at least 0.1.
     """
 
     k: int = field(metadata=COUNT_FROM_1)
@@ -250,11 +226,6 @@ class PublicDomain(Condition):
     Parameters
     ----------
     note : str, where the domain comes from; may be empty
-
-    Examples
-    --------
-    >>> print(PublicDomain("census"))
-    Columns, categories, bounds, codes and rules were declared without the private table (census).
     """
 
     note: str = ""
@@ -270,61 +241,31 @@ class PublicDomain(Condition):
 
 @dataclass(frozen=True)
 class DataDependentDomain(Condition):
-    """A warning: domain or bounds of some attributes were read from the private table.
-
-    Parameters
-    ----------
-    attributes : iterable of str
-        The attributes concerned, kept sorted.
-
-    Examples
-    --------
-    >>> DataDependentDomain(["b", "a"]).attributes
-    ('a', 'b')
-    """
+    """A warning: domain or bounds of some attributes were read from the private table."""
 
     attributes: tuple[str, ...] = field(metadata=NAMES)
 
     holds_for_every_mask = True
 
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            "WARNING: categories, bounds or codes were read from the private table, which the "
-            f"stated guarantee does not cover, for: {', '.join(self.attributes)}."
-        )
+    sentence = (
+        "WARNING: categories, bounds or codes were read from the private table, which the stated "
+        "guarantee does not cover, for: {attributes}."
+    )
 
 
 @dataclass(frozen=True)
 class DeclaredRowCount(Condition):
-    """The number of rows is declared public.
-
-    Parameters
-    ----------
-    n : int
-        The declared number of rows, at least 0.
-
-    Examples
-    --------
-    >>> print(DeclaredRowCount(500))
-    The number of rows, 500, is public: the guarantee does not hide it.
-    """
+    """The number of rows is declared public."""
 
     n: int = field(metadata=COUNT)
 
     holds_for_every_mask = True
-    sentence = "The number of rows, {0.n}, is public: the guarantee does not hide it."
+    sentence = "The number of rows, {n}, is public: the guarantee does not hide it."
 
 
 @dataclass(frozen=True)
 class ExplicitSeed(Condition):
-    """The noise was drawn from a seeded generator: for tests, not for releases.
-
-    Examples
-    --------
-    >>> print(ExplicitSeed())
-    WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
-    """
+    """The noise was drawn from a seeded generator: for tests, not for releases."""
 
     holds_for_every_mask = True
     sentence = (
@@ -334,68 +275,34 @@ class ExplicitSeed(Condition):
 
 @dataclass(frozen=True)
 class CutsFromRelease(Condition):
-    """The bins of numeric attributes were found by another release.
-
-    Parameters
-    ----------
-    attributes : tuple of str
-        Whose bins.
-    release : str
-        Which release.
-
-    Examples
-    --------
-    >>> print(CutsFromRelease(("age", "pay"), "release 1a2b"))
-    The bins of age, pay were found by release 1a2b, whose cost is its own and is not counted here.
-    """
+    """The bins of numeric attributes were found by another release."""
 
     holds_for_every_mask = True
     attributes: tuple[str, ...]
     release: str
 
-    def statement(self) -> str:
-        """Return the condition as a sentence."""
-        return (
-            f"The bins of {', '.join(self.attributes)} were found by {self.release}, whose cost is "
-            "its own and is not counted here."
-        )
+    sentence = (
+        "The bins of {attributes} were found by {release}, whose cost is its own and is not "
+        "counted here."
+    )
 
 
 @dataclass(frozen=True)
 class LevelsFromRelease(Condition):
-    """The levels of open attributes were found by another release.
-
-    Parameters
-    ----------
-    attributes : tuple of str
-        Whose levels.
-
-    Examples
-    --------
-    >>> print(LevelsFromRelease(("illness",)))
-    The levels of illness were found by an earlier fit, whose cost is its own and is not counted here.
-    """  # noqa: E501
+    """The levels of open attributes were found by another release."""
 
     holds_for_every_mask = True
     attributes: tuple[str, ...]
 
-    def statement(self) -> str:
-        """Return the condition as a sentence."""
-        return (
-            f"The levels of {', '.join(self.attributes)} were found by an earlier fit, whose cost "
-            "is its own and is not counted here."
-        )
+    sentence = (
+        "The levels of {attributes} were found by an earlier fit, whose cost is its own and is not "
+        "counted here."
+    )
 
 
 @dataclass(frozen=True)
 class TakenFromFile(Condition):
-    """A model was taken from a file of measurements, with the record of its release.
-
-    Examples
-    --------
-    >>> print(TakenFromFile())
-    The model was taken from a file of measurements, and whoever wrote it stated what was released: a checksum shows edits, and is no signature.
-    """  # noqa: E501
+    """A model was taken from a file of measurements, with the record of its release."""
 
     holds_for_every_mask = True
     sentence = (
@@ -406,21 +313,10 @@ class TakenFromFile(Condition):
 
 @dataclass(frozen=True)
 class RowsWithoutUnit(Condition):
-    """Rows without an identifier belong to different units.
-
-    Parameters
-    ----------
-    column : str
-        Of the identifiers.
-
-    Examples
-    --------
-    >>> print(RowsWithoutUnit("patient_id"))
-    No two rows without a patient_id belong together: each counts as a unit of its own.
-    """
+    """Rows without an identifier belong to different units."""
 
     column: str
-    sentence = "No two rows without a {0.column} belong together: each counts as a unit of its own."
+    sentence = "No two rows without a {column} belong together: each counts as a unit of its own."
 
 
 @dataclass(frozen=True)
@@ -429,20 +325,10 @@ class WeightsOfRows(Condition):
 
     Weights of a design do not. Weights that were calibrated, trimmed or adjusted for non-response
     in the table itself do: one more person then changes those of others.
-
-    Parameters
-    ----------
-    column : str
-        Of the weights.
-
-    Examples
-    --------
-    >>> print(WeightsOfRows("wt"))
-    The wt of a row was not worked out from other rows of the table.
     """
 
     column: str
-    sentence = "The {0.column} of a row was not worked out from other rows of the table."
+    sentence = "The {column} of a row was not worked out from other rows of the table."
 
 
 @dataclass(frozen=True)
@@ -452,12 +338,7 @@ class FixedSchedule(Condition):
     Composition theorems let the *question* depend on earlier answers, but bound the total for
     *privacy parameters* (noise scales, number of releases) that do not. See `Budget` for the
     schedule ``"adaptive"``, which needs no such assumption.
-
-    Examples
-    --------
-    >>> print(FixedSchedule())
-    How many releases there are and how much noise each gets was fixed before the first of them; an adaptive part counts as one release, of the size of its cap.
-    """  # noqa: E501
+    """
 
     holds_for_every_mask = True
     sentence = (
@@ -474,16 +355,11 @@ class Assumption(Condition):
     ----------
     text : str
         One sentence.
-
-    Examples
-    --------
-    >>> print(Assumption("Reports are filed once per person."))
-    Reports are filed once per person.
     """
 
     text: str
 
-    sentence = "{0.text}"
+    sentence = "{text}"
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str) or not self.text.strip():
@@ -498,19 +374,8 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     """Return the conditions that a schema puts on every release that uses it.
 
     Levels and bounds shape the output, so a guarantee rests on their being public: `PublicDomain`,
-    or `DataDependentDomain` for the attributes that are marked as read from the private cells.
-
-    Parameters
-    ----------
-    schema : Schema
-        Public facts.
-    undeclared : {"refuse", "accept"}
-        What to do about facts that were read from the data and not declared public.
-
-    Raises
-    ------
-    SchemaError
-        If some facts are not declared public, and that is refused.
+    or `DataDependentDomain` for the attributes that are marked as read from the private cells, if
+    that is accepted.
 
     Examples
     --------
@@ -521,8 +386,7 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     WARNING: categories, bounds or codes were read from the private table, which the stated
     guarantee does not cover, for: a.
     """
-    if undeclared not in ("refuse", "accept"):
-        raise ParameterError("undeclared must be 'refuse' or 'accept'")
+    one_of("undeclared", undeclared, get_args(Undeclared))
     marked = schema.undeclared
     if not marked:
         return (PublicDomain(),)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from missdp.accounting.exact import replace_one_of
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import ParameterError, UnprovenError, one_of
 from missdp.record import (
     COUNT_FROM_1,
     DELTA,
@@ -33,9 +33,8 @@ Protects = Literal["incomplete", "ground-truth"]
 
 def check_adjacency(value: str) -> Adjacency:
     """Return ``value`` if it names a neighbouring relation; refuse it otherwise."""
-    if value not in get_args(Adjacency):
-        raise ParameterError(f"adjacency must be 'add-remove' or 'replace-one', got {value!r}")
-    return value  # type: ignore[return-value]
+    found: Adjacency = one_of("adjacency", value, get_args(Adjacency))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +115,6 @@ class Event(Record, abstract=True):
 class PureEvent(Event):
     """An epsilon-DP mechanism of which nothing else is known.
 
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-
     Examples
     --------
     >>> PureEvent(epsilon=0.5).to_replace_one().epsilon
@@ -145,11 +139,6 @@ class SelectionEvent(PureEvent):
     ----------
     epsilon : float
         At least 0; 2 * sensitivity / scale for Gumbel noise.
-
-    Examples
-    --------
-    >>> SelectionEvent(epsilon=1.0).epsilon
-    1.0
     """
 
 
@@ -190,11 +179,6 @@ class LaplaceEvent(_NoiseEvent):
         Noise scale b, above 0.
     discrete : bool, default True
         Integer-valued query and noise.
-
-    Examples
-    --------
-    >>> LaplaceEvent(sensitivity=1, scale=2.0).scale
-    2.0
     """
 
     scale: float = field(metadata=POSITIVE)
@@ -218,11 +202,6 @@ class GaussianEvent(_NoiseEvent):
         Noise parameter, above 0 (the standard deviation if continuous).
     discrete : bool, default True
         Integer-valued query and noise.
-
-    Examples
-    --------
-    >>> GaussianEvent(sensitivity=1, sigma=3.0).sigma
-    3.0
     """
 
     sigma: float = field(metadata=POSITIVE)
@@ -230,20 +209,7 @@ class GaussianEvent(_NoiseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ApproximateEvent(Event):
-    """An (epsilon, delta)-DP mechanism of which nothing else is known.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    delta : float
-        In [0, 1).
-
-    Examples
-    --------
-    >>> ApproximateEvent(epsilon=1.0, delta=1e-9).delta
-    1e-09
-    """
+    """An (epsilon, delta)-DP mechanism of which nothing else is known."""
 
     epsilon: float = field(metadata=NONNEGATIVE)
     delta: float = field(metadata=DELTA)
@@ -286,11 +252,6 @@ class RDPEvent(Event):
         Rényi orders, each above 1, strictly increasing.
     epsilons : sequence of float
         Upper bound on the Rényi divergence at each order, at least 0.
-
-    Examples
-    --------
-    >>> RDPEvent(orders=[2, 4], epsilons=[0.2, 0.4]).epsilons
-    (0.2, 0.4)
     """
 
     orders: tuple[float, ...]
@@ -326,11 +287,6 @@ class SampledGaussianEvent(Event):
         Number of steps, at least 1.
     discrete : bool, default False
         Integer-valued query and noise.
-
-    Examples
-    --------
-    >>> SampledGaussianEvent(rate=0.01, noise_multiplier=1.5, steps=100).steps
-    100
     """
 
     rate: float = field(metadata=FRACTION)

@@ -90,13 +90,6 @@ def printed(value: float, *, digits: int = 4, up: bool = True) -> str:
 def share_of(amount: float, part: float) -> float:
     """Return a share of a budget, rounded down, so that shares that sum to 1 fit into it.
 
-    Parameters
-    ----------
-    amount : float
-        At least 0.
-    part : float
-        In [0, 1].
-
     Examples
     --------
     >>> from missdp.accounting import share_of
@@ -109,13 +102,6 @@ def share_of(amount: float, part: float) -> float:
 
 def difference(amount: float, *parts: float, up: bool = False) -> float:
     """Return what parts leave of a budget, rounded down (or ``up``); 0 if they leave nothing.
-
-    Parameters
-    ----------
-    amount, *parts : float
-        At least 0, in one currency.
-    up : bool, default False
-        Whether to round up.
 
     Examples
     --------
@@ -131,19 +117,7 @@ def difference(amount: float, *parts: float, up: bool = False) -> float:
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     """Return the least Laplace scale for which ``count`` releases cost at most epsilon together.
 
-    Parameters
-    ----------
-    sensitivity : float
-        In L1 norm, above 0.
-    epsilon : float
-        Above 0.
-    count : int, default 1
-        At least 1.
-
-    Returns
-    -------
-    float
-        Infinity if there is no such scale.
+    The sensitivity is in L1 norm. Infinity if there is no such scale.
 
     Examples
     --------
@@ -167,11 +141,6 @@ def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
 
     Two steps of add-remove: P <= e^eps (e^eps R + delta) + delta, that is
     (2 epsilon, (1 + e^epsilon) delta). Delta is capped at 1.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        At least 0.
 
     Examples
     --------

@@ -5,20 +5,35 @@ then what was spent along the way is an outcome and proves nothing. The cap does
 (Rogers et al. 2016), and so do zCDP rhos, the Rényi divergences of one order (Feldman & Zrnic
 2021; Whitehouse et al. 2023) and the squares of mu in Gaussian DP (Smith & Thakurta 2022), whatever
 was chosen along the way, as long as the cap and its currency were fixed before the first release.
+
+Units of protection
+-------------------
+What the releases of a fit cost a person who has several rows.
+
+A fit reads at most k rows of each unit, and they are chosen from the unit's own rows alone. So
+whether a unit is in the table moves at most k rows of what is read, and what is mu-GDP for one row
+is k mu-GDP for the unit (Dong, Roth & Su 2022, Theorem 2.14); epsilon-DP becomes k epsilon, and
+rho-zCDP k^2 rho (Bun & Steinke 2016, Proposition 1.9). That holds for whole adaptive fits, and k
+rows that are alike attain it for sums. Which rows are chosen is drawn for each unit by itself:
+given all draws, two neighbouring tables differ by at most k rows, and averaging over the draws,
+which are the same for the other units, changes nothing.
+
+Where all rows of a unit count as one together, a unit costs what one row does that counts as one:
+what each of its rows adds to a sum, or moves a score by, is at most its share, and shares add up to
+one at most (the triangle inequality).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from missdp.accounting.accountants import epsilon_under
 from missdp.accounting.costs import (
     MOST_GDP,
     approximate_delta,
@@ -40,31 +55,33 @@ from missdp.accounting.events import (
 )
 from missdp.accounting.exact import (
     best_order,
-    boundary,
-    delta_from_mu,
     epsilon_from_mu,
     epsilon_from_rdp,
     epsilon_from_rho,
     exact,
     float_down,
+    float_up,
     gdp_mu,
-    integer_shift,
     mu_worth,
     overhead,
-    scale_for,
     total,
-    zcdp_rho,
 )
-from missdp.errors import ParameterError, UnprovenError, replacing
-from missdp.record import check_delta, check_nonnegative, check_positive, check_whole
+from missdp.errors import ParameterError, UnprovenError, one_of, replacing
+from missdp.record import COUNT_FROM_1, check_delta, check_nonnegative, check_positive
 
 Currency = Literal["pure", "zcdp", "renyi", "gdp"]
 """What an amount of privacy is counted in."""
 
 _COSTS = {"pure": pure_cost, "zcdp": zcdp_cost, "gdp": gdp_cost}
-_MOST_COUNT = 100_000  # events that are put together one by one
 # Rényi curves are upper bounds computed in floating point, with a relative error below this.
 _OUTWARD = 1 + 1e-12
+
+ROW = "row"
+"""The unit of protection where nothing else is declared."""
+
+# The square root and the conversion that follow are rounded: what a unit costs must not exceed
+# what its budget is worth.
+_INWARD = 1 - Fraction(1, 2**45)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +109,7 @@ class Cost:
     order: float | None = None
 
     def __post_init__(self) -> None:
-        if self.currency not in get_args(Currency):
-            raise ParameterError(f"currency must be one of {get_args(Currency)}")
+        one_of("currency", self.currency, get_args(Currency))
         object.__setattr__(self, "amount", check_nonnegative("amount", self.amount))
         if (self.order is None) == (self.currency == "renyi"):
             raise ParameterError("order is for the currency 'renyi', which needs one")
@@ -111,8 +127,7 @@ class Cost:
         """
         if currency == "pure":
             return cls(currency=currency, amount=epsilon)
-        if currency not in get_args(Currency):
-            raise ParameterError(f"currency must be one of {get_args(Currency)}, got {currency!r}")
+        one_of("currency", currency, get_args(Currency))
         epsilon, delta = _target(currency, epsilon, delta)
         if currency == "gdp":
             found = cls(currency=currency, amount=mu_worth(epsilon, delta) ** 2)
@@ -230,14 +245,6 @@ class FilterEvent(Event):
     ------
     ParameterError
         If the log costs more than the capacity.
-
-    Examples
-    --------
-    >>> from missdp.accounting import GaussianEvent, epsilon_of
-    >>> log = [GaussianEvent(sensitivity=1, sigma=20.0)]
-    >>> event = FilterEvent(capacity=ZCDPEvent(rho=0.02), log=log)
-    >>> epsilon_of(event, 1e-6) == epsilon_of(ZCDPEvent(rho=0.02), 1e-6)
-    True
     """
 
     capacity: Event
@@ -304,182 +311,120 @@ def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     return tuple(release for event in events for release in releases(event))
 
 
-# Noise for a target
+# Units of protection
 
 
-def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -> float:
-    """Return the Laplace scale for ``count`` releases that are epsilon-DP together.
-
-    Valid for discrete and continuous noise; the composition is pure DP.
-
-    Parameters
-    ----------
-    epsilon : float
-        Total, above 0.
-    sensitivity : float, default 1.0
-        L1 sensitivity of each release, above 0.
-    count : int, default 1
-        Number of releases that one row can touch, at least 1.
-
-    Returns
-    -------
-    float
-        ``count * sensitivity / epsilon``, rounded up.
-
-    Examples
-    --------
-    >>> laplace_scale(1.0, count=4)
-    4.0
-    """
-    return scale_for(sensitivity, epsilon, count=count)
-
-
-def gaussian_delta(epsilon: float, *, sigma: float, sensitivity: float = 1.0) -> float:
-    """Return the delta of the *continuous* Gaussian mechanism at ``epsilon``: exact, rounded up.
+@dataclass(frozen=True, kw_only=True)
+class UnitEvent(FilterEvent):
+    """An adaptive sequence of releases that reads at most so many rows of each unit.
 
     Parameters
     ----------
-    epsilon : float
-        At least 0.
-    sigma : float
-        Standard deviation of the noise, above 0.
-    sensitivity : float, default 1.0
-        L2 sensitivity, above 0.
-
-    Returns
-    -------
-    float
-        Balle & Wang 2018, Theorem 8.
-
-    Examples
-    --------
-    >>> round(gaussian_delta(1.0, sigma=1.0), 4)
-    0.1269
-    """
-    epsilon = check_nonnegative("epsilon", epsilon)
-    shift = check_positive("sensitivity", sensitivity) / check_positive("sigma", sigma)
-    return delta_from_mu(shift, epsilon)
-
-
-def gaussian_sigma(
-    epsilon: float,
-    delta: float,
-    *,
-    sensitivity: float = 1.0,
-    count: int = 1,
-    discrete: bool = True,
-) -> float:
-    """Return the least sigma for ``count`` Gaussian releases that are (epsilon, delta)-DP together.
-
-    Parameters
-    ----------
-    epsilon : float
-        Total, above 0.
-    delta : float
-        Total, in (0, 1).
-    sensitivity : float, default 1.0
-        L2 sensitivity of each release, above 0 (at least 1 if discrete).
-    count : int, default 1
-        Number of releases that one row can touch, at least 1.
-    discrete : bool, default True
-        Integer noise, certified by the discrete privacy loss where the shift is known
-        (sensitivity below 2) and by zCDP otherwise. False: continuous noise, exact.
-
-    Returns
-    -------
-    float
-        Certified: `epsilon_of` of ``count`` events with this sigma is at most ``epsilon``
-        (discrete), or `gaussian_delta` at most ``delta`` (continuous).
-
-    Examples
-    --------
-    >>> round(gaussian_sigma(1.0, 1e-6), 1)
-    4.2
-    """
-    epsilon, delta = check_positive("epsilon", epsilon), check_delta("delta", delta)
-    if delta == 0:
-        raise ParameterError("delta must be above 0: Gaussian noise is never pure DP")
-    count = check_whole("count", count, least=1)
-    if not discrete:
-        moved = check_positive("sensitivity", sensitivity) * math.sqrt(count)
-        mu = mu_worth(epsilon, delta) * (1 - 2.0**-50)
-        return moved / mu if mu else math.inf
-    if count > _MOST_COUNT:
-        raise ParameterError(f"count must be at most {_MOST_COUNT:,} for discrete noise")
-    sensitivity = check_positive("sensitivity", sensitivity)
-    if integer_shift(sensitivity) < 1:
-        raise ParameterError(f"an integer query has sensitivity at least 1, got {sensitivity}")
-
-    def make(sigma: float) -> list[Event]:
-        return [GaussianEvent(sensitivity=sensitivity, sigma=sigma)] * count
-
-    rho = zcdp_rho(epsilon, delta)
-    if rho == 0:
-        raise ParameterError("no noise meets the target: epsilon and delta are too small")
-    # Room for rounding: zCDP inverted and evaluated again may differ in the last bits.
-    safe = sensitivity * math.sqrt(count / (2 * rho)) * (1 + 1e-9)
-    return calibrate(make, epsilon, delta, start=safe)
-
-
-def calibrate(
-    make_events: Callable[[float], Sequence[Event]],
-    epsilon: float,
-    delta: float = 0.0,
-    *,
-    adjacency: Adjacency = "add-remove",
-    start: float = 1.0,
-    tolerance: float = 1e-4,
-) -> float:
-    """Return the least noise for which a composition meets a target.
-
-    Parameters
-    ----------
-    make_events : callable
-        Maps a noise level above 0 to the events; more noise must cost no more privacy.
-    epsilon : float
-        Target, above 0.
-    delta : float, default 0.0
-        Target, in [0, 1).
-    adjacency : {"add-remove", "replace-one"}
-        The relation of the target.
-    start : float, default 1.0
-        Where to start looking; any value above 0 will do.
-    tolerance : float, default 1e-4
-        Relative width at which bisection stops.
-
-    Returns
-    -------
-    float
-        A noise level whose events were *checked* to meet the target: the result is always the
-        safe end of the last interval.
+    unit : str
+        Name of the column that says which rows belong together.
+    rows : int
+        How many rows of a unit are read at most, at least 1; 1 also where the capacity is a fact
+        about a whole unit.
+    counts : {"rows", "unit"}, default "rows"
+        Whether each row counts as one, or all rows of a unit together.
+    capacity, log
+        As of a `FilterEvent`: facts about one row that counts as one. Accountants see what follows
+        for a unit.
 
     Raises
     ------
-    ParameterError
-        If no noise level up to ``start * 2**60`` meets the target.
+    UnprovenError
+        If the capacity is one of which nothing is proven for several rows.
 
     Examples
     --------
-    >>> from missdp.accounting import LaplaceEvent
-    >>> scale = calibrate(lambda b: [LaplaceEvent(sensitivity=1, scale=b)] * 4, 1.0)
-    >>> 4.0 <= scale <= 4.001
-    True
+    >>> from missdp.accounting import PureEvent, UnitEvent, epsilon_of
+    >>> event = UnitEvent(unit="patient", rows=5, capacity=PureEvent(epsilon=0.2))
+    >>> epsilon_of(event, 0.0)
+    1.0
     """
-    epsilon, delta = check_positive("epsilon", epsilon), check_delta("delta", delta)
-    start, tolerance = check_positive("start", start), check_positive("tolerance", tolerance)
 
-    def enough(noise: float) -> bool:
-        try:
-            return epsilon_under(make_events(noise), delta, adjacency) <= epsilon
-        except UnprovenError:
-            return False
+    unit: str
+    rows: int = field(metadata=COUNT_FROM_1)
+    counts: Literal["rows", "unit"] = "rows"
 
-    high = next((high for k in range(60) if enough(high := start * 2.0**k)), math.inf)
-    if math.isinf(high):
-        raise ParameterError("no noise level meets the target; is delta large enough?")
-    low = high / 2
-    for _ in range(60):
-        if not enough(low):
-            break
-        low, high = low / 2, low
-    return boundary(enough, low, high, tolerance=tolerance)[1]
+    @property
+    def bound(self) -> int:
+        """How much all rows of a unit count together at most."""
+        return self.rows if self.counts == "rows" else 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.unit, str) and self.unit) or self.unit == ROW:
+            raise ParameterError("unit must be the name of the column that identifies units")
+        one_of("counts", self.counts, ("rows", "unit"))
+        self.flatten()  # refused now, if nothing is proven
+
+    def flatten(self) -> tuple[Event, ...]:
+        """Return what the capacity costs a unit, which is all that accountants may see."""
+        (of_row,) = super().flatten()
+        if of_row.gate:
+            raise UnprovenError("nothing is proven of units whose rows are read by their holes")
+        return (_of_group(of_row, self.bound),)
+
+
+def _of_group(event: Event, rows: int) -> Event:
+    """Return what a mechanism costs so many rows together, rounded up."""
+    if rows == 1:
+        return event
+    facts: dict[str, Any]
+    if type(event) is PureEvent:
+        facts = {"epsilon": float_up(exact(event.epsilon) * rows)}
+    elif type(event) is ZCDPEvent:
+        facts = {"rho": float_up(exact(event.rho) * rows**2)}
+    elif isinstance(event, GaussianEvent) and not event.discrete:
+        facts = {"sensitivity": float_up(exact(event.sensitivity) * rows)}
+    else:
+        raise _unproven()
+    return replace(event, **facts)
+
+
+def of_each_row(cost: Cost, rows: int) -> Cost:
+    """Return what one row may cost if so many together may cost this; refuse if none is proven."""
+    if rows == 1:
+        return cost
+    if cost.currency == "renyi":
+        raise _unproven()
+    parts = rows if cost.currency == "pure" else rows**2
+    return replace(cost, amount=float_down(exact(cost.amount) / parts * _INWARD))
+
+
+def _unproven() -> UnprovenError:
+    return UnprovenError(
+        "what this costs is known at single Rényi orders, of which nothing is proven for units of "
+        "several rows: use AllPairs, AIM or MST, or max_rows = 1"
+    )
+
+
+def unit_of(events: Iterable[Event]) -> tuple[str, int]:
+    """Return the unit that events protect, and the most rows that one of them reads of it.
+
+    Refused if units differ: a person then has no guarantee from all of them together.
+    """
+    found = {_unit_of(event) for event in events}
+    if len({unit for unit, _ in found}) > 1:
+        named = ", ".join(sorted({repr(unit) for unit, _ in found}))
+        raise UnprovenError(
+            f"releases that protect different units ({named}) cannot be added up: declare the same "
+            "unit in every schema of the table, and give each unit a budget of its own"
+        )
+    return max(found, default=(ROW, 1))
+
+
+def counted_as_one(events: Iterable[Event]) -> bool:
+    """Tell whether all events for units let the rows of one count as one together."""
+    held = [e for e in events for e in (e, *getattr(e, "log", ())) if isinstance(e, UnitEvent)]
+    return bool(held) and all(event.counts == "unit" for event in held)
+
+
+def _unit_of(event: Event) -> tuple[str, int]:
+    if isinstance(event, UnitEvent):
+        return event.unit, event.rows
+    if isinstance(event, FilterEvent):  # around releases that protect units: a fact about these
+        return unit_of(event.log)[0], 1
+    return unit_of(getattr(event, "events", ()))

@@ -14,9 +14,6 @@ from missdp.accounting.conditions import NAMES, Condition
 from missdp.errors import ParameterError
 from missdp.record import COUNT, FRACTION
 
-__all__ = ["ChosenGates", "DataChosenGates", "FixedGates", "Gate", "Structure", "as_gate"]
-
-
 Gate = Collection[str] | None
 """Attributes that a row must have observed to be read; None or empty if every row is."""
 
@@ -35,13 +32,7 @@ def as_gate(gate: Gate) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class FixedGates(Condition):
-    """The sets of attributes behind the gates were fixed without looking at the data.
-
-    Examples
-    --------
-    >>> print(FixedGates())
-    Which attributes each mechanism needs observed was fixed before the data was looked at.
-    """
+    """The sets of attributes behind the gates were fixed without looking at the data."""
 
     holds_for_every_mask = True
     sentence = (
@@ -64,17 +55,7 @@ class DataChosenGates(Condition):
     distinct_targets : bool, default False
         Whether each gated mechanism has an attribute of its own in its gate, whatever the data,
         as the children of a Bayesian network are.
-
-    Raises
-    ------
-    ParameterError
-        If the facts contradict each other.
-
-    Examples
-    --------
-    >>> print(DataChosenGates(attributes=["a", "b", "c"], smallest=2))
-    The attributes that mechanisms need observed were chosen from the data among a, b, c; whatever the data, each needs at least 2 of them.
-    """  # noqa: E501
+    """
 
     attributes: tuple[str, ...] = field(metadata=NAMES)
     smallest: int = field(default=0, metadata=COUNT)
@@ -151,11 +132,6 @@ class ChosenGates(Condition):
         to be read. Empty: every row is.
     largest_share : float, default 1.0
         No marginal got more than this share of the cap, whatever the data.
-
-    Examples
-    --------
-    >>> print(ChosenGates(among=[("a", "b"), ("b", "c")]))
-    Marginals were chosen from the data among 2 that were fixed in advance, up to a cap.
     """
 
     among: tuple[tuple[str, ...], ...] = field(metadata={"check": _sets})

@@ -25,9 +25,9 @@ from missdp.accounting.events import (
 )
 from missdp.accounting.exact import add_remove_share, exact, float_up, printed, replace_one_of
 from missdp.accounting.exact import total as exact_total
+from missdp.accounting.filters import ROW, counted_as_one, unit_of
 from missdp.accounting.risk import Risk
-from missdp.accounting.units import ROW, counted_as_one, unit_of
-from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning
+from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning, one_of
 from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta
 
 
@@ -95,10 +95,7 @@ class Guarantee(Record):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_adjacency(self.adjacency)
-        if self.protects not in get_args(Protects):
-            raise ParameterError(
-                f"protects must be 'incomplete' or 'ground-truth', got {self.protects!r}"
-            )
+        one_of("protects", self.protects, get_args(Protects))
         object.__setattr__(self, "conditions", _tidy(self.conditions))
         events = (self.events,) if isinstance(self.events, Event) else tuple(self.events)
         flatten(events)  # refuses what is none
@@ -186,28 +183,10 @@ class Guarantee(Record):
         adjacency: Adjacency = "add-remove",
         conditions: Iterable[Condition] = (),
     ) -> Self:
-        """Account for ``events`` and return the guarantee for the incomplete table.
+        """Return the guarantee for the incomplete table, with the smallest epsilon that is proven.
 
-        Parameters
-        ----------
-        events : Event or iterable of Event
-            What was done, with privacy parameters fixed in advance.
-        delta : float, default 0.0
-            The delta to account at; needed as soon as one event is not pure.
-        adjacency : {"add-remove", "replace-one"}
-            The relation the guarantee is for; add-remove events are converted.
-        conditions : iterable of Condition
-            What the events rest on.
-
-        Returns
-        -------
-        Guarantee
-            With the smallest epsilon any accountant proves.
-
-        Raises
-        ------
-        UnprovenError
-            If no accountant bounds the composition at this delta.
+        Privacy parameters of the events were fixed in advance. ``delta`` is above 0 as soon as one
+        of them is not pure, and add-remove events are converted.
         """
         parts = (events,) if isinstance(events, Event) else tuple(events)
         epsilon = epsilon_under(parts, delta, adjacency)
@@ -216,20 +195,10 @@ class Guarantee(Record):
         return cls(epsilon, delta, adjacency, "incomplete", tuple(conditions), parts)
 
     def epsilon_at(self, delta: float) -> float:
-        """Return the smallest epsilon that the events prove at ``delta``.
+        """Return the smallest epsilon that the events prove at ``delta``, possibly infinite.
 
         At a delta up to the stated one this is never below the stated epsilon; at a larger delta
         never above it.
-
-        Parameters
-        ----------
-        delta : float
-            In [0, 1).
-
-        Returns
-        -------
-        float
-            Possibly infinite.
         """
         delta = check_delta("delta", delta)
         if delta == self.delta or not self.events:
@@ -253,11 +222,6 @@ class Guarantee(Record):
 
         Which releases there are, and their sizes, must not depend on what they answered. Where it
         may, put an adaptive `Budget` around all of them: what it is worth is the guarantee.
-
-        Parameters
-        ----------
-        *others : Guarantee
-            Of the same adjacency and protecting the same table.
 
         Raises
         ------
@@ -300,15 +264,7 @@ class Guarantee(Record):
     def to_replace_one(self) -> Guarantee:
         """Return the guarantee when one row is replaced: (2 epsilon, (1 + e^epsilon) delta).
 
-        Returns
-        -------
-        Guarantee
-            With the same events (still facts under add-remove) and conditions.
-
-        Raises
-        ------
-        UnprovenError
-            If the converted delta reaches 1.
+        Events are still facts under add-remove.
 
         Examples
         --------

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from missdp.accounting.accountants import gaussian_sigma
 from missdp.accounting.events import Adjacency
 from missdp.accounting.exact import printed
-from missdp.accounting.filters import gaussian_sigma
-from missdp.accounting.units import ROW
+from missdp.accounting.filters import ROW
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import FRACTION, NONNEGATIVE, Record, check_fraction
 
@@ -104,7 +104,7 @@ class Risk(Record):
         pure = guarantee.delta == 0
         return cls(
             prior=prior,
-            loss=guarantee.epsilon if pure else loss_beyond(guarantee, chance),
+            loss=guarantee.epsilon if pure else _loss_beyond(guarantee, chance),
             chance=0.0 if pure else chance,
             noise=_noise(guarantee),
             adjacency=guarantee.adjacency,
@@ -161,18 +161,11 @@ class Risk(Record):
         return "\n".join(line for sentence in lines for line in textwrap.wrap(sentence, _WIDTH))
 
 
-def loss_beyond(guarantee: Guarantee, chance: float) -> float:
+def _loss_beyond(guarantee: Guarantee, chance: float) -> float:
     """Return a privacy loss that is exceeded with at most this probability, in either direction.
 
     The smallest t with delta(s) / (1 - e^(s - t)) at ``chance`` for some s, as far as the search
     finds it: each s that it tries proves a t.
-
-    Examples
-    --------
-    >>> from missdp.accounting import GaussianEvent, Guarantee
-    >>> guarantee = Guarantee.from_events(GaussianEvent(sensitivity=1, sigma=4.2), delta=1e-6)
-    >>> round(guarantee.epsilon, 2), round(loss_beyond(guarantee, 1e-6), 2)
-    (1.01, 1.2)
     """
     from scipy.optimize import minimize_scalar
 

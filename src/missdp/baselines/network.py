@@ -31,7 +31,7 @@ from missdp.inference.model import cell_index, draw, draw_each, finite, sample_r
 from missdp.inference.raking import sample_raked
 from missdp.mechanisms.door import Clique, Score
 from missdp.record import Record
-from missdp.schema.possible import ImpossibleCells
+from missdp.schema.rulebook import ImpossibleCells
 from missdp.types import Flags, Floats
 
 # Proven: below 2. The rest is room for one rounding of each of two neighbours' scores, which are at

@@ -153,7 +153,7 @@ class Charge:
         return replace(self, parameters={**self.parameters, **parameters})
 
     def _what(self, schema: Schema, conditions: Iterable[Condition] = ()) -> Purpose:
-        from missdp.accounting.units import ROW
+        from missdp.accounting.filters import ROW
         from missdp.office import Purpose
         from missdp.office.chain import canonical, digest
 

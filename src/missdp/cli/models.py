@@ -38,8 +38,7 @@ from missdp.estimate.formula import is_formula
 from missdp.files import check_outputs, check_writable, reserved
 from missdp.progress import progress_bar
 from missdp.schema import Schema
-from missdp.schema.grid import uncut
-from missdp.schema.unit import refuse_units
+from missdp.schema.open_domains import uncut
 from missdp.synth import load
 from missdp.synth.selected import Selection
 from missdp.table import RowStream
@@ -163,7 +162,7 @@ def impute(
     check_together(model)
     facts = Schema.from_toml(schema)
     check_holds(output, facts)
-    refuse_units(facts, "impute")
+    facts.refuse_units("impute")
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
         imputer = DPImputer(model=load(model), filling=filling, random_state=seed).fit()

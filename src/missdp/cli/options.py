@@ -17,13 +17,12 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
-from missdp.accounting.units import ROW, counted_as_one
+from missdp.accounting.filters import ROW, counted_as_one
 from missdp.cli.pipes import PIPE, as_file
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.schema import Schema, SurveyWeight, Unit
-from missdp.schema.grid import uncut
-from missdp.schema.unit import unit_said, weight_said
+from missdp.schema.open_domains import uncut
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
 if TYPE_CHECKING:
@@ -159,7 +158,7 @@ def declaring(
     said |= {"weight": list(weight)} | ({} if upper is None else {"weight_upper": upper})
     if known.weighs:
         raise ParameterError("the schema declares how much rows count: leave --weight out")
-    return replace(known, unit=unit_said(said), weight=weight_said(said))
+    return replace(known, unit=Unit.said_in(said), weight=SurveyWeight.said_in(said))
 
 
 def _up_to(weight: SurveyWeight | None, upper: float) -> SurveyWeight | None:

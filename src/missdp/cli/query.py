@@ -25,15 +25,14 @@ from missdp.cli.options import (
 )  # fmt: skip
 from missdp.errors import MissDPError, ParameterError, replacing
 from missdp.schema import Schema
-from missdp.schema.open_levels import check_found
-from missdp.schema.unit import refuse_units
-from missdp.schema.where import parse_names
+from missdp.schema.language import parse_names
+from missdp.schema.open_domains import check_found
 from missdp.shelf import on_disk
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_queries
 from missdp.table import RowStream, Table
-from missdp.table.blocks import joined, read_columns
 from missdp.table.encode import Column
 from missdp.table.memory import fits_into_memory, memory_in_force
+from missdp.table.table import joined, read_columns
 
 _Name = Annotated[str | None, option(metavar="ATTRIBUTE")]
 
@@ -137,7 +136,7 @@ def query(
     ]
     facts, budget, charged = paid_schema(schema, charge), Budget(epsilon), None
     check_found(facts)
-    refuse_units(facts, "a statistic")
+    facts.refuse_units("a statistic")
     if charge is not None:
         charge, events = charge.stating(questions=stated), (PureEvent(epsilon=epsilon),)
         rests_on = domain_conditions(facts, undeclared)
@@ -159,7 +158,7 @@ def query(
     found = [answer.to_dict() for answer in answers]
     document = found[0] if questions is None else {"answers": found}
     if charged is not None:
-        from missdp.office.stated import answer_digest
+        from missdp.office.chain import answer_digest
 
         document = finite(document | {"ledger": charged.said})
         text = f"{text}\n{charged.in_words}"

@@ -12,8 +12,6 @@ from missdp.cli.options import JsonOption, OverwriteOption, argument, as_declare
 from missdp.cli.side_files import check_free, check_together
 from missdp.files import check_outputs
 from missdp.synth import load
-from missdp.table import Table
-from missdp.table.units import rows_of_units
 
 _WARNING = "CURATOR ONLY: computed from the private table without noise. Do not publish."
 
@@ -43,7 +41,7 @@ def report(
 ) -> None:
     """Show synthetic rows beside the private ones, for the curator only: never publish it."""
     from missdp.office.curator import check_apart_from_releases, curator_report
-    from missdp.office.membership import refit_of
+    from missdp.office.risk import refit_of
 
     released = [model] if synthetic is None else [model, synthetic]
     check_outputs([output], inputs=[*released, private, control])
@@ -51,17 +49,14 @@ def report(
     check_free([output], overwrite=overwrite)
     check_together(model)
     fitted = load(model)
-    declared = as_declared(fitted, fitted.schema_)  # as many rows take part as in the fit
     keeps = fitted.strategy_of(fitted.missing).models_holes
     said = curator_report(
-        Table.read(private, declared)._as_counted()
-        if declared.weighs
-        else rows_of_units(private, declared),
+        private,
         fitted.sample(missing_values="keep" if keeps else "fill")
         if synthetic is None
         else synthetic,
         output,
-        schema=fitted.schema_,
+        schema=as_declared(fitted, fitted.schema_),  # as many rows take part as in the fit
         guarantee=fitted.guarantee_,
         control=control,
         f1=f1,

@@ -441,7 +441,7 @@ class _Papers:
     def __init__(self, output: Path, *, overwrite: bool) -> None:
         self.folder: str | None = None
         if find_spec("jinja2") is not None:
-            from missdp.office.dossier.folder import check_folder
+            from missdp.office.dossier import check_folder
 
             self.folder = str(output.with_name(f"{output.stem}_dossier"))
             check_folder(Path(self.folder), overwrite=overwrite)

@@ -2,30 +2,153 @@
 
 Each task reads its share of the rows through the same door and the same kernel as a table in
 memory, and hands in its counts once, in blocks; blocks of the same number are brought together and
-added. Rows are never collected, and shuffled by units alone (`spark_units`), so what the driver
-holds depends on the number of cells that are counted, and not on the number of rows. There are no
-accumulators, which would count what a repeated task adds once more.
+added. Rows are never collected, and shuffled by units alone, so what the driver holds depends on
+the number of cells that are counted, and not on the number of rows. There are no accumulators,
+which would count what a repeated task adds once more.
+
+For units there is one shuffle by identifier, and the same rows in every pass. Nothing that Spark
+keeps is relied on, for a task may run again, or twice. Which rows take part is a function of the
+rows of their unit, and of a secret that is drawn once: the rows of a unit are numbered in the order
+of their cells, where rows that are alike may change places, and those take part for which a hash of
+the secret, the identifier and the number is least.
 
 PySpark is imported only where a Spark data frame or session is at hand.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from missdp.engines.spark_cells import cells_of, in_arrow
+import numpy as np
+import pyarrow as pa
+
 from missdp.engines.spark_sessions import quiet
 from missdp.engines.spark_tasks import CountTask, ValuesTask, add_up, merged
-from missdp.engines.spark_units import of_units as of_units
 from missdp.errors import DataError, MissDPError, ParameterError, SchemaError, replacing
-from missdp.schema import Date, OpenCategorical, Schema
-from missdp.schema.layout import PLAIN
+from missdp.schema import Date, OpenCategorical, Schema, Unit
+from missdp.schema.layout import PLAIN, STEPS
 from missdp.sources.counts import Clique, Counter, RowWeight
 from missdp.sources.streamed import StreamedSource
 from missdp.table.frames import check_columns, engine_of
+from missdp.table.units import UNREAD, identifiers, without_identifier
+from missdp.types import Ints
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
+
+# Spark hands the cells of these types to Arrow as they are.
+_AS_THEY_ARE = frozenset(
+    (
+        *("BooleanType", "ByteType", "ShortType", "IntegerType", "LongType", "FloatType"),
+        *("DoubleType", "DecimalType", "StringType", "CharType", "VarcharType", "BinaryType"),
+        *("DateType", "TimestampNTZType"),
+    )
+)
+
+
+def _in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:
+    """Return a frame mapped by a function of batches of Arrow, which may be any callable."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from function(batches)
+
+    return frame.mapInArrow(run, schema)
+
+
+def _cells_of(frame: DataFrame, names: Clique) -> DataFrame:
+    """Return the named columns in types whose cells mean here what they mean to Spark.
+
+    Nothing is cast: with ANSI casts a cell that is no number would end the query, and be quoted.
+    """
+    from pyspark.sql import functions
+
+    found = list(frame.columns)
+    numbered = frame.toDF(*(f"c{place}" for place in range(len(found))))  # names may be anything
+    kinds = [type(field.dataType).__name__ for field in frame.schema.fields]
+    chosen = []
+    for place in map(found.index, names):
+        column, kind = functions.col(f"c{place}"), kinds[place]
+        if kind == "NullType":
+            column = functions.lit(None).cast("string")
+        elif kind not in _AS_THEY_ARE:  # instants and nested values: bytes that are no text
+            column = functions.when(column.isNotNull(), functions.lit(b"\xff"))
+        chosen.append(column.alias(f"c{place}"))
+    return numbered.select(*chosen)
+
+
+@dataclass(frozen=True)
+class _Identified:
+    """The task that makes bytes of identifiers, in the last column; null where there is none."""
+
+    unit: Unit
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with replacing(Exception, by=DataError("a task could not read identifiers")):
+            for batch in batches:
+                *others, own = batch.columns
+                columns = [*others, identifiers(own, self.unit).cast(pa.binary())]
+                yield pa.record_batch(columns, names=batch.schema.names)
+
+
+def of_units(frame: DataFrame, schema: Schema) -> DataFrame:
+    """Return the rows of a frame that take part, without identifiers."""
+    from pyspark.sql import Window, functions
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    unit = schema.unit
+    assert unit is not None
+    names = (*schema.names, unit.column)
+    check_columns(list(frame.columns), names)
+    cells = _cells_of(frame, names).toDF(*(f"c{place}" for place in range(len(names))))
+    *others, own = cells.columns
+    types = StructType([*cells.schema.fields[:-1], StructField(own, BinaryType())])
+    named = _in_arrow(cells, _Identified(unit), types)
+    none, unread = named[own].isNull(), named[own] == functions.lit(UNREAD)
+    if unit.missing == "refuse":
+        _refuse(named.filter(none | unread), unit)
+    rows = named.filter(none | ~unread if unit.missing == "own" else ~none & ~unread)
+    number, window = functions.row_number(), Window.partitionBy(own)
+    # By their bytes, for text that differs may be alike to a collation.
+    texts = {f.name for f in types.fields if isinstance(f.dataType, StringType)}
+    order = [rows[name].cast("binary") if name in texts else rows[name] for name in others]
+    rows = rows.withColumn("number", number.over(window.orderBy(*order)))
+    told = functions.concat(rows["number"].cast("string"), functions.lit(":")).cast("binary")
+    key = functions.concat(functions.lit(os.urandom(32)), told, rows[own])
+    rows = rows.withColumn("draw", functions.sha2(key, 256))
+    rows = rows.withColumn("place", number.over(window.orderBy("draw")))
+    kept = rows.filter((rows["place"] <= unit.max_rows) | rows[own].isNull())
+    found = kept.select(*others).toDF(*schema.names)
+    found._sums = _sums(kept, own, unit)  # where a fit looks for what units count
+    return found
+
+
+def _sums(kept: DataFrame, own: str, unit: Unit) -> Ints:
+    """Return `missdp.table.units.unit_sums` of the rows that take part. Private."""
+    from pyspark.sql import functions
+
+    failed = DataError("the units cannot be counted by Spark, whose own message is withheld")
+    with replacing(Exception, by=failed), quiet():
+        each = kept.groupBy(own).agg(functions.count("*").alias("rows"))
+        lone = each[own].isNull()  # each of them by itself
+        rows = functions.when(lone, 1).otherwise(each["rows"]).alias("rows")
+        units = functions.when(lone, each["rows"]).otherwise(1).alias("units")
+        found = each.select(rows, units).groupBy("rows").sum("units").toArrow()
+    of_each, times = (np.asarray(column).astype(np.int64) for column in found.columns)
+    squares = np.floor(of_each * STEPS * (of_each / unit.bound)).astype(np.int64)
+    return np.array([(of_each * STEPS) @ times, squares @ times], dtype=np.int64)
+
+
+def _refuse(lacking: DataFrame, unit: Unit) -> None:
+    """Refuse the rows if one of these is there."""
+    failed = DataError("the identifiers cannot be read by Spark, whose own message is withheld")
+    with replacing(Exception, by=failed), quiet():
+        found = not lacking.isEmpty()
+    if found:
+        raise without_identifier(unit)
 
 
 _HANDED_IN = "block int, cells binary"
@@ -94,9 +217,9 @@ class SparkSource(StreamedSource):
     def _plan(self, task: CountTask) -> DataFrame:
         """Return the query that counts: a scan, and a sum of what its tasks hand in."""
         cells = sum(block.size for _, block in task.counter.blocks()) if task.counter else 0
-        handed_in = in_arrow(cells_of(self._frame, task.names), task, _HANDED_IN)
+        handed_in = _in_arrow(_cells_of(self._frame, task.names), task, _HANDED_IN)
         gathered = handed_in.repartition(1 + cells // _MERGED_AT_ONCE, "block")
-        return in_arrow(gathered, merged, _HANDED_IN)
+        return _in_arrow(gathered, merged, _HANDED_IN)
 
 
 def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list[dict[str, int]]:
@@ -108,8 +231,8 @@ def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list
     failed = DataError("the values of open columns cannot be counted by Spark")
     found: list[dict[str, int]] = [{} for _ in attributes]
     with replacing(Exception, by=failed), quiet():
-        cells = cells_of(frame, tuple(a.name for a in attributes))
-        values = in_arrow(cells, task, "place int, value string, times bigint")
+        cells = _cells_of(frame, tuple(a.name for a in attributes))
+        values = _in_arrow(cells, task, "place int, value string, times bigint")
         for batch in values.groupBy("place", "value").sum("times").toArrow().to_batches():
             for place, value, times in zip(*(c.to_pylist() for c in batch.columns), strict=True):
                 found[place][value] = times

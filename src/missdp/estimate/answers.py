@@ -27,8 +27,10 @@ from missdp.types import Floats
 if TYPE_CHECKING:
     import pandas as pd
 
-Found = tuple[Floats, Floats]  # values, and the share of rows that each is about
-Part = tuple["Column", float, Floats]  # a column, the factor of its z, and the rest of its features
+_Found = tuple[Floats, Floats]  # values, and the share of rows that each is about
+_Part = tuple[
+    "Column", float, Floats
+]  # a column, the factor of its z, and the rest of its features
 
 _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
 _DOUBT = 0.35  # of what is corrected for values that are missing selectively
@@ -147,30 +149,15 @@ def _decimals(error: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A question about a model, ready to be answered from tables.
-
-    Parameters
-    ----------
-    text : str
-    columns : list of Column
-    cliques : list of tuple of str
-        Attributes whose tables are read.
-    labels : list of str
-    each : callable
-        Values, and shares of the rows that they are about, by tables.
-    contrast : bool
-        Whether 0 means that there is nothing: differences, correlations and coefficients.
-    possible : tuple of float
-        As of `Estimates`.
-    """
+    """A question about a model, ready to be answered from tables."""
 
     text: str
     columns: Sequence[Column]
-    cliques: Sequence[tuple[str, ...]]
+    cliques: Sequence[tuple[str, ...]]  # attributes whose tables are read
     labels: Sequence[str]
-    each: Callable[[Tables], Found]
-    contrast: bool
-    possible: tuple[float, ...] = ()
+    each: Callable[[Tables], _Found]
+    contrast: bool  # whether 0 means that there is nothing: differences, coefficients, ...
+    possible: tuple[float, ...] = ()  # as of `Estimates`
 
 
 def estimate(
@@ -192,7 +179,7 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     answer = _ANSWERS[asked.what]
     first, *others = columns
 
-    def each(tables: Tables) -> Found:
+    def each(tables: Tables) -> _Found:
         values, share = answer(tables, asked, first, others)
         return (values[1:] - values[0], share[1:]) if asked.contrast else (values, share)
 
@@ -335,7 +322,7 @@ class Column:
     def across(self, tables: Tables, values: Floats | None = None) -> Floats:
         """Return what each code counts in a relation to another attribute.
 
-        See `missdp.estimate.lines.Lines`.
+        See ``Lines``.
         ``values`` are a function of the number, if not itself, at the points of each code.
         """
         means = self._mean(tables, lambda x: x if values is None else values)
@@ -360,12 +347,12 @@ def _joint(tables: Tables, one: Column, other: Column) -> Floats:
     return tables.of(one.at, other.at)[: one.width, : other.width]
 
 
-def _ratio(top: Floats, cells: Floats) -> Found:
+def _ratio(top: Floats, cells: Floats) -> _Found:
     share = cells.sum(axis=0)
     return top / np.maximum(share, _LEAST), share
 
 
-def _mean(tables: Tables, asked: Question, first: Column, others: list[Column]) -> Found:
+def _mean(tables: Tables, asked: Question, first: Column, others: list[Column]) -> _Found:
     cells = _cells(tables, first, others)
     if asked.where is not None:
         return _ratio(_belongs(tables, asked, first) @ cells, cells)
@@ -412,14 +399,14 @@ def _belongs(tables: Tables, asked: Question, first: Column) -> Floats:
     return first.mean(tables, select)
 
 
-def _sd(tables: Tables, _: Question, first: Column, others: list[Column]) -> Found:
+def _sd(tables: Tables, _: Question, first: Column, others: list[Column]) -> _Found:
     cells = _cells(tables, first, others)
     mean, share = _ratio(first.mean(tables) @ cells, cells)
     square = _ratio(first.mean(tables, np.square) @ cells, cells)[0]
     return np.sqrt(np.maximum(square - mean**2, 0.0)), share
 
 
-def _quantile(tables: Tables, asked: Question, first: Column, others: list[Column]) -> Found:
+def _quantile(tables: Tables, asked: Question, first: Column, others: list[Column]) -> _Found:
     cells = _cells(tables, first, others)
     points, inside = first.values(tables)
     order = np.argsort(points.ravel(), kind="stable")
@@ -431,7 +418,7 @@ def _quantile(tables: Tables, asked: Question, first: Column, others: list[Colum
     return np.array(found), cells.sum(axis=0)
 
 
-def _correlation(tables: Tables, _: Question, x: Column, others: list[Column]) -> Found:
+def _correlation(tables: Tables, _: Question, x: Column, others: list[Column]) -> _Found:
     spread, share = _moments(tables, [x, others[0]])[1:]
     scale = np.sqrt(np.maximum(np.diag(spread), _LEAST))
     return np.clip([spread[0, 1] / scale[0] / scale[1]], -1.0, 1.0), np.array([share])
@@ -475,7 +462,7 @@ def _alone(tables: Tables, column: Column, law: Floats) -> tuple[Floats, Floats]
     return np.array([mean]), np.array([[law @ column.mean(tables, np.square) - mean**2]])
 
 
-def _covariances(tables: Tables, first: Part, second: Part, share: float) -> Floats:
+def _covariances(tables: Tables, first: _Part, second: _Part, share: float) -> Floats:
     """Return covariances of the features of two columns; with products as far as released."""
     (one, left, rest), (other, right, other_rest) = first, second
     cells, products = _joint(tables, one, other) / share, tables.products
@@ -494,7 +481,7 @@ def _covariances(tables: Tables, first: Part, second: Part, share: float) -> Flo
     return np.asarray(found - np.outer(means, other_means))
 
 
-def _least_squares(tables: Tables, columns: list[Column]) -> Found:
+def _least_squares(tables: Tables, columns: list[Column]) -> _Found:
     """Return the coefficients of the first column on the others, the intercept first."""
     means, spread, share = _moments(tables, columns)
     slopes = np.linalg.lstsq(spread[1:, 1:], spread[1:, 0], rcond=1e-10)[0]

@@ -11,13 +11,12 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.schema import Numeric
-from missdp.schema.unit import STEPS
+from missdp.schema.layout import STEPS
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate
-from missdp.types import Floats
+from missdp.types import Flags, Floats, Ints
 
 _POINTS = 128  # values that stand for what lies inside a bin
 _NOTHING = 1e-5  # of the rows: a piece in which none were found
@@ -35,6 +34,7 @@ _CHAINS, _TURNS = 200, 150  # draws of what is beyond, and turns of the sampler
 _PART = 1.0  # how far rows beyond may lie towards either end of their interval
 _APART = 0.5, 1.0  # how much these may differ from the bin beside, in standard deviations of
 # others: as many as are usual, and more
+_FURTHEST = 1e-6  # rank from either end
 _HARDLY = 3.0  # standard deviations: of smaller bins it is not known how values lie in them
 
 
@@ -90,24 +90,12 @@ class Beyond:
     from the middle: the prior of an interval is exponential, with this mean. With some chance there
     is a spike, whose mean is the noise of its own count: one in 500, and up to one half where
     numbers have a long tail already as far as they were found.
-
-    Parameters
-    ----------
-    home : array of int, shape (k,)
-        The bin that each interval lies in.
-    above : array of bool, shape (k,)
-        On which side of the reach it is.
-    points : array, shape (k, points)
-        Values that stand for it.
-    counts, noise : array, shape (k,)
-        Noisy number of rows, and its standard deviation.
-    usual : array, shape (k,)
     """
 
-    home: NDArray[np.int64]
-    above: NDArray[np.bool_]
-    points: Floats
-    counts: Floats
+    home: Ints  # (k,): the bin that each interval lies in
+    above: Flags  # on which side of the reach
+    points: Floats  # (k, points): values that stand for it
+    counts: Floats  # noisy number of rows
     noise: Floats
     usual: Floats
 
@@ -138,16 +126,9 @@ class Beyond:
     def drawn(self, effects: Floats, lacking: Floats, spread: Floats, chances: Floats) -> Floats:
         """Draw numbers of rows, given counts and sums: Gibbs sampling, shape ``(draws, k)``.
 
-        Parameters
-        ----------
-        effects : array, shape (sums, k)
-            What one row in each interval adds to the sums.
-        lacking : array, shape (sums,)
-            What was released of them beyond what is known of other rows.
-        spread : array, shape (sums, sums)
-            How unsure that is: its covariance.
-        chances : array, shape (k,)
-            Of spikes.
+        ``effects`` are what one row in each interval adds to the sums, ``lacking`` what was
+        released of them beyond what is known of other rows, with its covariance ``spread``;
+        ``chances`` are those of spikes.
         """
         rng = np.random.default_rng(3)  # public: draws tell how numbers vary
         weighed = np.linalg.solve(spread, effects).T if len(lacking) else effects.T
@@ -182,22 +163,12 @@ def _median(attribute: Numeric) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """A draw of how the values of a number lie.
+    """A draw of how the values of a number lie."""
 
-    Parameters
-    ----------
-    weights : array, shape (codes, points)
-        Of each value in its code; add up to 1.
-    hidden, spread : array, shape (k,)
-        Share of all rows in each interval beyond, and how much that varies between groups.
-    margin : array, shape (codes,), or 0.0
-        By how much the share of each bin is another one than that which was counted.
-    """
-
-    weights: Floats
-    hidden: Floats
-    spread: Floats
-    margin: Floats | float = 0.0
+    weights: Floats  # (codes, points): of each value in its code; add up to 1
+    hidden: Floats  # (k,): share of all rows in each interval beyond
+    spread: Floats  # (k,): how much that varies between groups
+    margin: Floats | float = 0.0  # (codes,): by how much shares of bins differ from those counted
 
 
 def found_alone(number: Coordinate) -> Floats:
@@ -208,29 +179,14 @@ def found_alone(number: Coordinate) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What was released of a number beside its bins, of rows in which it is observed.
-
-    Parameters
-    ----------
-    number : Coordinate
-    left : array, shape (codes,)
-        Part of a row with each finer code that was left when whole rows were clipped: those far out
-        lose most.
-    means, stds : arrays of shape (3,)
-        Of ``z``, of the number clipped far out, and of its square less 1, as far as these are left;
-        with their noise.
-    law : array, shape (codes,)
-        Share of each bin.
-    law_std : float
-        Noise of each.
-    """
+    """What was released of a number beside its bins, of rows in which it is observed."""
 
     number: Coordinate
-    left: Floats
-    means: Floats
-    stds: Floats
-    law: Floats
-    law_std: float
+    left: Floats  # of rows with each finer code, when whole rows are clipped: far out, less
+    means: Floats  # of ``z``, the number clipped far out, its square less 1, as far as left
+    stds: Floats  # the noise of these
+    law: Floats  # share of each bin
+    law_std: float  # noise of each
 
     def at(self, points: Floats) -> Floats:
         """Return what the means are of, at numbers: shape ``(3, *points.shape)``."""
@@ -245,32 +201,17 @@ class Inside:
     """How the values of a number lie inside its bins, and how sure that is.
 
     Intervals in which rows may be hidden are further codes, after those of the attribute.
-
-    Parameters
-    ----------
-    piece : array of int, shape (codes, points)
-        The piece of the released tree in which each point lies.
-    shares : array, shape (codes,)
-    n_rows, seen, design : float
-        Rows, the share of them in which the number is observed, and by how much sums over them vary
-        more than if they were independent and counted as one.
-    std : float
-        Noise of a piece, as a share of the rows; 0 if bins are declared.
-    beyond : Beyond
-    points : array, shape (codes, points)
-    sums : Sums, optional
-        By which pieces, and rows beyond, are known better than by their counts.
     """
 
-    piece: NDArray[np.int64]
-    shares: Floats
+    piece: Ints  # (codes, points): the piece of the released tree in which each point lies
+    shares: Floats  # (codes,)
     n_rows: float
-    seen: float
-    std: float
+    seen: float  # share of the rows in which the number is observed
+    std: float  # noise of a piece, as a share of the rows; 0 if bins are declared
     beyond: Beyond
-    points: Floats
-    sums: Sums | None = None
-    design: float = 1.0
+    points: Floats  # (codes, points)
+    sums: Sums | None = None  # which tell more of pieces, and rows beyond, than their counts
+    design: float = 1.0  # by how much sums over rows vary more than if these were independent
 
     @classmethod
     def of(
@@ -280,7 +221,7 @@ class Inside:
         margin: Floats,
         *,
         n_rows: float,
-        holes: NDArray[np.bool_],
+        holes: Flags,
         sums: Sums | None = None,
     ) -> Self:
         """Return that of a numeric attribute of a model, whose margin is estimated like this."""
@@ -307,7 +248,7 @@ class Inside:
         return np.concatenate([self.points, self.beyond.points])
 
     @property
-    def home(self) -> NDArray[np.int64]:
+    def home(self) -> Ints:
         """The bin that each code lies in."""
         return np.append(np.arange(len(self.shares)), self.beyond.home)
 
@@ -481,3 +422,59 @@ def _without(weights: Floats, share: float, *, above: bool) -> Floats:
     taken = np.clip(share * len(weights) - place, 0.0, 1.0) / len(weights) if share > 0 else 0.0
     kept = (outward - taken + (place == 0) * max(0.0, -share)) / (1 - share)
     return np.asarray(kept[::-1] if above else kept)
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """How relations to other attributes go on inside bins: straight, in the logit of ranks.
+
+    A table of bins says what goes with a bin, not with the values inside it. These differ, most of
+    all far out, where a few rows make most of a covariance.
+    """
+
+    off: Floats  # (codes, points): how far each value is from the middle of its bin
+    home: Ints  # of each code, its bin: itself, but for rows that are hidden far out
+    bins: Ints  # in order, without spikes; then those beside each
+    below: Ints
+    above: Ints
+    gap: Floats  # from the middle of that below to the middle of that above
+
+    @classmethod
+    def of(cls, points: Floats, inside: Floats, law: Floats, home: Ints) -> Self:
+        """Find them, given the values of each code, their weights, and the share of each code."""
+        size = int(home.max()) + 1
+        mass = np.maximum(law, 0.0)[:, None] * np.maximum(inside, 0.0)
+        order = np.argsort(points, axis=None, kind="stable")
+        sorted_mass = mass.ravel()[order]
+        rank: Floats = np.empty(mass.size)
+        rank[order] = (np.cumsum(sorted_mass) - sorted_mass / 2) / max(
+            sorted_mass.sum(), _LEAST_SHARE
+        )
+        rank = np.clip(rank, _FURTHEST, 1 - _FURTHEST).reshape(mass.shape)
+        score = np.log(rank / (1 - rank))
+        total = np.maximum(np.bincount(home, mass.sum(axis=1), size), _LEAST_SHARE)
+        middle = np.bincount(home, (mass * score).sum(axis=1), size) / total
+        bins = np.flatnonzero(np.ptp(points[:size], axis=1) > 0)
+        bins = bins[np.argsort(middle[bins], kind="stable")]
+        below, above = np.append(bins[:1], bins[:-1]), np.append(bins[1:], bins[-1:])
+        gap = np.maximum(middle[above] - middle[below], _LEAST_SHARE)
+        return cls(score - middle[home][:, None], home, bins, below, above, gap)
+
+    def along(self, values: Floats, inside: Floats, law: Floats, *, lean: float) -> Floats:
+        """Return what a function of a number counts at each code, in a relation to another one.
+
+        Lines go on beyond the outermost bins; the mean over all codes stays as it is. ``lean`` says
+        how steep they are: 1 is as between the bins beside, and 0 leaves the means of bins.
+        """
+        means = np.asarray((inside * values).sum(axis=1))
+        if len(self.bins) < 2:
+            return means
+        size = int(self.home.max()) + 1
+        total = np.bincount(self.home, law, size)
+        sums = np.bincount(self.home, law * means, size)
+        centre = sums / np.where(np.abs(total) > _LEAST_SHARE, total, 1.0)
+        each = law[:, None] * inside * (values - centre[self.home][:, None]) * self.off
+        part = np.bincount(self.home, each.sum(axis=1), size)[self.bins] * lean / self.gap
+        np.add.at(means, self.above, part / np.maximum(law[self.above], _LEAST_SHARE))
+        np.add.at(means, self.below, -part / np.maximum(law[self.below], _LEAST_SHARE))
+        return means

@@ -7,30 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.inference.completion import Completed
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
 from missdp.inference.numbers import NumberMoments, complete_numbers
 from missdp.synth.coordinates import Coordinate
-from missdp.types import Floats, Ints
+from missdp.types import Flags, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
 class Products:
     """Means of products with standardised numbers ``z`` over complete rows.
 
-    Parameters
-    ----------
-    mean : mapping of int to float
-        Of ``z`` alone, as bins have it; a cell that is not applicable has a ``z`` of 0.
-    by_level : mapping of (int, int) to ndarray
-        Of ``z`` of one attribute where another one has each of its codes.
-    both : mapping of (int, int) to float
-        Of the ``z`` of two attributes, the earlier one first.
+    Of ``z`` alone, as bins have it (0 where it is not applicable); of ``z`` of one attribute where
+    another one has each of its codes; of the ``z`` of two attributes, the earlier one first.
     """
 
     mean: Mapping[int, float] = field(default_factory=dict)
@@ -73,7 +67,7 @@ def completed(
     numbers: Mapping[int, Coordinate],
     known: Completed,
     rows: Ints,
-    holes: NDArray[np.bool_],
+    holes: Flags,
 ) -> Products:
     """Return what moments of observed cells say of complete rows: see `complete_numbers`."""
     levels = {a: number.levels for a, number in numbers.items()}
@@ -137,17 +131,13 @@ def with_rows(
 def about(moments: NumberMoments, of: list[int]) -> NumberMoments:
     """Return the moments of some attributes, by their positions among these."""
     place = {a: i for i, a in enumerate(of)}
-    return NumberMoments(
-        {place[a]: told for a, told in moments.means.items() if a in place},
-        {place[a]: told for a, told in moments.powers.items() if a in place},
-        {
-            (place[a], place[c]): told
-            for (a, c), told in moments.by_level.items()
-            if a in place and c in place
-        },
-        {
-            (place[a], place[b]): told
-            for (a, b), told in moments.both.items()
-            if a in place and b in place
-        },
-    )
+
+    def alone(known: Mapping[int, Any]) -> dict[int, Any]:
+        return {place[a]: told for a, told in known.items() if a in place}
+
+    def kept(pairs: Mapping[Pair, Any]) -> dict[Pair, Any]:
+        among = {(a, c): told for (a, c), told in pairs.items() if a in place and c in place}
+        return {(place[a], place[c]): told for (a, c), told in among.items()}
+
+    of_pairs = kept(moments.by_level), kept(moments.both)
+    return NumberMoments(alone(moments.means), alone(moments.powers), *of_pairs)

@@ -18,11 +18,9 @@ from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.estimate.inside import Inside, Move, Sums, found_alone
-from missdp.estimate.lines import Lines
+from missdp.estimate.inside import Inside, Lines, Move, Sums, found_alone
 from missdp.estimate.products import Products, about, completed, noisy, observed, with_rows
 from missdp.inference.completion import PairTables, complete
 from missdp.inference.interactions import completed as of_several
@@ -36,7 +34,7 @@ from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.uncertain_pairs import noisier
 from missdp.synth.workload import candidates
-from missdp.types import Floats, Ints
+from missdp.types import Flags, Floats, Ints
 
 Cells = Mapping[Clique, Floats]
 """Shares of complete rows, by sorted positions of attributes; noise makes some negative."""
@@ -53,26 +51,13 @@ _LEAN = 0.25  # how unsure it is how steeply relations go on inside bins
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Shares of complete rows on declared codes, and how numbers lie inside their bins.
-
-    Parameters
-    ----------
-    cells : mapping of Clique to array
-    inside : mapping of int to array, shape (codes, points)
-        By numeric attribute, the weight of each value in its code; codes as of `Inside`.
-    lean : float
-        How far relations between bins are taken to go on inside them: 1 is as straight lines.
-    lines : mapping of int to Lines
-        By numeric attribute.
-    products : Products
-        With numbers, where they were released.
-    """
+    """Shares of complete rows on declared codes, and how numbers lie inside their bins."""
 
     cells: Cells
-    inside: Mapping[int, Floats]
-    lean: float = 1.0
-    lines: Mapping[int, Lines] = field(default_factory=dict)
-    products: Products = field(default_factory=Products)
+    inside: Mapping[int, Floats]  # by number, the weight of each value in its code; see `Inside`
+    lean: float = 1.0  # how far relations go on inside bins: 1 is as straight lines
+    lines: Mapping[int, Lines] = field(default_factory=dict)  # by number
+    products: Products = field(default_factory=Products)  # with numbers, where released
 
     def of(self, *attributes: int) -> Floats:
         """Return the table of some attributes, in this order."""
@@ -83,23 +68,25 @@ class Tables:
         """Return the same with rows in which an attribute is missing apart: see `Released`."""
         cells = dict(self.cells)
         for clique, chance in chances.items():
-            axis, codes = clique.index(at), len(chance)
-            table = np.moveaxis(cells[clique], axis, 0)
-            gone = table[:codes] * chance
-            parts = [table[:codes] - gone, gone, table[codes:]]
-            cells[clique] = np.moveaxis(np.concatenate(parts), 0, axis)
+            axis = clique.index(at)
+            table = _apart(np.moveaxis(cells[clique], axis, 0), chance)
+            cells[clique] = np.moveaxis(table, 0, axis)
 
         def apart(c: int, vector: Floats) -> Floats:
-            if c != at:
-                return vector
-            gone = vector[: len(chances[at,])] * chances[at,]
-            return np.concatenate([vector[: len(gone)] - gone, gone, vector[len(gone) :]])
+            return _apart(vector, chances[at,]) if c == at else vector
 
         return replace(self, cells=cells, products=self.products.on(apart))
 
 
+def _apart(table: Floats, chance: Floats) -> Floats:
+    """Return a table in which a part of the first codes stands apart, after them."""
+    first = table[: len(chance)]
+    gone = first * chance
+    return np.concatenate([first - gone, gone, table[len(chance) :]])
+
+
 @dataclass(frozen=True, eq=False)
-class Statistics:
+class _Statistics:
     """Tables on groups of levels, and products with numbers, of complete rows."""
 
     cells: Cells
@@ -123,14 +110,12 @@ class Released:
     source: _Source
     inside: Mapping[int, Inside]
 
-    def missing(self, clique: Clique, at: int) -> Floats:
+    def _missing(self, clique: Clique, at: int) -> Floats:
         """Return how often an attribute is missing in rows of each cell, as the model has it."""
         source, axis = self.source, clique.index(at)
         shape = tuple(source.levels[v].n_groups for v in clique)
         gone = source.holes[:, at].astype(float)
-        number = _counted(source.rows, clique, shape, np.ones(len(gone)))
-        found = _counted(source.rows, clique, shape, gone) + _PRIOR_ROWS * gone.mean()
-        found = found / (number + _PRIOR_ROWS)
+        found = _share_of(source.rows, clique, shape, gone)
         for place, v in enumerate(clique):
             found = found.take(source.levels[v].groups, axis=place)
         for place, v in enumerate(clique):
@@ -145,13 +130,21 @@ class Released:
 
         They have codes of their own, after the first ``codes`` of it.
         """
-        chances = {c: self.missing(c, at)[:codes] for c in self.point.cells if at in c}
-        names = ("point", "observed"), ("noise", "sampled", "complete")
-        one: Any = {name: getattr(self, name).parted(at, chances) for name in names[0]}
-        many: Any = {
-            name: tuple(t.parted(at, chances) for t in getattr(self, name)) for name in names[1]
-        }
-        return replace(self, **one, **many)
+        chances = {c: self._missing(c, at)[:codes] for c in self.point.cells if at in c}
+
+        def parted(draws: Iterable[Tables]) -> tuple[Tables, ...]:
+            return tuple(tables.parted(at, chances) for tables in draws)
+
+        point, observed = parted((self.point, self.observed))
+        noise, sampled, complete = map(parted, (self.noise, self.sampled, self.complete))
+        return replace(
+            self,
+            point=point,
+            observed=observed,
+            noise=noise,
+            sampled=sampled,
+            complete=complete,
+        )
 
 
 _KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
@@ -183,16 +176,12 @@ def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Relea
         )
     names = model.modelled_.names
     wanted = tuple(sorted({tuple(sorted(map(names.index, c))) for c in cliques}))
-    if isinstance(model, AllPairs):
-        _AllPairsSource.check(model, wanted)
-    else:
-        _MarginalsSource.check(model, wanted)
+    kind: Any = _AllPairsSource if isinstance(model, AllPairs) else _MarginalsSource
+    kind.check(model, wanted)
     known = _KNOWN.setdefault(model.model_, {})
     if wanted not in known:
         if () not in known:
-            known[()] = (
-                _AllPairsSource(model) if isinstance(model, AllPairs) else _MarginalsSource(model)
-            )
+            known[()] = kind(model)
         for oldest in [asked for asked in known if asked][: max(0, len(known) - _KEPT)]:
             del known[oldest]  # the tables of many questions are hundreds of megabytes
         known[wanted] = _released(known[()].about(wanted), model, wanted)
@@ -201,16 +190,10 @@ def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Relea
 
 
 class _Source(abc.ABC):
-    """What a release says of complete rows, and what it would say had it come out otherwise.
+    """What a release says of complete rows, and what it would say had it come out otherwise."""
 
-    Attributes
-    ----------
-    rows, holes : arrays of shape (n, d)
-        Rows of the model, which play the private ones, and what is missing in them.
-    """
-
-    rows: Ints
-    holes: NDArray[np.bool_]
+    rows: Ints  # (n, d): of the model, which play the private ones
+    holes: Flags  # what is missing in them
     levels: Sequence[Levels]
     n_rows: float
     flags: tuple[str, ...] = ()
@@ -220,7 +203,7 @@ class _Source(abc.ABC):
         self._insides: dict[tuple[int, bytes], Inside] = {}  # shared by copies
 
     @cached_property
-    def draws(self) -> list[tuple[Floats, Statistics, Statistics]]:
+    def draws(self) -> list[tuple[Floats, _Statistics, _Statistics]]:
         """Weights of rows, what other noise and what rows of these weights would have made."""
         rng, n = np.random.default_rng(1), len(self.rows)  # public: draws tell how numbers vary
         found = []
@@ -235,19 +218,19 @@ class _Source(abc.ABC):
         """Return the same for some attributes; refuse what was not measured."""
 
     @abc.abstractmethod
-    def point(self) -> Statistics:
+    def point(self) -> _Statistics:
         """Return what was released, unshrunk."""
 
     @abc.abstractmethod
-    def observed(self) -> Statistics:
+    def observed(self) -> _Statistics:
         """Return the same with observed values taken for all."""
 
     @abc.abstractmethod
-    def noisy(self, rng: np.random.Generator) -> Statistics:
+    def noisy(self, rng: np.random.Generator) -> _Statistics:
         """Return what other noise would have made of it."""
 
     @abc.abstractmethod
-    def resampled(self, weights: Floats) -> Statistics:
+    def resampled(self, weights: Floats) -> _Statistics:
         """Return what other rows would have made of it: with ``weights`` more of each of these."""
 
     def sums(self, at: int) -> Sums | None:  # noqa: ARG002
@@ -264,10 +247,10 @@ class _Source(abc.ABC):
             )
         return self._insides[key]
 
-    def plus(self, found: Statistics, weights: Floats) -> Statistics:
+    def plus(self, found: _Statistics, weights: Floats) -> _Statistics:
         """Return what so much more of each complete row would make of statistics."""
         cells = {c: t + _counted(self.rows, c, t.shape, weights) for c, t in found.cells.items()}
-        return Statistics(cells, found.products)
+        return _Statistics(cells, found.products)
 
 
 class _AllPairsSource(_Source):
@@ -336,7 +319,7 @@ class _AllPairsSource(_Source):
         moments: NumberMoments | None,
         together: Mapping[Clique, Floats],
         rows: int = _FEWER,
-    ) -> Statistics:
+    ) -> _Statistics:
         of, holed = self._of, bool(self._masks.present.any())
         drawn = self._rows[:rows, of]
         found = complete(
@@ -354,13 +337,12 @@ class _AllPairsSource(_Source):
             several = of_several(together, {}, *holes, leaned=False)
             cells |= {tuple(of[i] for i in c): table for c, table in several.items()}
         if moments is None:
-            return Statistics(cells)
+            return _Statistics(cells)
         numbers = {i: self._numbers[a] for i, a in enumerate(of) if a in self._numbers}
         told = completed(moments, numbers, found, drawn, self._holes[:rows, of])
-        return Statistics(cells, told.renamed(of))
+        return _Statistics(cells, told.renamed(of))
 
     def sums(self, at: int) -> Sums | None:
-        """Return what was released of a number beside its bins."""
         if at not in self._numbers or self._told is None:
             return None
         level, place = self.levels[at], self._of.index(at)
@@ -382,12 +364,10 @@ class _AllPairsSource(_Source):
             law_std / self.n_rows / (seen * left),
         )
 
-    def point(self) -> Statistics:
-        """Return what was released, unshrunk."""
+    def point(self) -> _Statistics:
         return self._completed(self._known, self._moments, self._release.together, _ROWS)
 
-    def observed(self) -> Statistics:
-        """Return the same with observed values taken for all."""
+    def observed(self) -> _Statistics:
         sizes, of, known = self._known.sizes, self._of, self._known
         cells: dict[Clique, Floats] = {(of[i],): m[: sizes[i]] for i, m in enumerate(known.margins)}
         cells |= {(of[i], of[j]): t[: sizes[i], : sizes[j]] for (i, j), t in known.tables.items()}
@@ -398,10 +378,9 @@ class _AllPairsSource(_Source):
         if self._moments is not None:
             seen = {c: float(table.sum()) for c, table in cells.items()}
             products = observed(self._moments, known.sizes, of, seen)
-        return Statistics({c: table / table.sum() for c, table in cells.items()}, products)
+        return _Statistics({c: table / table.sum() for c, table in cells.items()}, products)
 
-    def noisy(self, rng: np.random.Generator) -> Statistics:
-        """Return what other noise would have made of it."""
+    def noisy(self, rng: np.random.Generator) -> _Statistics:
         again = self._release.redrawn(rng)
         of, left = self._of, self._left[1]
         share = {(i, j): left[of[i], of[j]] for i, j in combinations(range(len(of)), 2)}
@@ -422,8 +401,7 @@ class _AllPairsSource(_Source):
         found = [np.maximum(margin, 0.0) for margin in moved]
         return tuple(margin / margin.sum() for margin in found)
 
-    def resampled(self, weights: Floats) -> Statistics:
-        """Return what other rows would have made of it."""
+    def resampled(self, weights: Floats) -> _Statistics:
         seen, known, moments = self._seen[:, self._of], self._known, self._moments
         margins = [m + _counted(seen, (i,), m.shape, weights) for i, m in enumerate(known.margins)]
         tables = {c: t + _counted(seen, c, t.shape, weights) for c, t in known.tables.items()}
@@ -441,8 +419,7 @@ class _AllPairsSource(_Source):
         moved = replace(known, margins=tuple(margins), tables=tables)
         return self._completed(moved, moments, together)
 
-    def plus(self, found: Statistics, weights: Floats) -> Statistics:
-        """Return what so much more of each complete row would make of statistics."""
+    def plus(self, found: _Statistics, weights: Floats) -> _Statistics:
         more = found.products.plus(self._z, self.rows, weights)
         return replace(super().plus(found, weights), products=more)
 
@@ -467,7 +444,6 @@ class _MarginalsSource(_Source):
         self.holes = model.model_.masks.draw(self.rows, rng)
 
     def about(self, wanted: Sequence[Clique]) -> Self:
-        """Return the same for some attributes; refuse what was not measured together."""
         found = copy.copy(self)
         found._wanted = sorted({(a,) for c in wanted for a in c}.union(wanted))
         read = {a for clique in wanted for a in clique}
@@ -502,7 +478,7 @@ class _MarginalsSource(_Source):
         table = self._law.marginal(clique)
         return np.stack([table, np.full(table.shape, self._std)])
 
-    def _together(self, values: Mapping[Clique, Floats]) -> Statistics:
+    def _together(self, values: Mapping[Clique, Floats]) -> _Statistics:
         """Return the tables that are asked for, from all that tell them, by their precision."""
         cells: dict[Clique, Floats] = {}
         for clique in sorted(self._wanted, key=len):
@@ -515,26 +491,22 @@ class _MarginalsSource(_Source):
                     total = total + table.sum(axis=others) / variance
                     weight += 1 / float(variance)
             cells[clique] = _with_margins(total / weight, clique, cells)
-        return Statistics(cells)
+        return _Statistics(cells)
 
-    def point(self) -> Statistics:
-        """Return what was released, unshrunk."""
+    def point(self) -> _Statistics:
         return self._together({c: t[0] for c, t in self._marginals.items()})
 
-    def observed(self) -> Statistics:
-        """Return the same with observed values taken for all."""
+    def observed(self) -> _Statistics:
         found = {}
         for clique, (values, _) in self._marginals.items():
             seen = values * self._chance(clique, values.shape)
             found[clique] = seen / seen.sum()
         return self._together(found)
 
-    def noisy(self, rng: np.random.Generator) -> Statistics:
-        """Return what other noise would have made of it."""
+    def noisy(self, rng: np.random.Generator) -> _Statistics:
         return self._together({c: rng.normal(t[0], t[1]) for c, t in self._marginals.items()})
 
-    def resampled(self, weights: Floats) -> Statistics:
-        """Return what other rows would have made of it."""
+    def resampled(self, weights: Floats) -> _Statistics:
         moved = {}
         for clique, (values, _) in self._marginals.items():
             seen = weights * ~self.holes[:, list(clique)].any(axis=1)
@@ -545,10 +517,7 @@ class _MarginalsSource(_Source):
     def _chance(self, clique: Clique, shape: tuple[int, ...]) -> Floats:
         """Return the share of rows in each cell that are observed."""
         seen = np.asarray(~self.holes[:, list(clique)].any(axis=1), float)
-        number = _counted(self.rows, clique, shape, np.ones(len(seen)))
-        known = _counted(self.rows, clique, shape, seen)
-        prior = seen.mean()
-        return np.asarray((known + _PRIOR_ROWS * prior) / (number + _PRIOR_ROWS))
+        return _share_of(self.rows, clique, shape, seen)
 
 
 def _with_margins(table: Floats, clique: Clique, cells: Cells) -> Floats:
@@ -558,6 +527,13 @@ def _with_margins(table: Floats, clique: Clique, cells: Cells) -> Floats:
         lack = (cells[a,] - table.sum(axis=others)) * table.shape[axis] / table.size
         table = table + np.expand_dims(lack, others)
     return np.asarray(table)
+
+
+def _share_of(rows: Ints, clique: Clique, shape: tuple[int, ...], chosen: Floats) -> Floats:
+    """Return the share of rows in each cell that are chosen, drawn towards that of all rows."""
+    number = _counted(rows, clique, shape, np.ones(len(chosen)))
+    found = _counted(rows, clique, shape, chosen) + _PRIOR_ROWS * chosen.mean()
+    return np.asarray(found / (number + _PRIOR_ROWS))
 
 
 def _counted(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats) -> Floats:
@@ -579,7 +555,7 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
         if isinstance(model.schema_[model.modelled_.names[at]], Numeric)
     }
 
-    def tables(found: Statistics, moves: Mapping[int, Move], lean: float = 1.0) -> Tables:
+    def tables(found: _Statistics, moves: Mapping[int, Move], lean: float = 1.0) -> Tables:
         known = {c: _declared(source.levels, c, found.cells[c]) for c in cliques}
         products = found.products.among(cliques).on(
             lambda c, vector: _hidden(_declared(source.levels, (c,), vector), c, known[c,], moves)

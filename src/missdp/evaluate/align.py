@@ -1,4 +1,4 @@
-"""Two tables under one schema, so that their codes mean the same and can be compared.
+"""Two tables under one schema, so that their codes mean the same; and how comparisons are printed.
 
 In an aligned table every attribute may be missing, for a true table and a synthetic one need not
 agree on where there are missing cells. The rules of the schema are applied on reading, as
@@ -7,7 +7,8 @@ everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +17,12 @@ import numpy as np
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.table import Table
-from missdp.table.blocks import in_sizes, read_columns
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import follow_rules
 from missdp.table.streams import stream_of
+from missdp.table.table import in_sizes, read_columns
 
-__all__ = ["align", "aligned", "fitted", "levels_and_holes", "rebin", "schema_of"]
-
-BLOCK_ROWS = 2**18
+_BLOCK_ROWS = 2**18
 
 
 def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Table]:
@@ -50,19 +49,21 @@ def aligned(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
     Files, DuckDB relations and streams are read again each time, a block of rows at a time; what is
     held already comes as one block.
     """
-    stream, opened = (
-        None if isinstance(data, Table) else stream_of(data, schema),
-        _open_schema(schema),
-    )
-    if stream is None:
+    if isinstance(data, Table) or stream_of(data) is None:
         table = _read(data, schema)
         return lambda: iter([table])
+    opened = _open_schema(schema)
+    return lambda: (_nullable(_ruled(part, schema), schema) for part in blocks_of(data, opened))
 
-    def blocks() -> Iterator[Table]:
-        for columns in in_sizes(read_columns(stream, opened), BLOCK_ROWS, opened):
-            yield _nullable(_ruled(Table(opened, columns), schema), schema)
 
-    return blocks
+def blocks_of(data: Any, schema: Schema) -> Iterator[Table]:
+    """Yield the rows of a table under a schema without rules; streams in blocks."""
+    stream = None if isinstance(data, Table) else stream_of(data, schema)
+    if stream is None:
+        yield fitted(data, schema) if isinstance(data, Table) else Table.read(data, schema)
+        return
+    for columns in in_sizes(read_columns(stream, schema), _BLOCK_ROWS, schema):
+        yield Table(schema, columns)
 
 
 def _read(data: Any, schema: Schema) -> Table:
@@ -166,3 +167,26 @@ def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeri
     hole = column.codes >= attribute.size
     codes[hole] = column.codes[hole].astype(np.int64) + finer.size - attribute.size
     return finer, Column(codes.astype(code_dtype(finer)), column.values)
+
+
+def rounded(share: float, rows: int | None) -> str:
+    """Return a share, or a difference of shares, with the digits that so many rows support.
+
+    >>> rounded(0.01384, 500), rounded(0.01384, 30_000), rounded(0.01384, None)
+    ('0.01', '0.014', '0.0138')
+    """
+    digits = 4 if rows is None else math.ceil(math.log10(2 * max(rows, 1) ** 0.5))
+    return f"{share:.{max(digits, 1)}f}"
+
+
+def in_columns(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield each row as a line: its name to the left, what follows to the right.
+
+    >>> [*in_columns([("mean", "0.1"), ("sd", "10.0")])]
+    ['  mean   0.1', '  sd    10.0']
+    """
+    cells = list(rows)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for name, *others in cells:
+        numbers = map(str.rjust, others, widths[1:])
+        yield "  ".join(["", name.ljust(widths[0]), *numbers]).rstrip()

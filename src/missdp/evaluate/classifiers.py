@@ -25,8 +25,7 @@ from missdp.errors import (
     replacing,
     whole,
 )
-from missdp.evaluate.align import align
-from missdp.evaluate.printed import in_columns
+from missdp.evaluate.align import align, in_columns
 from missdp.progress import Progress
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Categorical, Schema

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, whole
-from missdp.evaluate.align import aligned, levels_and_holes, rebin, schema_of
-from missdp.evaluate.printed import in_columns, rounded
+from missdp.evaluate.align import aligned, in_columns, levels_and_holes, rebin, rounded, schema_of
 from missdp.progress import Progress
 from missdp.record import Record
 from missdp.schema import Schema
@@ -225,25 +224,6 @@ def total_variation(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
     if n_one == 0 or n_two == 0:
         return float(n_one != n_two)
     return float(min(1.0, 0.5 * np.abs(one / n_one - two / n_two).sum()))
-
-
-def by_chance(truth: NDArray[np.int64], rows: int) -> float:
-    """Mean distance of two samples of a table, with replacement: one of its size, one of another.
-
-    A cell of share p counts ``X`` and ``Y`` in samples of n rows each. If they were Poisson with
-    mean λ = np, then ``E|X − Y| = 2λ e^(−2λ) (I0(2λ) + I1(2λ))``; the factor √(1 − p) makes it that
-    of binomials in large samples. For unequal sizes n is their harmonic mean.
-    """
-    from scipy.special import ive
-
-    total = int(truth.sum())
-    if not total or not rows:
-        return 0.0
-    shares = truth[truth > 0] / total
-    n = 2.0 * total * rows / (total + rows)
-    means = n * shares
-    gaps = 2 * means * (ive(0, 2 * means) + ive(1, 2 * means)) * np.sqrt(1 - shares)
-    return float(0.5 * gaps.sum() / n)
 
 
 def _batches(schema: Schema, k: int) -> Iterator[list[tuple[str, ...]]]:

@@ -17,16 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import whole
-from missdp.evaluate.align import aligned, schema_of
-from missdp.evaluate.distances import by_chance, total_variation
-from missdp.evaluate.printed import in_columns, rounded
+from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
+from missdp.evaluate.distances import total_variation
 from missdp.files import picture_format, write_atomically
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
 from missdp.table import Table
 from missdp.types import Floats
 
-__all__ = ["Fidelity", "fidelity", "picture_format", "plot_columns"]
+__all__ = ["Fidelity", "fidelity", "plot_columns"]
 
 _Coded: TypeAlias = dict[str, tuple[NDArray[np.int64], int]]  # codes, -1 if missing; how many
 
@@ -38,7 +37,7 @@ _MOST_LEVELS = 12  # the most frequent ones of the truth
 _CURVE = 501  # of a distribution function
 _WIDE = 4  # columns in a row of the picture
 _COLOURS = {"real": "#7a8793", "synthetic": "#1f77b4"}
-_SAID = {
+SCORES = {
     "two_way_equal": "two-way tables, numbers in ten equal bins: mean distance",
     "two_way_deciles": "two-way tables, numbers cut at the real deciles: mean distance",
     "two_way_worst": "two-way tables, numbers cut at the real deciles: worst distance",
@@ -113,7 +112,7 @@ class Fidelity(Record):
         )
 
     def __str__(self) -> str:
-        scores = [(_SAID[name], rounded(score, self.rows)) for name, score in self.scores.items()]
+        scores = [(SCORES[name], rounded(score, self.rows)) for name, score in self.scores.items()]
         heads = ["", "", "KS", "mean", "SD", *(f"{p:.0%}" for p in _POINTS)]
         cells = [heads] if self.ks else []
         for name, ks in self.ks.items():
@@ -172,8 +171,8 @@ def fidelity(
     """
     declared = schema_of(truth, synthetic, schema=schema)
     most = whole("max_rows", max_rows)
-    one, two = (sampled(aligned(data, declared)(), most) for data in (truth, synthetic))
-    x, y = values_of(one), values_of(two)
+    one, two = (_sampled(aligned(data, declared)(), most) for data in (truth, synthetic))
+    x, y = _values_of(one), _values_of(two)
     numeric = [a for a in declared if isinstance(a, Numeric)]
     equal = {a.name: np.linspace(a.lower, a.upper, 11)[1:-1] for a in numeric}
     tenths = np.linspace(0.1, 0.9, 9)
@@ -203,7 +202,7 @@ def fidelity(
     return Fidelity(scores, ks, true, made, chance, min(len(one), len(two)), without)
 
 
-def sampled(blocks: Iterator[Table], most: int) -> Table:
+def _sampled(blocks: Iterator[Table], most: int) -> Table:
     """Return at most so many rows, the same ones however the table is cut into blocks."""
     rng, kept, keys = np.random.default_rng(0), next(blocks), np.zeros(0)
     keys = rng.random(len(kept))
@@ -217,7 +216,7 @@ def sampled(blocks: Iterator[Table], most: int) -> Table:
     return kept
 
 
-def values_of(table: Table) -> dict[str, Floats]:
+def _values_of(table: Table) -> dict[str, Floats]:
     """Return the values of each numeric column, NaN where there is none."""
     names = [a.name for a in table.schema if isinstance(a, Numeric)]
     return {name: np.where(table.mask(name), np.nan, table.values(name)) for name in names}
@@ -257,7 +256,7 @@ def _two_way(
             cells, size = np.split(places.reshape(-1), [len(cells[0])]), len(found)
         real, made = (np.bincount(part, minlength=size) for part in cells)
         distances[clique] = total_variation(real, made)
-        chances.append(by_chance(real, int(made.sum())))
+        chances.append(_by_chance(real, int(made.sum())))
     return distances, chances
 
 
@@ -347,6 +346,25 @@ def _means(values: Floats, codes: NDArray[np.int64], size: int) -> tuple[Floats,
     return np.bincount(codes[codes >= 0], minlength=size).astype(np.float64), means
 
 
+def _by_chance(truth: NDArray[np.int64], rows: int) -> float:
+    """Mean distance of two samples of a table, with replacement: one of its size, one of another.
+
+    A cell of share p counts ``X`` and ``Y`` in samples of n rows each. If they were Poisson with
+    mean λ = np, then ``E|X − Y| = 2λ e^(−2λ) (I0(2λ) + I1(2λ))``; the factor √(1 − p) makes it that
+    of binomials in large samples. For unequal sizes n is their harmonic mean.
+    """
+    from scipy.special import ive
+
+    total = int(truth.sum())
+    if not total or not rows:
+        return 0.0
+    shares = truth[truth > 0] / total
+    n = 2.0 * total * rows / (total + rows)
+    means = n * shares
+    gaps = 2 * means * (ive(0, 2 * means) + ive(1, 2 * means)) * np.sqrt(1 - shares)
+    return float(0.5 * gaps.sum() / n)
+
+
 # Pictures
 
 
@@ -384,7 +402,7 @@ def plot_columns(
     from matplotlib.figure import Figure
 
     declared = schema_of(truth, synthetic, schema=schema)
-    real, made = (sampled(aligned(d, declared)(), max_rows) for d in (truth, synthetic))
+    real, made = (_sampled(aligned(d, declared)(), max_rows) for d in (truth, synthetic))
     wide, high = min(_WIDE, len(declared)), math.ceil(len(declared) / _WIDE)
     figure = Figure(figsize=(3.2 * wide, 2.4 * high + 0.5), layout="constrained")
     panels = np.ravel(figure.subplots(high, wide, squeeze=False))
@@ -405,7 +423,7 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
     if isinstance(attribute, Numeric):
         heights = np.linspace(0, 1, _CURVE)
         for which, table in tables.items():
-            values = values_of(table)[attribute.name]
+            values = _values_of(table)[attribute.name]
             if len(known := values[~np.isnan(values)]):
                 places = np.quantile(known, heights)
                 panel.plot(places, heights, color=_COLOURS[which], label=which, linewidth=1)

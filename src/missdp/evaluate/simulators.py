@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from missdp.accounting import Condition, ObservedAtMost
 from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
-from missdp.schema.applies import not_everywhere
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.table.follow import follow_rules
@@ -291,7 +290,7 @@ class DeclaredMechanism(MissingMechanism):
         bounds = dict.fromkeys(schema.names, 1.0)
         for name, scores in self._scores(schema).items():
             least = {driver: float(score.min()) for driver, score in scores.items()}
-            none = not_everywhere(schema, least)  # what is not applicable weighs 0
+            none = schema.rulebook.not_everywhere(least)  # what is not applicable weighs 0
             lowest = sum(min(x, 0.0) if driver in none else x for driver, x in least.items())
             bounds[name] = float(expit(-(self.intercepts[name] + lowest)))
         return bounds | dict.fromkeys(schema.rulebook.may_fill, 1.0)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from missdp.evaluate.align import BLOCK_ROWS, fitted, schema_of
-from missdp.evaluate.printed import in_columns
+from missdp.evaluate.align import blocks_of, in_columns, schema_of
 from missdp.record import Record
 from missdp.schema import Schema
 from missdp.sources.partners import observed_on, violating_partners
 from missdp.table import Table
-from missdp.table.blocks import in_sizes, read_columns
 from missdp.table.follow import known_cells
-from missdp.table.streams import stream_of
 
 __all__ = ["PairViolations", "RuleViolations", "pair_violations", "rule_violations"]
 
@@ -114,7 +110,7 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     plain = replace(schema, rules=())
     rows, broken_rows = 0, 0
     broken: dict[str, int] = {}
-    for table in _blocks(data, plain):
+    for table in blocks_of(data, plain):
         cells = known_cells(plain, {name: table.column(name) for name in plain.names})
         any_rule = np.zeros(len(table), dtype=bool)
         for rule in schema.rules:
@@ -226,7 +222,7 @@ def pair_violations(data: Any, *, schema: Schema | None = None) -> PairViolation
     {'t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)': 2}
     """
     schema = schema_of(data, schema=schema)
-    table = Table.joined([*_blocks(data, replace(schema, rules=()))])
+    table = Table.joined([*blocks_of(data, replace(schema, rules=()))])
     observed, pairs, broken = dict[str, int](), dict[str, int](), dict[str, int]()
     for denial in schema.rulebook.pairs:
         rows = table.take(observed_on(denial.names, table))
@@ -235,13 +231,3 @@ def pair_violations(data: Any, *, schema: Schema | None = None) -> PairViolation
         pairs[denial.text] = int(partners.sum()) // 2
         broken[denial.text] = int((partners > 0).sum())
     return PairViolations(len(table), observed, pairs, broken)
-
-
-def _blocks(data: Any, plain: Schema) -> Iterator[Table]:
-    """Yield rows under a schema without rules, so that none is applied; streams in blocks."""
-    stream = None if isinstance(data, Table) else stream_of(data, plain)
-    if stream is None:
-        yield fitted(data, plain) if isinstance(data, Table) else Table.read(data, plain)
-        return
-    for columns in in_sizes(read_columns(stream, plain), BLOCK_ROWS, plain):
-        yield Table(plain, columns)

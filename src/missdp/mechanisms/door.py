@@ -14,7 +14,8 @@ from missdp.accounting import Budget, Cost, Event
 from missdp.accounting.budget import check_paid
 from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals
-from missdp.mechanisms.noise import Noise, NoiseSource, Selection, SelectionMethod
+from missdp.mechanisms.exact_noise import NoiseSource
+from missdp.mechanisms.noise import Noise, Selection, SelectionMethod
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.queries import (
     CountedRows,
@@ -30,13 +31,11 @@ from missdp.mechanisms.queries import (
     Tree,
     UnitSums,
     ViolatingPairs,
-    refuse_weights,
 )
 from missdp.mechanisms.session import Charged, Measurement, Session, Total, exactly
 from missdp.mechanisms.training import PrivateTraining, RowFunction, Training, fixed_copy
 from missdp.schema import PairDenial, Schema
-from missdp.schema.possible import ImpossibleCells
-from missdp.schema.unit import refuse_units
+from missdp.schema.rulebook import ImpossibleCells
 from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
@@ -45,28 +44,10 @@ from missdp.sources.strategies import ExactCounts, MergedCounts, complete_rows, 
 from missdp.types import Floats, Ints
 
 __all__ = [
-    "Clique",
-    "Door",
-    "Facts",
-    "Given",
-    "Kinds",
-    "Marginal",
-    "Noise",
-    "PairRate",
-    "PrivateTraining",
-    "Products",
-    "Reads",
-    "RowCount",
-    "RowProducts",
-    "Score",
-    "Scores",
-    "Selection",
-    "Total",
-    "Training",
-    "Tree",
-    "UnitSums",
-    "ViolatingPairs",
-]
+    "Clique", "Door", "Facts", "Given", "Kinds", "Marginal", "Noise", "PairRate",
+    "PrivateTraining", "Products", "Reads", "RowCount", "RowProducts", "Score", "Scores",
+    "Selection", "Total", "Training", "Tree", "UnitSums", "ViolatingPairs",
+]  # fmt: skip
 
 
 class Door(Session):
@@ -123,7 +104,7 @@ class Door(Session):
             raise ParameterError("budget must be a Budget")
         check_paid(source.schema.ledger, budget)
         strategy.check(source)
-        refuse_units(source.schema, "a door that is opened by hand")
+        source.schema.refuse_units("a door that is opened by hand")
         super().__init__(budget=budget, noise=noise)
         modelled = Modelled(source.schema)
         came, source = source, modelled.source(source)
@@ -198,7 +179,7 @@ class Door(Session):
             The part, in any currency that has a bound in that of ``left``. What the new door
             answers is charged to it in its own currency, and costs nothing more here.
         label : str
-            Public name of the part, for reports.
+            Public name.
         """
         delta = 0.0 if cost.currency == "pure" else self._budget.delta
         part = Budget.from_cost(cost, delta=delta, adjacency=self._budget.adjacency)
@@ -231,18 +212,9 @@ class Door(Session):
         self._rows.counts.expect(cliques)
 
     def marginal(self, clique: Clique, noise: Noise) -> Ints:
-        """Return noisy counts of a clique, its axes in the order of its names.
+        """Return noisy counts of a clique, of shape ``shape(clique)``; some may be negative.
 
-        Parameters
-        ----------
-        clique : tuple of str
-            Names; the empty clique has one cell, the number of rows that are counted.
-        noise : Noise
-
-        Returns
-        -------
-        ndarray of int64, shape ``shape(clique)``
-            Entries may be negative.
+        The empty clique has one cell, the number of rows that are counted.
         """
         released: Ints = self.measure(Marginal(clique), noise).value
         self._totals.append(Total(float(released.sum()), released.size * noise.variance))
@@ -256,26 +228,10 @@ class Door(Session):
         levels: Sequence[int],
         within: tuple[int, int] | None = None,
     ) -> tuple[list[Ints], Noise]:
-        """Return noisy counts of the nodes of a dyadic tree over an attribute's levels: see `Tree`.
+        """Return noisy counts of the nodes of a dyadic tree, by level, and the noise of each count.
 
-        Parameters
-        ----------
-        name : str
-            An attribute.
-        cost : Cost
-            Of all counts together.
-        levels : sequence of int
-            Of the tree, which are counted.
-        within : (int, int), optional
-            First cell that the tree is over, and the first after it; all levels by default. Public,
-            or released before.
-
-        Returns
-        -------
-        counts : list of ndarray of int64
-            By level.
-        noise : Noise
-            Of each count.
+        See `Tree`. All counts together have this cost; ``within`` is public, or released before,
+        and all levels by default.
         """
         size = self._modelled.whole[name].size
         tree = Tree(name=name, size=size, levels=levels, within=within or (0, size))
@@ -305,16 +261,9 @@ class Door(Session):
         """
 
         def opened(source: MarginalSource) -> Door:
-            door = Door(
-                source,
-                self._strategy,
-                budget=self._budget,
-                noise=self._noise,
-                declared_rows=self._declared_rows,
-                sums=self._rows.sums,
-            )
-            door._admit = self._admit
-            return door
+            facts: dict[str, Any] = {"budget": self._budget, "noise": self._noise}
+            facts |= {"declared_rows": self._declared_rows, "sums": self._rows.sums}
+            return Door(source, self._strategy, **facts).admitting(self._admit)
 
         found = opened(source)
         found._finer = None if finer is None else opened(finer)
@@ -343,14 +292,14 @@ class Door(Session):
         cliques : sequence of tuple of str
             The candidates: public, or chosen from what was released. A single one is no choice:
             nothing is charged, and nothing computed.
-        score : Score
-        epsilon : float, above 0
+        score, epsilon
+            See `Score` and `Selection`.
         given : callable or mapping, optional
             Returns the released values (arrays and numbers) that the score of a clique takes
             besides its counts. With a mapping, or without it, each score is computed once; else
             what was worked out is not worked out again as long as the values are kept.
         method : {"exponential", "permute-and-flip"}
-            Permute-and-flip errs less, but is pure DP and no more: for budgets that count that.
+            See `Selection`.
         """
         scores = Scores(cliques, score, given)
         selection = Selection(epsilon, score.sensitivity, method)
@@ -363,19 +312,8 @@ class Door(Session):
 
         A row's vector holds its blocks, times ``plan.alone``, and all products of a number of one
         block with one of another. It is clipped, as a whole, to ``plan.clip`` in L2 norm, put on a
-        grid of whole numbers, and added up, and every number gets discrete Gaussian noise.
-
-        Parameters
-        ----------
-        plan : RowProducts
-            The block of each code ("missing" is the last one), and the clip norm.
-        cost : Cost
-            Not in pure epsilon, since the noise is Gaussian.
-
-        Raises
-        ------
-        ParameterError
-            If blocks do not fit, or the source counts no rows by weight. Nothing is charged.
+        grid of whole numbers, and added up, and every number gets discrete Gaussian noise; so the
+        cost is not in pure epsilon. "Missing" is the last code of an attribute.
         """
         exactly(RowProducts, plan)
         weighing(self._rows.came)
@@ -392,21 +330,8 @@ class Door(Session):
 
         Counted are rows with a value of all its attributes, by their exact numbers, as they were
         before missing cells were filled or levels merged; only complete rows if only those are
-        counted. The proof that one row moves it by no more than is charged for is in the notes of
-        `missdp.mechanisms.queries.ViolatingPairs`.
-
-        Parameters
-        ----------
-        denial : PairDenial
-            One of ``denials``.
-        cost : Cost
-
-        Raises
-        ------
-        ParameterError
-            If it is none of them, cannot be counted, or rows are streamed. Nothing is charged.
-        DataError
-            If the rows hold only bins of a numeric attribute that is compared; nothing is charged.
+        counted. See `missdp.mechanisms.queries.ViolatingPairs` for the proof, and for what is
+        refused before anything is charged.
         """
         found = self.measure(ViolatingPairs(denial), cost)
         noise = found.mechanism
@@ -431,7 +356,6 @@ class Door(Session):
         Parameters
         ----------
         plan : Training
-            Rate, number of steps, clip norm and noise, all fixed now.
         gradient : callable
             ``gradient(codes, *state)`` returns the gradient of every row: an array whose first axis
             are the rows, or a tuple of such arrays, of shapes that do not change. ``codes`` has an
@@ -449,7 +373,7 @@ class Door(Session):
         observed : tuple of str
             Attributes: rows in which one of them is missing are not read at all.
         label : str
-            Public name, for reports.
+            Public name.
 
         Returns
         -------
@@ -488,7 +412,7 @@ class Door(Session):
                 "training needs the rows in memory, and these are streamed; read them with "
                 "Table.read"
             )
-        refuse_weights(self._rows, "training")
+        self._rows.refuse_weights("training")
         exactly(Training, plan)
         plan = replace(plan)  # a copy: nobody else can change what the steps are
         held, observed = tuple(map(fixed_copy, state)), tuple(observed)
@@ -516,11 +440,6 @@ class Door(Session):
         laws : mapping of str to array, or Conditionals
             From released values only. For each nullable attribute a probability for each level; or
             the law of each attribute given all others, as plain numbers, which are copied.
-
-        Returns
-        -------
-        Door
-            No attribute is nullable any more.
         """
         if not self._strategy.fills:
             raise ParameterError(f"missing={self._strategy.name!r} fills no holes")

@@ -1,10 +1,7 @@
-"""Where noise comes from, and the two mechanisms of counts and scores: `Noise` and `Selection`.
+"""The two mechanisms of counts and scores: `Noise` and `Selection`.
 
-Sources are secure (the operating system's CSPRNG) or seeded (tests only). Both draw by the same
-exact samplers (`missdp.mechanisms.exact_noise`): they differ only in where the bits come from.
-
-Whether an event pays for how far a neighbour moves what is exact is what the mechanisms'
-``exceeds`` ask of the checks in the middle: each returns what is wrong, in words, or None.
+Whether an event pays for how far a neighbour moves what is exact is what ``exceeds`` of mechanisms
+asks of the checks in the middle: each returns what is wrong, in words, or None.
 """
 
 from __future__ import annotations
@@ -12,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -20,10 +16,8 @@ from numpy.typing import ArrayLike
 
 from missdp.accounting import (
     ApproximateEvent,
-    Condition,
     Cost,
     Event,
-    ExplicitSeed,
     GaussianEvent,
     LaplaceEvent,
     PureEvent,
@@ -32,231 +26,9 @@ from missdp.accounting import (
     scale_for,
 )
 from missdp.accounting.costs import gdp_noise
-from missdp.errors import DataError, ParameterError, UnprovenError, replacing
-from missdp.mechanisms.exact_noise import (
-    Words,
-    draw,
-    exponential_choice,
-    os_words,
-    permute_and_flip,
-    seeded_words,
-)
-from missdp.types import Flags, Floats, Ints
-
-__all__ = [
-    "Noise",
-    "NoiseSource",
-    "SecureNoise",
-    "SeededNoise",
-    "Selection",
-    "check_scale",
-    "noise_source",
-]
-
-
-Size = int | tuple[int, ...]
-SelectionNoise = Literal["gumbel", "exponential"]
-"""The noise of scores, of which the largest is selected."""
-# Far above any useful noise, far below what could overflow 64-bit integers.
-_MAX_SCALE = 2.0**40
-
-
-class NoiseSource:
-    """What a mechanism draws from: `SecureNoise` for releases, `SeededNoise` for tests.
-
-    Both draw by the same exact samplers; they differ in where the random bits come from.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms import NoiseSource, SeededNoise
-    >>> isinstance(SeededNoise(0), NoiseSource)
-    True
-    """
-
-    conditions: ClassVar[tuple[Condition, ...]] = ()
-    """What a release made with this source rests on."""
-
-    def __init__(self, words: Words) -> None:
-        self._words = words
-
-    def generator(self) -> np.random.Generator:
-        """Return a generator for post-processing (sampling synthetic rows, say)."""
-        raise NotImplementedError
-
-    def discrete_laplace(self, scale: float, size: Size) -> Ints:
-        """Draw integers with mass proportional to exp(-abs(x) / scale), exactly.
-
-        Parameters
-        ----------
-        scale : float
-            Above 0, at most 2**40.
-        size : int or tuple of int
-            Shape of the result.
-        """
-        return draw("laplace", check_scale("scale", scale), size, self._words)
-
-    def discrete_gaussian(self, sigma: float, size: Size) -> Ints:
-        """Draw integers with mass proportional to exp(-x^2 / (2 sigma^2)), exactly.
-
-        Parameters
-        ----------
-        sigma : float
-            Above 0, at most 2**40.
-        size : int or tuple of int
-            Shape of the result.
-        """
-        return draw("gaussian", check_scale("sigma", sigma), size, self._words)
-
-    def noisy_max(self, scores: Floats, scale: float, *, noise: SelectionNoise = "gumbel") -> int:
-        """Return the index of the largest score after adding independent noise to each.
-
-        Parameters
-        ----------
-        scores : array of float, shape (k,)
-            Finite, k at least 1.
-        scale : float
-            Noise scale, above 0, at most 2**40.
-        noise : {"gumbel", "exponential"}
-            With scale 2 * sensitivity / epsilon, Gumbel noise is the exponential mechanism
-            (epsilon-bounded range) and exponential noise is permute-and-flip (epsilon-DP,
-            McKenna & Sheldon 2020).
-        """
-        if noise not in get_args(SelectionNoise):
-            raise ParameterError(f"noise must be 'gumbel' or 'exponential', got {noise!r}")
-        values, scale = _check_scores(scores), check_scale("scale", scale)
-        choose = exponential_choice if noise == "gumbel" else permute_and_flip
-        return choose(values, scale, self._words)
-
-    def coins(self, rate: float, count: int) -> Flags:
-        """Flip independent coins that fall on True with probability ``rate``, never more.
-
-        Parameters
-        ----------
-        rate : float
-            In [0, 1]; rounded down to a multiple of 2**-64, which floats from 2**-11 on are.
-        count : int
-            Number of coins.
-        """
-        if not 0 <= rate <= 1:
-            raise ParameterError(f"rate must be in [0, 1], got {rate}")
-        if rate == 1:
-            return np.ones(count, dtype=np.bool_)
-        return self._words(count) < np.uint64(int(Fraction(rate) * 2**64))
-
-
-class SecureNoise(NoiseSource):
-    """Exact discrete noise from the operating system's cryptographic generator. For releases.
-
-    Draws have the discrete Laplace or Gaussian law itself (nothing is rounded or cut off), at tens
-    of millions a second. Selection adds Gumbel noise (the exponential mechanism) or exponential
-    noise (permute-and-flip) to scores. Random bits are fetched for each call and never kept, so
-    forked processes, threads and pickled copies share none. How long a draw takes is not hidden.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms import SecureNoise
-    >>> SecureNoise().discrete_laplace(2.0, 3).shape
-    (3,)
-    """
-
-    def __init__(self) -> None:
-        super().__init__(os_words)
-
-    def generator(self) -> np.random.Generator:
-        """Return a fresh generator seeded by the operating system, for post-processing only."""
-        return np.random.default_rng()
-
-    def __repr__(self) -> str:
-        return "SecureNoise()"
-
-
-class SeededNoise(NoiseSource):
-    """Reproducible noise: the same samplers over a NumPy generator. A release must not use it.
-
-    Parameters
-    ----------
-    seed : int or numpy.random.Generator
-        Where to start. Two sources with equal integer seeds draw the same numbers.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms import SeededNoise
-    >>> a, b = SeededNoise(7), SeededNoise(7)
-    >>> bool((a.discrete_gaussian(3.0, 5) == b.discrete_gaussian(3.0, 5)).all())
-    True
-    """
-
-    conditions = (ExplicitSeed(),)
-    """Whoever knows the seed can subtract the noise."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if cls.conditions is not SeededNoise.conditions:
-            raise TypeError("seeded noise always has the condition ExplicitSeed")
-
-    def __init__(self, seed: int | np.random.Generator) -> None:
-        self._generator = np.random.default_rng(seed)
-        super().__init__(seeded_words(self._generator))
-
-    def generator(self) -> np.random.Generator:
-        """Return a generator spawned from this one, for post-processing only."""
-        return self._generator.spawn(1)[0]
-
-    def __repr__(self) -> str:
-        return "SeededNoise()"
-
-
-def noise_source(
-    random_state: int | np.random.Generator | NoiseSource | None = None,
-) -> NoiseSource:
-    """Return the noise source for a ``random_state`` argument.
-
-    Parameters
-    ----------
-    random_state : int, numpy.random.Generator, NoiseSource or None
-        None (the default) gives `SecureNoise`; a seed or generator gives `SeededNoise`, whose
-        releases carry the condition `ExplicitSeed`. A source is returned as it is.
-
-    Raises
-    ------
-    ParameterError
-        For anything else.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms import noise_source
-    >>> noise_source(), noise_source(0)
-    (SecureNoise(), SeededNoise())
-    """
-    if random_state is None:
-        return SecureNoise()
-    if isinstance(random_state, NoiseSource):
-        return random_state
-    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
-    if isinstance(random_state, np.random.Generator) or (whole and random_state >= 0):
-        return SeededNoise(random_state)
-    raise ParameterError(
-        "random_state must be None, a non-negative int or a numpy.random.Generator, "
-        f"got {type(random_state).__name__}"
-    )
-
-
-def check_scale(name: str, value: float) -> float:
-    """Return a noise scale as a float; refuse what is not above 0 and at most 2**40."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 < value <= _MAX_SCALE:
-        raise ParameterError(f"{name} must be above 0 and at most 2**40, got {value}")
-    return float(value)
-
-
-def _check_scores(scores: Floats) -> Floats:
-    values = np.asarray(scores, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0:
-        raise ParameterError("scores must be a non-empty one-dimensional array")
-    if not np.isfinite(values).all():
-        raise DataError("scores must all be finite")
-    return values
-
+from missdp.errors import DataError, UnprovenError, one_of, replacing
+from missdp.mechanisms.exact_noise import NoiseSource, SelectionNoise, check_scale
+from missdp.types import Floats, Ints
 
 CountNoise = Literal["laplace", "gaussian"]
 """The noise of released counts."""
@@ -283,12 +55,9 @@ def _as_counts(values: ArrayLike) -> Ints:
     return np.clip(wide, -_MAX_COUNT, _MAX_COUNT).astype(np.int64)
 
 
-_ROUNDING = 1e-9
-
-
 def above(found: float, most: float) -> bool:
     """Whether a number is above another by more than rounding makes of it; NaN always is."""
-    return not found <= most * (1 + _ROUNDING)
+    return not found <= most * (1 + 1e-9)
 
 
 def distance(exact: Any, other: Any, norm: float) -> float:
@@ -297,14 +66,15 @@ def distance(exact: Any, other: Any, norm: float) -> float:
     return float(np.linalg.norm(gap, norm))
 
 
-def too_far(found: float, most: float, what: str = "what is behind it") -> str:
-    """Say that one row moves something further than was charged for."""
-    return f"one row moves {what} by {found:g}, and {most:g} was charged for"
+def too_far(found: float, most: float, what: str = "what is behind it") -> str | None:
+    """Say so if one row moves something further than was charged for."""
+    said = f"one row moves {what} by {found:g}, and {most:g} was charged for"
+    return said if above(found, most) else None
 
 
 def pure_exceeds(event: Event, epsilon: float) -> str | None:
     """Return why an event does not pay for an epsilon-DP answer."""
-    paid = epsilon_paid(event)
+    paid = _epsilon_paid(event)
     if paid is None:
         return other_kind(event, "a pure epsilon")
     if above(epsilon, paid):
@@ -312,7 +82,7 @@ def pure_exceeds(event: Event, epsilon: float) -> str | None:
     return None
 
 
-def epsilon_paid(event: Event) -> float | None:
+def _epsilon_paid(event: Event) -> float | None:
     """Return the pure epsilon that an event pays for; None if it states none."""
     if isinstance(event, PureEvent | ApproximateEvent):
         return event.epsilon
@@ -356,20 +126,15 @@ class Noise:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        if self.kind not in ("laplace", "gaussian"):
-            raise ParameterError(f"noise must be 'laplace' or 'gaussian', got {self.kind!r}")
+        one_of("noise", self.kind, get_args(CountNoise))
         object.__setattr__(self, "scale", check_scale("scale", self.scale))
         check_scale("scale", self.scale * self.steps)
 
     @classmethod
     def worth(cls, cost: Cost, *, sensitivity: float = 1.0) -> Noise:
-        """Return the noise with which whole numbers cost at most this.
+        """Return the noise with which whole numbers cost at most this, if a row moves them so far.
 
-        Parameters
-        ----------
-        cost : Cost
-        sensitivity : float, default 1.0
-            How far one row moves them: in L1 norm for a cost in pure epsilon, else in L2 norm.
+        The sensitivity is in L1 norm for a cost in pure epsilon, else in L2 norm.
 
         Examples
         --------
@@ -424,8 +189,8 @@ class Noise:
 
     def event(self, sensitivity: float, *, gate: Iterable[str] | None, label: str) -> Event:
         """Return the fact that numbers which a row moves so far are released with this noise."""
-        facts: dict[str, Any] = {"gate": gate, "label": label}
-        facts["sensitivity"] = sensitivity * self.steps
+        moved = sensitivity * self.steps
+        facts: dict[str, Any] = {"gate": gate, "label": label, "sensitivity": moved}
         if self.kind == "laplace":
             return LaplaceEvent(scale=self._scale, **facts)
         return GaussianEvent(sigma=self._scale, **facts)
@@ -436,38 +201,21 @@ class Noise:
         return self.scale * self.steps
 
     def exceeds(self, event: Event, exact: Ints, other: Ints) -> str | None:
-        """Return why an event does not pay: counts move too far, or the noise is too small.
-
-        Examples
-        --------
-        >>> from missdp.accounting import LaplaceEvent
-        >>> charged = LaplaceEvent(sensitivity=1, scale=2.0)
-        >>> Noise("laplace", 2.0).exceeds(charged, np.array([5, 0]), np.array([4, 1]))
-        'one row moves what is behind it by 2, and 1 was charged for'
-        """
-        moved, scale = distance(exact, other, self.norm), self._scale
-        if self.kind == "laplace" and not isinstance(event, LaplaceEvent):
+        """Return why an event does not pay: counts move too far, or the noise is too small."""
+        moved, scale, laplace = distance(exact, other, self.norm), self._scale, self.norm == 1
+        if laplace and not isinstance(event, LaplaceEvent):
             return pure_exceeds(event, moved / scale)
         if isinstance(event, ZCDPEvent):
-            most = math.sqrt(2 * event.rho) * scale
-            return too_far(moved, most) if above(moved, most) else None
-        if not isinstance(event, LaplaceEvent if self.kind == "laplace" else GaussianEvent):
+            return too_far(moved, math.sqrt(2 * event.rho) * scale)
+        if not isinstance(event, LaplaceEvent if laplace else GaussianEvent):
             return other_kind(event, "Gaussian noise")
-        if above(moved, event.sensitivity):
-            return too_far(moved, event.sensitivity)
         charged = event.scale if isinstance(event, LaplaceEvent) else event.sigma
-        if above(least := charged * moved / event.sensitivity, scale):
-            return f"noise is of scale {scale:g}, and at least {least:g} was charged for"
-        return None
+        least = charged * moved / event.sensitivity
+        little = f"noise is of scale {scale:g}, and at least {least:g} was charged for"
+        return too_far(moved, event.sensitivity) or (little if above(least, scale) else None)
 
     def log_ratio(self, answer: Ints, exact: Ints, other: Ints) -> float:
-        """Return the log of how much likelier the answer is given ``exact`` than given ``other``.
-
-        Examples
-        --------
-        >>> Noise("laplace", 2.0).log_ratio(np.array([7]), np.array([5]), np.array([4]))
-        0.5
-        """
+        """Return the log of how much likelier an answer is given ``exact`` than given ``other``."""
         released = np.asarray(answer, dtype=np.float64) * self.steps
         here, there = (released - counts for counts in (exact, other))
         if self.kind == "laplace":
@@ -506,9 +254,7 @@ class Selection:
     norm: ClassVar[float] = math.inf  # in which it matters how far a row moves the scores
 
     def __post_init__(self) -> None:
-        known = get_args(SelectionMethod)
-        if self.method not in known:
-            raise ParameterError(f"method must be one of {known}, got {self.method!r}")
+        one_of("method", self.method, get_args(SelectionMethod))
         for name in ("epsilon", "sensitivity"):  # of 64 bits, whatever was passed
             object.__setattr__(self, name, float(getattr(self, name)))
         check_scale("2 * sensitivity / epsilon", self.scale)
@@ -537,13 +283,12 @@ class Selection:
 
         A `SelectionEvent` does not pay for permute-and-flip, whose range is not bounded.
         """
-        paid = epsilon_paid(event)
+        paid = _epsilon_paid(event)
         ranged = self.method == "exponential" or not isinstance(event, SelectionEvent)
         if paid is None or not ranged:
             return other_kind(event, "a selection")
         moved = float(np.abs(np.subtract(exact, other, dtype=np.float64)).max(initial=0.0))
-        most = paid * self.scale / 2
-        return too_far(moved, most, "a score") if above(moved, most) else None
+        return too_far(moved, paid * self.scale / 2, "a score")
 
     def log_ratio(self, answer: int, exact: Floats, other: Floats) -> float:
         """Return the log of how much likelier an answer is given ``exact`` than given ``other``."""

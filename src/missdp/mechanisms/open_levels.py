@@ -41,42 +41,27 @@ from typing import Any, ClassVar
 import numpy as np
 
 from missdp.accounting import Event, GaussianEvent
-from missdp.errors import ParameterError, UnprovenError
-from missdp.mechanisms.noise import NoiseSource, check_scale, other_kind, too_far
+from missdp.errors import ParameterError, UnprovenError, number
+from missdp.mechanisms.exact_noise import NoiseSource, check_scale
+from missdp.mechanisms.noise import other_kind, too_far
 from missdp.mechanisms.session import Session
 from missdp.schema import OpenCategorical
 from missdp.table.encode import Encoder
 from missdp.table.frames import engine_of
 from missdp.table.streams import Batch
 
-__all__ = ["FrequentValues", "OccurringValues", "RowsAsTheyCame", "least_count", "occurring"]
-
 _FURTHEST = 40.0  # standard deviations of the noise; what lies beyond is bounded
 _ROUNDED = 1 + 1e-9  # far more than sums of exponentials are off
 
 
-def least_count(sigma: float, failure: float) -> int:
+def _least_count(sigma: float, failure: float) -> int:
     """Return the smallest whole t with ``P(1 + noise >= t) <= failure``, for discrete noise.
 
     The tail of the noise that is really drawn is summed, and rounded up: that of the continuous
     Gaussian is too light by up to a step.
-
-    Parameters
-    ----------
-    sigma : float
-        Scale of the discrete Gaussian.
-    failure : float
-        Above 0 and below 1.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms.open_levels import least_count
-    >>> least_count(10.0, 1e-8)
-    58
     """
     check_scale("sigma", sigma)
-    if not 0 < failure < 1:
-        raise ParameterError("failure must be strictly between 0 and 1")
+    number("failure", failure, most=1 - 2.0**-53, open_end=True)
     last = math.ceil(_FURTHEST * sigma) + 1
     masses = np.exp(-np.square(np.arange(last + 1) / sigma) / 2)
     # Beyond `last` each mass is at most the one before times this.
@@ -90,19 +75,15 @@ def least_count(sigma: float, failure: float) -> int:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OpenRows:
+class _OpenRows:
     """Rows as they came, and how many have which value of each open column. Private."""
 
     rows: Any
     attributes: tuple[OpenCategorical, ...]
 
-    def of(self, name: str) -> dict[str, int]:
-        """Return how many rows have each value that occurs."""
-        return self._counts[name]
-
     @cached_property
-    def _counts(self) -> dict[str, dict[str, int]]:
-        """The counts of all columns, which are read in one pass."""
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many rows have each value that occurs, of all columns: read in one pass."""
         names = tuple(a.name for a in self.attributes)
         if (engine := engine_of(self.rows)) is not None:
             counts = engine.occurring(self.rows, self.attributes)
@@ -127,36 +108,6 @@ def occurring(
 
 
 @dataclass(frozen=True)
-class OccurringValues:
-    """How many rows have each value of an open column that occurs; a row has at most one."""
-
-    answered_by: ClassVar[type]  # FrequentValues, which stands below
-
-    name: str
-
-    reads = None
-
-    @property
-    def label(self) -> str:
-        """Public name."""
-        return f"levels of {self.name}"
-
-    def check(self, rows: OpenRows) -> None:
-        """Refuse a column that is not open."""
-        if self.name not in {attribute.name for attribute in rows.attributes}:
-            raise ParameterError(f"{self.name!r} has no open levels")
-
-    def moves(self, norm: float) -> float:
-        """How far one row moves the counts of values that occur without it."""
-        del norm
-        return 1
-
-    def exact(self, rows: OpenRows) -> Mapping[str, int]:
-        """Return the counts; private."""
-        return rows.of(self.name)
-
-
-@dataclass(frozen=True)
 class FrequentValues:
     """Values whose count with Gaussian noise is at least a threshold: sorted, and no counts.
 
@@ -178,7 +129,7 @@ class FrequentValues:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", check_scale("sigma", self.sigma))
-        least_count(self.sigma, self.failure)
+        _least_count(self.sigma, self.failure)
 
     def event(self, sensitivity: float, *, gate: Iterable[str] | None, label: str) -> Event:
         """Return the Gaussian release; its failure is charged beside it."""
@@ -190,19 +141,13 @@ class FrequentValues:
         noisy = np.array([exact[value] for value in values], dtype=np.int64)
         noisy += source.discrete_gaussian(self.sigma, len(values))
         order = np.argsort(-noisy, kind="stable")[: self.most]
-        least = least_count(self.sigma, self.failure)
+        least = _least_count(self.sigma, self.failure)
         return tuple(sorted(values[i] for i in order.tolist() if noisy[i] >= least))
 
     def exceeds(
         self, event: Event, exact: Mapping[str, int], other: Mapping[str, int]
     ) -> str | None:
-        """Return why an event does not pay, or None if it does.
-
-        Raises
-        ------
-        UnprovenError
-            If a value that one of two neighbours lacks is had by more than one row of the other.
-        """
+        """Return why an event does not pay; raise if a row counts for several values."""
         if not isinstance(event, GaussianEvent):
             return other_kind(event, "finding levels")
         both = exact.keys() & other.keys()
@@ -210,17 +155,38 @@ class FrequentValues:
         single = exact.keys() ^ other.keys()
         if len(single) > 1 or any(exact.get(v, 0) + other.get(v, 0) > 1 for v in single):
             raise UnprovenError("a row counts for several values")
-        if moved > event.sensitivity or (single and moved):
-            return too_far(moved + len(single), event.sensitivity)
         enough = self.sigma * event.sensitivity >= event.sigma
-        return (
-            None
-            if enough
-            else f"noise is of scale {self.sigma:g}, and {event.sigma:g} was charged for"
-        )
+        little = f"noise is of scale {self.sigma:g}, and {event.sigma:g} was charged for"
+        return too_far(moved + len(single), event.sensitivity) or (None if enough else little)
 
 
-OccurringValues.answered_by = FrequentValues
+@dataclass(frozen=True)
+class OccurringValues:
+    """How many rows have each value of an open column that occurs; a row has at most one."""
+
+    name: str
+
+    answered_by = FrequentValues
+    reads = None
+
+    @property
+    def label(self) -> str:
+        """Public name."""
+        return f"levels of {self.name}"
+
+    def check(self, rows: _OpenRows) -> None:
+        """Refuse a column that is not open."""
+        if self.name not in {attribute.name for attribute in rows.attributes}:
+            raise ParameterError(f"{self.name!r} has no open levels")
+
+    def moves(self, norm: float) -> float:
+        """How far one row moves the counts of values that occur without it."""
+        del norm
+        return 1
+
+    def exact(self, rows: _OpenRows) -> Mapping[str, int]:
+        """Return the counts; private."""
+        return rows.counts[self.name]
 
 
 class RowsAsTheyCame(Session):
@@ -230,8 +196,8 @@ class RowsAsTheyCame(Session):
     """
 
     _queries: ClassVar[tuple[type, ...]] = (OccurringValues,)
-    _rows: OpenRows
+    _rows: _OpenRows
 
     def __init__(self, rows: Any, attributes: tuple[OpenCategorical, ...], **facts: object) -> None:
         super().__init__(**facts)  # type: ignore[arg-type]
-        self._rows = OpenRows(rows, attributes)
+        self._rows = _OpenRows(rows, attributes)

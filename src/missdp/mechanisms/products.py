@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from missdp.accounting import Cost
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, number
 from missdp.mechanisms.noise import Noise
 from missdp.mechanisms.queries import CountedRows
 from missdp.mechanisms.session import read_only
@@ -65,12 +65,6 @@ class RowProducts(Record):
     further : mapping of str to array of float, shape (codes, width), optional
         For some attributes, numbers that stand in that vector beside the block, with the same
         factor, and in no product; between -4 and 4.
-
-    Examples
-    --------
-    >>> plan = RowProducts({"a": np.array([[0.5, -0.5], [-0.5, 0.5]])}, clip=2.0)
-    >>> plan.alone
-    1.0
     """
 
     most: ClassVar[int] = 60_000_000
@@ -84,10 +78,8 @@ class RowProducts(Record):
     further: Mapping[str, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 2.0**-10 <= self.clip <= 2.0**20:
-            raise ParameterError(f"clip must be from 2**-10 to 2**20, got {self.clip}")
-        if not 0 < self.alone <= 16:
-            raise ParameterError(f"alone must be above 0 and at most 16, got {self.alone}")
+        number("clip", self.clip, least=2.0**-10, most=2.0**20)
+        number("alone", self.alone, most=16, open_end=True)
         for part in ("blocks", "further"):
             tables = getattr(self, part)
             held = {str(name): read_only(np.array(t, float)) for name, t in tables.items()}
@@ -101,17 +93,12 @@ class RowProducts(Record):
     def __reduce__(self) -> tuple[type[RowProducts], tuple[Any, ...]]:
         return RowProducts, (dict(self.blocks), self.clip, self.alone, dict(self.further))
 
-    def on_grid(self, codes: Mapping[str, int], cost: Cost, *, steps: int = 1) -> ProductSums:
+    def on_grid(self, codes: Mapping[str, int], cost: Cost, *, steps: int = 1) -> _ProductSums:
         """Return what is summed up, in whole numbers, and its noise.
 
-        Parameters
-        ----------
-        codes : mapping of str to int
-            The attributes, and the number of codes that each may have in a row.
-        cost : Cost
-        steps : int, default 1
-            Of a row, where rows count different amounts: factors are then on a finer grid than
-            blocks, since what a row counts is rounded down to it.
+        ``codes`` is how many each attribute may have in a row. If a row has several ``steps``, as
+        rows count different amounts, factors are on a finer grid than blocks: what a row counts is
+        rounded down to it.
         """
         if cost.currency == "pure":
             raise ParameterError("the noise of products is Gaussian, which is never pure DP")
@@ -131,7 +118,7 @@ class RowProducts(Record):
             )
         for bits in range(_FINEST, _COARSEST - 1, -1):
             blocks = bits if steps == 1 else max(_COARSEST, bits - _FINER)
-            sums = ProductSums(self, tuple(codes), blocks, 3 * bits - 2 * blocks, cost)
+            sums = _ProductSums(self, tuple(codes), blocks, 3 * bits - 2 * blocks, cost)
             if sums.fits:
                 return sums
         raise ParameterError(
@@ -140,11 +127,8 @@ class RowProducts(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class ProductSums:
-    """Sums of products in whole numbers: how rows enter them, how large they are, and their noise.
-
-    A door makes it from a plan.
-    """
+class _ProductSums:
+    """Sums of products in whole numbers: how rows enter them, their size, and their noise."""
 
     plan: RowProducts
     names: tuple[str, ...]
@@ -257,7 +241,7 @@ class ProductSums:
         return {name: self._on_grid(table) for name, table in self.plan.further.items()}
 
     def _on_grid(self, table: Floats) -> Ints:
-        return np.rint(np.asarray(table, dtype=np.float64) * (1 << self.bits)).astype(np.int64)
+        return np.rint(table * (1 << self.bits)).astype(np.int64)
 
 
 def _squares(blocks: Mapping[str, Ints]) -> dict[str, Ints]:

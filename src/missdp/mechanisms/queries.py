@@ -14,12 +14,12 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError, replacing
+from missdp.errors import DataError, ParameterError, number, replacing
 from missdp.inference.dyadic import depth_of, folded
 from missdp.mechanisms.noise import Noise, Selection
 from missdp.mechanisms.session import exactly, no_warnings, plain_function, read_only
 from missdp.schema import PairDenial, Schema
-from missdp.schema.unit import STEPS
+from missdp.schema.layout import STEPS
 from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
 from missdp.sources.modelled import Modelled
 from missdp.sources.partners import (
@@ -56,6 +56,11 @@ class CountedRows:
         """How many steps of counts a row has, public."""
         return STEPS if is_weighed(self.came) else 1
 
+    def refuse_weights(self, what: str) -> None:
+        """Refuse what lets every row count for one, by public facts."""
+        if self.steps > 1:
+            raise ParameterError(f"{what} is not proven where rows count different amounts")
+
     def in_rows(self, counts: Ints) -> NDArray[Any]:
         """Return counts in rows, exactly."""
         return counts if self.steps == 1 else counts / self.steps
@@ -72,12 +77,6 @@ class CountedRows:
             return codes
         seen = np.logical_and.reduce([codes[n] < sizes[n] - 1 for n in holed])
         return {n: c[seen] for n, c in codes.items()}
-
-
-def refuse_weights(rows: CountedRows, what: str) -> None:
-    """Refuse what lets every row count for one, by public facts."""
-    if rows.steps > 1:
-        raise ParameterError(f"{what} is not proven where rows count different amounts")
 
 
 class DoorQuery:
@@ -199,9 +198,8 @@ class Tree(DoorQuery):
 
     Parameters
     ----------
-    name : str
-    size : int
-        Number of the attribute's levels.
+    name, size
+        Of the attribute: its name, and the number of its levels.
     levels : sequence of int
         Of the tree, which are counted: 1 is the halves; see ``missdp.inference.dyadic``.
     within : (int, int)
@@ -260,11 +258,6 @@ class PairRate:
     partners_std : float
         Standard deviation of the noise of ``partners``.
 
-    Examples
-    --------
-    >>> found = PairRate(partners=35.0, rows=1000.0, partners_std=5.0)
-    >>> found.rate, found.std
-    (0.07, 0.01)
     """
 
     partners: float
@@ -308,19 +301,14 @@ class ViolatingPairs(DoorQuery):
     denial: PairDenial
 
     def check(self, rows: CountedRows) -> None:
-        """Refuse what is no constraint of the schema, or cannot be counted.
+        """Refuse what is none of the schema's, cannot be counted, or is about rows in a stream.
 
-        Raises
-        ------
-        ParameterError
-            If it is none of the schema's, cannot be counted, or rows are streamed.
-        DataError
-            If the rows hold only bins of a numeric attribute that is compared.
+        Also rows that hold only bins of a numeric attribute that is compared.
         """
         if not any(self.denial is known for known in rows.modelled.whole.rulebook.pairs):
             raise ParameterError("a rate is released of the schema's own denial constraints only")
         check_countable(self.denial)
-        refuse_weights(rows, "a share of pairs of rows")
+        rows.refuse_weights("a share of pairs of rows")
         if not isinstance(rows.came, MemorySource):
             raise ParameterError(
                 "pairs of rows are counted in memory, and these rows are streamed; read them with "
@@ -392,12 +380,6 @@ class Score:
     sensitivity : float
         How far one row can move the score: the author's proof, rounding of the function included.
 
-    Examples
-    --------
-    >>> def rows_at_first_level(counts):
-    ...     return float(counts[0])
-    >>> Score(rows_at_first_level, sensitivity=1.0).sensitivity
-    1.0
     """
 
     function: Callable[..., float]
@@ -405,8 +387,7 @@ class Score:
 
     def __post_init__(self) -> None:
         plain_function(self.function, "a score")
-        if isinstance(self.sensitivity, bool) or not 0 < self.sensitivity < math.inf:
-            raise ParameterError(f"sensitivity must be above 0, got {self.sensitivity}")
+        number("sensitivity", self.sensitivity, most=math.inf, open_end=True)
 
     def of(self, counts: Ints, given: Values = ()) -> float:
         """Return the score; private."""

@@ -1,7 +1,8 @@
 """What can be asked of rows: public facts about a release, and a pure function of the rows.
 
-A question is a function that a door runs on a read-only view of the rows, with public facts that
-say how far one row can move its result. Where it can, the door makes those facts true by itself:
+A question is a function that a door runs on a read-only view of the rows (`Rows`: the attributes
+that it named, and nothing to change), with public facts that say how far one row can move its
+result. Where it can, the door makes those facts true by itself:
 
 * `Counts`: the function says in which cell a row is counted; the door counts.
 * `Sums`: the function gives each row a number, or a few; the door clips them to a public bound,
@@ -11,54 +12,240 @@ say how far one row can move its result. Where it can, the door makes those fact
 
 For the first two the author promises one thing: what the function says of a row depends on that
 row alone. All results are whole numbers, so that no rounding of floating point can move them
-further.
+further. A `Preparation` changes the rows before: cells are filled, or rows dropped.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost, scale_for
-from missdp.errors import DataError, ParameterError, replacing
+from missdp.errors import DataError, ParameterError, number, replacing
 from missdp.mechanisms.noise import Noise
-from missdp.mechanisms.private_rows import (
-    PART_ROWS,
-    Filled,
-    FilledRows,
-    Preparation,
-    Prepared,
-    Rows,
-    Ways,
-)
 from missdp.mechanisms.session import no_warnings, plain_function, read_only
-from missdp.types import Floats, Ints
+from missdp.schema import Schema
+from missdp.schema.conditions import Verdict
+from missdp.shelf import blocks
+from missdp.types import Flags, Floats, Ints
 
-__all__ = [
-    "QUANTA",
-    "Ask",
-    "Counts",
-    "Filled",
-    "Preparation",
-    "Prepared",
-    "Query",
-    "Question",
-    "Rows",
-    "Sums",
-    "Ways",
-]
-
+if TYPE_CHECKING:
+    from missdp.mechanisms.row_door import FilledRows
 
 QUANTA = 1 << 20
 """Units in which a sum is rounded, per bound."""
 _LARGEST = np.uint64(2**62)
+
+
+PART_ROWS = 2**20
+"""Most rows that a function of each row by itself is shown at once."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Filled:
+    """Cells of one attribute that a preparation filled: of which rows, and with what. Private.
+
+    Only these are kept, beside the table as it came: a copy of every column would not fit into the
+    memory that a large table leaves.
+
+    Parameters
+    ----------
+    rows : array of int, shape (filled,)
+        Row numbers, increasing.
+    codes : array of int, shape (filled,)
+        Codes of the levels, or of the bins, that the cells get.
+    values : array of float, shape (filled,), optional
+        Numeric attributes only. Those beyond the bounds become the bounds, NaN the lower one.
+    """
+
+    rows: NDArray[np.integer]
+    codes: NDArray[np.integer]
+    values: Floats | None = None
+
+    def fits(self, size: int, levels: int) -> bool:
+        """Whether it tells cells of so many rows, each once, and codes of so many levels."""
+        whole = [self.rows, self.codes]
+        told = whole if self.values is None else [*whole, self.values]
+        return (
+            all(isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in whole)
+            and all(part.shape == (len(self.rows),) for part in told)
+            and all(self._fits(where, size, levels) for where in blocks(len(self.rows), PART_ROWS))
+        )
+
+    def _fits(self, where: slice, size: int, levels: int) -> bool:
+        rows, codes = self.rows[where.start : where.stop + 1], self.codes[where]
+        rising = rows[1:] > rows[:-1]  # no difference, which could overflow
+        known = (rows >= 0) & (rows < size), (codes >= 0) & (codes < levels)
+        return all(bool(np.all(part)) for part in (rising, *known))
+
+    def where(self, keep: Flags | Ints | slice) -> Filled:
+        """Return some of the cells."""
+        values = None if self.values is None else self.values[keep]
+        return Filled(self.rows[keep], self.codes[keep], values)
+
+    def places(self, start: int, stop: int) -> slice:
+        """Return which of the cells are those of the rows from one on and before another."""
+        return slice(*(bisect_left(self.rows, row) for row in (start, stop)))  # NumPy copies rows
+
+    def between(self, start: int, stop: int) -> Filled:
+        """Return the cells of the rows from one on and before another, counted from there."""
+        some = self.where(self.places(start, stop))
+        return Filled(some.rows.astype(np.int64) - start, some.codes, some.values)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ways:
+    """Equally likely ways to fill each of some rows: questions are averaged over them. Private.
+
+    Increasing row numbers; which list of ways each has; where each list begins among all ways, and
+    the last one ends (none is empty); and what the missing cells of these attributes are in each
+    way, which are the rows of its ``Filled``.
+    """
+
+    rows: NDArray[np.integer]
+    lists: NDArray[np.integer]
+    start: NDArray[np.integer]
+    columns: Mapping[str, Filled]
+
+    def fits(self, size: int) -> bool:
+        """Whether it tells ways of so many rows, each row once, and no list is empty."""
+        ends, many = self.start, len(self.start) - 1
+        return Filled(self.rows, self.lists).fits(size, many) and all(
+            bool(np.all(ends[where.start + 1 : where.stop + 1] > ends[where]))
+            for where in blocks(many, PART_ROWS)
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prepared:
+    """What a preparation made of the rows. Private.
+
+    Parameters
+    ----------
+    columns : mapping of str to Filled
+        Attributes that were filled.
+    keep : array of bool, shape (n,), optional
+        Rows that stay; the others, and their filled cells, are dropped. Not with ``ways``.
+    profile : object, optional
+        For preparations in which a row's filled cells depend on other rows: how many one row can
+        move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth bound of ``own + donee
+        * (rows that one row can move)``, rounded up by a factor of at most 1 + 2**-40. A row that
+        is moved in a part of its ways only counts as that part.
+    ways : Ways, optional
+        How rows are filled in several ways, instead of ``columns``.
+    """
+
+    columns: Mapping[str, Filled] = field(default_factory=dict)
+    keep: Flags | None = None
+    profile: Any = None
+    ways: Ways | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Preparation:
+    """How rows are changed behind the door: a pure function, and what it means for privacy.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(rows, draws, *given)`` returns `Prepared`; a plain function, without a closure or
+        defaults. Each row becomes what it becomes by its own cells, what is given, and draws; only
+        attributes in ``shared`` may depend on other rows.
+    reads : frozenset of str
+        Attributes that it reads.
+    given : tuple
+        Public or released values.
+    draws : {"generator"} or None
+        What it gets to draw with.
+    shared : frozenset of str
+        Attributes whose filled cells depend on other rows without noise. How many rows one row can
+        move is then private, and `Prepared.profile` bounds it.
+    averaged : bool, default False
+        Whether it returns ``Ways``: questions that read shared attributes are averaged over them,
+        so that they may only be `Counts` or `Sums`. Public.
+    """
+
+    function: Callable[..., Prepared]
+    reads: frozenset[str] = frozenset()
+    given: tuple[Any, ...] = ()
+    draws: Literal["generator"] | None = None
+    shared: frozenset[str] = frozenset()
+    averaged: bool = False
+
+    def __post_init__(self) -> None:
+        plain_function(self.function, "a preparation")
+        object.__setattr__(self, "given", tuple(map(read_only, self.given)))
+
+
+class Rows:
+    """The view of private rows that a function gets: read-only, and of the attributes it named."""
+
+    def __init__(
+        self, cells: FilledRows, reads: frozenset[str], asks: frozenset[str] = frozenset()
+    ) -> None:
+        self._cells, self._reads, self._asks = cells, reads, asks
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __repr__(self) -> str:
+        return "Rows(private)"
+
+    def parts(self) -> Iterator[tuple[slice, Rows]]:
+        """Yield slices of the rows, each with its view, for functions of each row by itself."""
+        for where in blocks(len(self), PART_ROWS):
+            whole = where.stop - where.start == len(self)
+            cells = self._cells if whole else self._cells.part(where.start, where.stop)
+            yield where, Rows(cells, self._reads, self._asks)
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts."""
+        return self._cells.schema
+
+    def codes(self, name: str) -> Ints:
+        """Codes of an attribute; missing cells have the attribute's missing code."""
+        codes = self._cells.codes(self._readable(name))
+        found: Ints = read_only(codes.astype(np.int64, copy=False))
+        return found
+
+    def mask(self, name: str) -> Flags:
+        """Return True where the cell has no value: a hole, or not applicable."""
+        return np.asarray(self.codes(name) >= self.schema[name].size)
+
+    def holes(self, name: str) -> Flags:
+        """Return True where the cell is a hole; what is not applicable is none."""
+        return np.asarray(self.codes(name) >= self.schema[name].missing_code)
+
+    def applies(self, name: str) -> Verdict:
+        """Tell to which rows an attribute surely applies, and to which it may.
+
+        By each row's cells as they came: other rows have no say in it, however missing cells are
+        filled. Where a value is there it applies; where a cell is missing, the schema's rules
+        decide.
+        """
+        if name not in self._reads | self._asks:
+            raise ParameterError("a function reads only the attributes that it named")
+        surely, maybe = self._cells.applies(name)
+        return read_only(surely), read_only(maybe)
+
+    def values(self, name: str) -> Floats:
+        """Values of a numeric attribute; its lower bound where missing."""
+        found: Floats = read_only(self._cells.values(self._readable(name)))
+        return found
+
+    def _readable(self, name: str) -> str:
+        if name not in self._reads:
+            raise ParameterError("a function reads only the attributes that it named")
+        return name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +255,7 @@ class Ask:
     Parameters
     ----------
     label : str
-        For reports.
+        Public name.
     cost : Cost or Noise
         What it may spend, in pure epsilon or rho; or the noise itself, for a question that reads no
         cell filled from other rows.
@@ -112,13 +299,13 @@ class Ask:
     def epsilon(self) -> float:
         """Pure epsilon that fits into the cost: rho-zCDP follows from sqrt(2 rho)-DP."""
         assert isinstance(self.cost, Cost)
-        return self.cost.amount if self.cost.currency == "pure" else math.sqrt(2 * self.cost.amount)
+        return self.cost.amount if self.rho is None else math.sqrt(2 * self.rho)
 
     @property
     def rho(self) -> float | None:
         """The cost if it is a rho."""
-        zcdp = isinstance(self.cost, Cost) and self.cost.currency == "zcdp"
-        return self.cost.amount if zcdp else None  # type: ignore[union-attr]
+        cost = self.cost
+        return cost.amount if isinstance(cost, Cost) and cost.currency == "zcdp" else None
 
     @property
     def noise(self) -> Noise:
@@ -178,13 +365,7 @@ class Question:
             object.__setattr__(self, name, value)
 
     def exact(self, cells: FilledRows) -> Ints:
-        """Return the result, shape ``(dimension,)``; private.
-
-        Raises
-        ------
-        DataError
-            If the function fails in any way; it says nothing else.
-        """
+        """Return the result, shape ``(dimension,)``; private, as is why a function fails."""
         failed = DataError("the function of a question failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
@@ -306,14 +487,6 @@ class Sums(Question):
     change : float, optional
         The author's promise how far a row's numbers move, in L1, when one of the rows that it was
         filled from is exchanged. By default anything within the bound, which needs no promise.
-
-    Examples
-    --------
-    >>> from missdp.datasets import yrbss
-    >>> def days(rows):
-    ...     return rows.values("strength_training_7d")
-    >>> Sums(function=days, reads={"strength_training_7d"}, bound=7.0).own == QUANTA
-    True
     """
 
     bound: float
@@ -323,8 +496,7 @@ class Sums(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.bound < math.inf:
-            raise ParameterError("the bound must be finite and above 0")
+        number("the bound", self.bound, most=math.inf, open_end=True)
         donee = self._moved()
         self._state(
             unit=Fraction(self.bound) / QUANTA, own=QUANTA, donee=donee, donee_l2=donee,
@@ -381,12 +553,6 @@ class Query(Question):
         How far a row whose filled cells change moves the numbers, if filled cells that depend on
         other rows are read.
 
-    Examples
-    --------
-    >>> def distinct_ages(rows):
-    ...     return len(set(rows.codes("age").tolist()))
-    >>> Query(function=distinct_ages, reads={"age"}, sensitivity=1).dimension
-    1
     """
 
     sensitivity: float
@@ -395,13 +561,11 @@ class Query(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for number in (self.sensitivity, 1 if self.change is None else self.change):
-            if isinstance(number, bool) or not 1 <= number < math.inf:
-                raise ParameterError("how far a row moves a query is at least 1 and finite")
-
+        for moved in (self.sensitivity, 1 if self.change is None else self.change):
+            number("how far a row moves a query", moved, least=1, most=math.inf)
         donee = math.inf if self.change is None else self.change
-        shape = math.prod(self.shape)
-        self._state(own=self.sensitivity, donee=donee, donee_l2=donee, dimension=shape)
+        many = math.prod(self.shape)
+        self._state(own=self.sensitivity, donee=donee, donee_l2=donee, dimension=many)
 
     def _totals(self, found: NDArray[Any], size: int) -> Any:
         del size

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import ClassVar, Literal, TypeAlias
+from functools import cached_property
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -27,21 +30,23 @@ from missdp.accounting import (
 )
 from missdp.accounting.budget import check_paid
 from missdp.accounting.conditions import domain_conditions
-from missdp.errors import DataError, ParameterError, UnprovenError
-from missdp.mechanisms.noise import Noise, NoiseSource, noise_source
-from missdp.mechanisms.private_rows import PrivateRows, with_one_kind_of_hole
+from missdp.errors import DataError, ParameterError, UnprovenError, replacing
+from missdp.mechanisms.exact_noise import NoiseSource, noise_source
+from missdp.mechanisms.noise import Noise
 from missdp.mechanisms.questions import (
+    PART_ROWS,
     QUANTA,
     Ask,
     Counts,
+    Filled,
     Preparation,
     Prepared,
     Query,
     Question,
     Rows,
     Sums,
+    Ways,
 )
-from missdp.mechanisms.self_scaled import SelfScaledNoise, plan_self_scaled
 from missdp.mechanisms.session import (
     Charged,
     Measurement,
@@ -49,26 +54,214 @@ from missdp.mechanisms.session import (
     Radius,
     Session,
     exactly,
+    no_warnings,
 )
 from missdp.mechanisms.smooth import (
     Bounded,
     ReleasedScale,
     ScaleRelease,
+    SelfScaledNoise,
     SmoothNoise,
-    log_moves,
-    log_steps,
     plan_smooth,
     reference_bound,
 )
-from missdp.schema import Schema
-from missdp.schema.unit import refuse_units
+from missdp.schema import Numeric, Schema
+from missdp.schema.conditions import Known, Verdict
+from missdp.shelf import blocks, in_portions, pick, room, runs
 from missdp.table import Table
-from missdp.types import Floats, Ints
+from missdp.table.encode import Column
+from missdp.types import Flags, Floats, Ints
 
 __all__ = ["Charged", "Measurement", "Noisy", "RandomState", "RowDoor"]
 
-
 RandomState: TypeAlias = "int | np.random.Generator | NoiseSource | None"
+
+
+def _with_one_kind_of_hole(table: Table) -> Table:
+    """Return the table with all missing cells, each by itself, plainly missing.
+
+    What is not applicable stays so.
+    """
+    merged = [a for a in table.schema if set(a.kinds) - {"not_applicable", "missing"}]
+    if not merged:
+        return table
+    schema = table.schema.replaced({a.name: a.plainly_missing() for a in merged})
+    columns = {name: table.column(name) for name in schema.names}
+    for a in merged:
+        column = columns[a.name]
+        codes = room(len(table), column.codes.dtype)
+        plainly = column.codes.dtype.type(a.missing_code)
+        for where in blocks(len(table), PART_ROWS):
+            codes[where] = np.minimum(column.codes[where], plainly)
+        columns[a.name] = Column(codes, column.values)
+    return Table(schema, columns, kind=table.kind)
+
+
+class _PrivateRows:
+    """Rows as a preparation makes them, when they are first needed. Private."""
+
+    def __init__(self, table: Table, preparation: Preparation | None, noise: NoiseSource) -> None:
+        self._table, self._preparation, self._noise = table, preparation, noise
+
+    def __repr__(self) -> str:
+        return "Rows(private)"
+
+    def bound(self, *, own: float, donee: float, beta: float) -> float:
+        """Return a smooth bound of how far one row moves a question."""
+        return float(self.cells.profile.smooth_bound(own=own, donee=donee, beta=beta))
+
+    @cached_property
+    def cells(self) -> FilledRows:
+        """What questions read."""
+        if (how := self._preparation) is None:
+            return FilledRows(self._table, Prepared())
+        failed = DataError("the preparation of the rows failed")
+        # Neither an error nor a warning may quote rows.
+        with replacing(Exception, by=failed), no_warnings():
+            rows = Rows(FilledRows(self._table, Prepared()), how.reads)
+            draws = self._noise.generator() if how.draws == "generator" else None
+            made = how.function(rows, draws, *how.given)
+            if how.shared and made.profile is None:
+                raise DataError("the preparation did not bound how many rows one row moves")
+            return FilledRows(self._table, made)
+
+
+class FilledRows:
+    """Codes and values of every attribute, filled cells in the place of missing cells. Private.
+
+    Whatever a preparation does, a cell without a value gets one only where its attribute surely
+    applies to the row, as the row came.
+    """
+
+    def __init__(self, table: Table, made: Prepared) -> None:
+        size, columns = len(table), dict(made.columns)
+        if not all(
+            isinstance(column, Filled) and column.fits(size, table.schema[name].size)
+            for name, column in columns.items()
+        ) or not (made.ways is None or (made.keep is None and made.ways.fits(size))):
+            raise DataError("the preparation did not return what it should")
+        self._table, self._known, self.profile = table, dict[str, Known](), made.profile
+        self.ways = made.ways
+        columns = {name: self._only_holes(name, column) for name, column in columns.items()}
+        if made.keep is not None:
+            keep = np.asarray(made.keep, dtype=bool)
+            self._table, self._known = table.take(keep), {}
+            columns = {name: _kept(column, keep) for name, column in columns.items()}
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts."""
+        return self._table.schema
+
+    def part(self, start: int, stop: int) -> FilledRows:
+        """Return some of the rows."""
+        columns = {name: filled.between(start, stop) for name, filled in self._columns.items()}
+        return FilledRows(self._cut(start, stop), Prepared(columns))
+
+    def in_all_ways(
+        self, names: frozenset[str]
+    ) -> Iterator[tuple[FilledRows, NDArray[np.float64]]]:
+        """Yield rows filled in each of their ways, and how many rows each one stands for.
+
+        Rows that a function of these attributes cannot tell apart are filled once.
+        """
+        if (ways := self.ways) is None or not len(ways.rows):
+            return
+        first, alike = self._alike(ways, names)
+        some, lists = ways.rows[first], ways.lists[first]
+        many = np.diff(ways.start)[lists]
+        for part in in_portions(many, PART_ROWS):
+            owner, step = runs(many[part])
+            way, table = ways.start[lists[part]][owner] + step, self._table.take(some[part][owner])
+            filled = {}
+            for name, column in ways.columns.items():
+                holes = np.flatnonzero(table.codes(name) >= self.schema[name].missing_code)
+                filled[name] = replace(column.where(way[holes]), rows=holes)
+            yield FilledRows(table, Prepared(filled)), (alike[part] / many[part])[owner]
+
+    def _alike(self, ways: Ways, names: frozenset[str]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return one of each kind of rows that are filled, and how many there are of it."""
+        kind = np.asarray(ways.lists, dtype=np.int64)
+        # Whether an attribute applies is told by the attributes that rules are about.
+        for name in sorted(names.union(*(rule.names for rule in self.schema.rulebook.bound))):
+            column = self._table.column(name)
+            for array in (column.codes, column.values):
+                if array is not None:
+                    cells = pick(array, ways.rows)
+                    bits = cells.view(np.int64) if cells.dtype.kind == "f" else cells
+                    found, place = np.unique(bits, return_inverse=True)
+                    kind = np.unique(kind * len(found) + place, return_inverse=True)[1]
+        _, first, alike = np.unique(kind, return_index=True, return_counts=True)
+        return first, alike
+
+    def _cut(self, start: int, stop: int) -> Table:
+        def cut(column: Column) -> Column:
+            values = None if column.values is None else column.values[start:stop]
+            return Column(column.codes[start:stop], values)
+
+        schema = self._table.schema
+        return Table(schema, {name: cut(self._table.column(name)) for name in schema.names})
+
+    def codes(self, name: str) -> NDArray[np.integer]:
+        """Codes of an attribute; cells that are still missing have its missing code."""
+        codes = self._table.codes(name)
+        if name in self._columns:
+            codes = codes.copy()
+            codes[self._columns[name].rows] = self._columns[name].codes
+        return codes
+
+    def values(self, name: str) -> Floats:
+        """Values of a numeric attribute; its lower bound where still missing."""
+        values = self._table.values(name)
+        if values is None or name not in self._columns:
+            return values
+        filled = self._columns[name].values
+        if filled is None:
+            raise DataError("no numeric values")
+        values = values.copy()
+        values[self._columns[name].rows] = self._within_bounds(name, filled)
+        return values
+
+    def _within_bounds(self, name: str, filled: NDArray[Any]) -> Floats:
+        """Keep to what is declared: a question's sensitivity is of values within the bounds."""
+        attribute = self.schema[name]
+        assert isinstance(attribute, Numeric)  # no other table has values
+        numbers = np.nan_to_num(filled.astype(np.float64), nan=attribute.lower)
+        return np.asarray(np.clip(numbers, attribute.lower, attribute.upper))
+
+    def applies(self, name: str) -> Verdict:
+        """Tell to which rows, as they came, an attribute surely applies, and to which it may."""
+        return self.schema.rulebook.applies(self._known_cells, name)
+
+    def _known_cells(self, name: str) -> Known:
+        if name not in self._known:
+            column = self._table.column(name)
+            codes = column.codes.astype(np.int64)
+            self._known[name] = Known.of(self.schema[name], codes, column.values)
+        return self._known[name]
+
+    def _only_holes(self, name: str, filled: Filled) -> Filled:
+        """Take back what was filled where the attribute does not apply, or may not."""
+        if self.schema[name].not_applicable is None:
+            return filled
+        if len(self) <= PART_ROWS:
+            return filled.where(self.applies(name)[0][filled.rows])
+        keep = room(len(filled.rows), bool)
+        for part in blocks(len(self), PART_ROWS):
+            came = FilledRows(self._cut(part.start, part.stop), Prepared())
+            here = filled.places(part.start, part.stop)
+            keep[here] = came.applies(name)[0][filled.rows[here].astype(np.int64) - part.start]
+        return filled if keep.all() else filled.where(keep)
+
+
+def _kept(filled: Filled, keep: Flags) -> Filled:
+    """Return the filled cells of rows that stay, by their new numbers."""
+    stays = filled.where(keep[filled.rows])
+    return replace(stays, rows=(np.cumsum(keep) - 1)[stays.rows])
 
 
 class RowDoor(Session):
@@ -84,8 +277,8 @@ class RowDoor(Session):
         Private rows.
     budget : Budget
         Charged before anything is computed.
-    random_state : int, Generator, NoiseSource or None
-        None (the default) for releases. Anything else is for tests and becomes a condition.
+    random_state
+        See `noise_source`.
     undeclared : {"refuse", "accept"}
         What to do about facts of the schema that nobody has declared public.
 
@@ -104,7 +297,7 @@ class RowDoor(Session):
     """
 
     _queries: ClassVar = (Counts, Sums, Query)
-    _rows: PrivateRows
+    _rows: _PrivateRows
 
     def __init__(
         self,
@@ -118,17 +311,17 @@ class RowDoor(Session):
             raise DataError("statistics are asked of a Table: use Table.read(data, schema)")
         if not isinstance(budget, Budget):
             raise ParameterError("budget must be a Budget")
-        refuse_units(table.schema, "a statistic")
+        table.schema.refuse_units("a statistic")
         check_paid(table.schema.ledger, budget)
         conditions = domain_conditions(table.schema, undeclared)
         super().__init__(budget=budget, noise=noise_source(random_state), conditions=conditions)
-        self._table = table = with_one_kind_of_hole(table)
+        self._table = table = _with_one_kind_of_hole(table)
         self._schema, self._valued = table.schema, _valued(table)
         self._shared: frozenset[str] = frozenset()
         self._averaged = False
         self._tells = False
         self._scale: ReleasedScale | None = None
-        self._rows = self._came = PrivateRows(table, None, self._noise)
+        self._rows = self._came = _PrivateRows(table, None, self._noise)
         self._resting: tuple[Event, ...] = ()
 
     def __repr__(self) -> str:
@@ -182,15 +375,11 @@ class RowDoor(Session):
     def prepared(self, preparation: Preparation, *, using: Sequence[Charged] = ()) -> RowDoor:
         """Return a door to rows that are changed by a function, when an answer first needs them.
 
-        Parameters
-        ----------
-        preparation : Preparation
-        using : sequence of Charged
-            Releases whose answers are given to the function: part of every later guarantee.
+        Releases whose answers the function is ``using`` are part of every later guarantee.
         """
         exactly(Preparation, preparation)
         return self._with(
-            _rows=PrivateRows(self._table, preparation, self._noise),
+            _rows=_PrivateRows(self._table, preparation, self._noise),
             _shared=preparation.shared,
             _averaged=preparation.averaged,
             _scale=None,
@@ -213,12 +402,12 @@ class RowDoor(Session):
         beta, rows = release.beta, self._rows
         ask = Ask(
             label="upper bound of the noise scale", cost=release.cost,
-            own=log_moves(beta), delta=release.delta or 0.0,
+            own=release.moves, delta=release.delta or 0.0,
         )  # fmt: skip
         (charged,) = self.begin(ask)
 
         def exact() -> Ints:
-            return np.array([log_steps(rows.bound(own=0.0, donee=1.0, beta=beta))])
+            return np.array([release.steps(rows.bound(own=0.0, donee=1.0, beta=beta))])
 
         steps = self._release(charged.events[0], ask.noise, exact, paid=charged)
         return self._with(
@@ -239,14 +428,7 @@ class RowDoor(Session):
         return charges
 
     def answer(self, charged: Charged, question: Question) -> Measurement:
-        """Answer a question that was charged for.
-
-        Parameters
-        ----------
-        charged : Charged
-            From `begin`.
-        question : Counts, Sums or Query
-            Which may be made from what was released before.
+        """Answer a question that was charged for; it may be made from what was released before.
 
         Raises
         ------
@@ -296,7 +478,7 @@ class RowDoor(Session):
             What to spend, or how much noise, which questions of rows that depend on others cannot
             choose.
         label : str
-            For reports.
+            Public name.
         gate : frozenset of str
             Rows are read as they came, and only if all these attributes have a value in them.
             Attributes whose missing cells a rule of the schema may have filled are left out of
@@ -331,16 +513,15 @@ class RowDoor(Session):
         if isinstance(ask.cost, Noise):
             raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
         self._smooth(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
-        if self._can_be_gaussian(ask):
+        if self._scale is not None and ask.rho is not None:
             # Which noise it will be depends on a released number. An event may not: both are
             # rho-zCDP, and that alone is stated, whichever it is.
-            return ZCDPEvent(rho=ask.rho or 0.0, label=ask.label)
+            return ZCDPEvent(rho=ask.rho, label=ask.label)
         return PureEvent(epsilon=ask.epsilon, label=ask.label)
 
     def _mechanism(self, ask: Ask, question: Question, *, averaged: bool) -> Noise | SmoothNoise:
         """Return how a question that was charged for is answered."""
-        kind = self._kind(ask)
-        if kind == "plain":
+        if not self._depends(ask):
             if question.own > ask.own:
                 raise UnprovenError("the release is more sensitive than what was charged for")
             return ask.noise
@@ -348,33 +529,25 @@ class RowDoor(Session):
             raise UnprovenError("nobody said how far a row whose filled cells change moves this")
         fine, own = (question.fine, 2.0 * question.dimension) if averaged else (1, 0.0)
         own += fine * question.own
-        if kind == "smooth":
-            return self._smooth(ask, own, fine * question.donee)
-        assert self._scale is not None
-        assert ask.rho is not None
-        return self._scale.noise(ask.rho, own=own, donee=fine * question.donee_l2)
+        if (scale := self._gaussian(ask)) is not None:
+            return scale.noise(ask.rho or 0.0, own=own, donee=fine * question.donee_l2)
+        return self._smooth(ask, own, fine * question.donee)
 
-    def _kind(self, ask: Ask) -> Literal["plain", "smooth", "gaussian"]:
-        if not self._depends(ask):
-            return "plain"
-        if not self._can_be_gaussian(ask):
-            return "smooth"
-        assert self._scale is not None
-        assert ask.rho is not None
+    def _gaussian(self, ask: Ask) -> ReleasedScale | None:
+        """Return the released scale if Gaussian noise at it is less: by the ask alone."""
+        if (scale := self._scale) is None or ask.rho is None:
+            return None
         noise = self._smooth(ask, 1.0, float(ask.moves))
         heavy = noise.standard_deviation * reference_bound(noise.beta, 1.0, float(ask.moves))
         norm_2 = math.sqrt(2.0) if ask.moves > 1 else 1.0
-        light = (1 + norm_2 * self._scale.donees) / math.sqrt(2 * ask.rho)
+        light = (1 + norm_2 * scale.donees) / math.sqrt(2 * ask.rho)
         most = 2 * max(ask.own, QUANTA)  # averages are in units as fine as that
-        return "gaussian" if light < heavy and most * light < 2.0**39 else "smooth"
-
-    def _can_be_gaussian(self, ask: Ask) -> bool:
-        """Whether the released scale decides between Gaussian noise and other noise."""
-        return self._scale is not None and ask.rho is not None
+        return scale if light < heavy and most * light < 2.0**39 else None
 
     def _smooth(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
-        plan = plan_self_scaled if self._tells else plan_smooth
-        return plan(ask.epsilon, own=own, donee=donee, dimension=ask.dimension)
+        return plan_smooth(
+            ask.epsilon, own=own, donee=donee, dimension=ask.dimension, tells=self._tells
+        )
 
     def _is_averaged(self, ask: Ask, question: Question) -> bool:
         """Whether the answer is an average over ways to fill cells; refuse what has none."""
@@ -389,11 +562,11 @@ class RowDoor(Session):
     def _depends(self, ask: Ask) -> bool:
         return bool(ask.reads & self._shared) and not ask.observed
 
-    def _observed(self, gate: frozenset[str]) -> PrivateRows:
+    def _observed(self, gate: frozenset[str]) -> _PrivateRows:
         if not gate:
             return self._came
         preparation = Preparation(function=_observed_on, reads=gate, given=(tuple(sorted(gate)),))
-        return PrivateRows(self._table, preparation, self._noise)
+        return _PrivateRows(self._table, preparation, self._noise)
 
 
 def _radius(

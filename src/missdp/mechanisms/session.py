@@ -20,22 +20,17 @@ from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeAlias
 import numpy as np
 
 from missdp.accounting import Budget, Condition, Cost, Event
-from missdp.errors import DataError, MissDPError, ParameterError, replacing
+from missdp.errors import DataError, MissDPError, ParameterError, number, replacing
 from missdp.files import noise_is_drawn
-from missdp.mechanisms.noise import Noise, NoiseSource, SeededNoise
+from missdp.mechanisms.exact_noise import NoiseSource, SeededNoise
+from missdp.mechanisms.noise import Noise
 from missdp.record import Record
 from missdp.types import Floats
 
 
 @dataclass(frozen=True)
 class Total(Record):
-    """A released number of rows with the variance of its noise (0: declared public).
-
-    Examples
-    --------
-    >>> Total(180.0, 400.0).std
-    20.0
-    """
+    """A released number of rows with the variance of its noise (0: declared public)."""
 
     value: float
     variance: float
@@ -62,12 +57,7 @@ class Mechanism(Protocol):
 
         In words, with numbers: how far two neighbours (``exact`` and ``other``) are apart and how
         far they may be, or that the event is none that pays for this mechanism. It must cover all
-        that the mechanism reads.
-
-        Raises
-        ------
-        UnprovenError
-            If the two do not tell. Then nothing is said to be checked.
+        that the mechanism reads, and raise `UnprovenError` if the two do not tell.
         """
 
 
@@ -80,13 +70,7 @@ class Measurement:
 
     Nothing exact is in it.
 
-    Parameters
-    ----------
-    value : ndarray or number
-    mechanism : Mechanism
-    event : Event
-    radius : callable, optional
-        As in ``Noisy``, for each number; None if the scale of the noise is private.
+    ``radius`` is as in ``Noisy``, for each number.
     """
 
     value: Any
@@ -108,12 +92,8 @@ class Measurement:
 class Noisy:
     """A released number, and what is publicly known of its error.
 
-    Parameters
-    ----------
-    value : float
-    radius : callable or None
-        From a level to the half-width that holds the noise with that probability; None if the scale
-        of the noise is private.
+    ``radius`` is from a level to the half-width that holds the noise with that probability; None if
+    the scale of the noise is private.
     """
 
     value: float
@@ -158,11 +138,8 @@ class _Silence:
 _SILENCE = _Silence()
 
 
-def unquoted(compute: Callable[[], Any]) -> Callable[[], Any]:
-    """Return what computes the same, and whose errors and warnings tell nothing of the rows.
-
-    Errors of this library never do. All others are replaced.
-    """
+def _unquoted(compute: Callable[[], Any]) -> Callable[[], Any]:
+    """Return what computes the same; its warnings, and errors of others, tell nothing of rows."""
 
     def computed() -> Any:
         with replacing(Exception, by=_untold), no_warnings():
@@ -231,10 +208,6 @@ class Witness(SeededNoise):
     what is shown, or to repeat what was kept. As with every seed, the guarantee then states the
     condition `ExplicitSeed`.
 
-    Parameters
-    ----------
-    seed : int or numpy.random.Generator
-
     Examples
     --------
     >>> from missdp import PrivBayes
@@ -251,16 +224,7 @@ class Witness(SeededNoise):
     """
 
     def answer(self, event: Event, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
-        """Return the answer of a mechanism.
-
-        Parameters
-        ----------
-        event : Event
-            What was charged for it.
-        mechanism : Mechanism
-        exact : callable
-            Computes the exact numbers.
-        """
+        """Return the answer of a mechanism; the event was charged, ``exact`` computes numbers."""
         del event
         return mechanism.draw(exact(), self)
 
@@ -287,8 +251,8 @@ class Session:
 
     Parameters
     ----------
-    budget : Budget
-    noise : NoiseSource
+    budget, noise
+        What is charged, and what is drawn from.
     conditions : iterable of Condition
         What every release rests on, beside the noise.
     """
@@ -312,8 +276,7 @@ class Session:
 
     def share(self, part: float) -> Cost:
         """Return a share, above 0 and at most 1, of what can still be spent."""
-        if isinstance(part, bool) or not 0 < part <= 1:
-            raise ParameterError("a share must be above 0 and at most 1")
+        part = number("a share", part, most=1.0, open_end=True)
         return replace(self.left, amount=self.left.amount * part)
 
     def generator(self) -> np.random.Generator:
@@ -369,14 +332,14 @@ class Session:
             self._charge(paid := Charged((event,)))
         self._take(paid)
         if isinstance(self._noise, Witness):
-            return self._noise.answer(event, mechanism, unquoted(exact))
+            return self._noise.answer(event, mechanism, _unquoted(exact))
 
         def answer() -> Any:
             numbers = exact()
             noise_is_drawn()
             return mechanism.draw(numbers, self._noise)
 
-        return unquoted(answer)()
+        return _unquoted(answer)()
 
     def _charge(self, *charged: Charged, conditions: Iterable[Condition] = ()) -> None:
         """Charge for all of these, or for none, before anything is read."""

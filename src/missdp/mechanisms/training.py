@@ -1,7 +1,7 @@
 """Private training: noisy sums of clipped gradients of sampled rows, charged once, in advance.
 
-`Training` is the public plan, `RowFunction` a family's gradient of single rows, `RowGradients` what
-it makes of the private rows, and `PrivateTraining` takes the steps, each through the session.
+`Training` is the public plan, `RowFunction` a family's gradient of single rows, and
+`PrivateTraining` takes the steps, each through the session.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from missdp.accounting import Cost, Event, SampledGaussianEvent
 from missdp.accounting.costs import RDP_ORDERS, rdp_curve
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError, number, replacing, whole
-from missdp.mechanisms.noise import NoiseSource, above, check_scale, too_far
+from missdp.mechanisms.exact_noise import NoiseSource
+from missdp.mechanisms.noise import too_far
 from missdp.mechanisms.session import Charged, Session, no_warnings, plain_function, read_only
 from missdp.types import Floats, Ints
 
@@ -34,8 +35,7 @@ _LARGEST_DIMENSION = 2**22
 _MOST_ROWS_AT_ONCE = 2**10  # whose sum is exact in floating point, at up to 2^42 cells each
 # What rounding may make of the rows beside a row, in clip norms; the slack of the noise covers it.
 _TOLERANCE = 2.0**-30
-SLACK = 2.0**-10
-"""The noise is so much larger than claimed: room for what rounding does to other rows."""
+_SLACK = 2.0**-10  # by which noise is larger than claimed: room for what rounding does to others
 _PAIRS = ((0, 0), (1, 1), (0, 1), (1, 0), (2, 2), (2, 0), (3, 3), (4, 5))
 _SIGMA = 2.0**38  # cells of the grid to a standard deviation of the noise
 _LEAST, _MOST = 2.0**-4, 2.0**16
@@ -85,19 +85,8 @@ class Training:
     def worth(cls, cost: Cost, *, rate: float, steps: int, clip: float) -> Training:
         """Return the plan with the least noise that costs at most this.
 
-        Parameters
-        ----------
-        cost : Cost
-            In zCDP, which gains nothing from sampling (it is charged as if each step read every
-            row), or at one Rényi order, which does.
-        rate, steps, clip
-            See `Training`.
-
-        Raises
-        ------
-        ParameterError
-            If no noise is worth so little, or the cost is in pure epsilon: Gaussian noise is never
-            pure DP.
+        The cost is in zCDP, which gains nothing from sampling (it is charged as if each step read
+        every row), or at one Rényi order, which does; refused if it is too small for any noise.
         """
         if cost.currency == "pure":
             raise ParameterError(
@@ -121,13 +110,6 @@ class Training:
         For a budget that is spent on training: `Budget.from_cost` makes one. It counts at the order
         that is best for this rate and number of steps, which is lower than the best one for
         releases that read every row.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            What the cost is worth.
-        rate, steps
-            See `Training`.
 
         Examples
         --------
@@ -160,10 +142,10 @@ class Training:
             label=label,
         )
 
-    def grid(self, dimension: int) -> Grid:
+    def grid(self, dimension: int) -> _Grid:
         """Return the grid on which gradients of so many parameters are clipped and added up."""
-        cells = int(_SIGMA / (self.noise_multiplier * (1 + SLACK)))
-        return Grid(clip=self.clip, cells=cells, dimension=dimension)
+        cells = int(_SIGMA / (self.noise_multiplier * (1 + _SLACK)))
+        return _Grid(clip=self.clip, cells=cells, dimension=dimension)
 
 
 def _least(enough: Callable[[float], bool], *, within: float) -> float:
@@ -176,7 +158,7 @@ def _least(enough: Callable[[float], bool], *, within: float) -> float:
 
 
 @dataclass(frozen=True)
-class Grid:
+class _Grid:
     """Where clipped gradients lie: whole numbers of cells, of norm at most ``cells``.
 
     Notes
@@ -215,7 +197,7 @@ class Grid:
         One row more moves each of them by the tolerance, and then by a cell in each coordinate.
         """
         each = _TOLERANCE * self.cells + math.sqrt(self.dimension)
-        return int(SLACK * self.cells / each)
+        return int(_SLACK * self.cells / each)
 
     def cells_of(self, gradients: Floats) -> Floats:
         """Return the gradients clipped and rounded; rows that are not finite become 0."""
@@ -241,11 +223,11 @@ class RowFunction:
 
     Rounding may depend on the place in a block and on its size. The slack of the noise covers
     functions that it moves by at most 2^-30 clip norms: smooth ones, in double precision, in blocks
-    of up to 1024 rows, and as many rows as `Grid.beside` says; rows of a sample beyond are run one
-    by one. It does not cover a jump: at a kink (a hinge loss, a leaky activation, a clipped value)
-    a row that stands within rounding of it may move by two clip norms. Functions with kinks are
-    covered if what each kink is fed with is added up in one order whatever stands beside the row,
-    as it is by `numpy.einsum` and not by products of matrices, or in blocks of one row.
+    of up to 1024 rows, and as many rows as a grid's ``beside`` says; rows of a sample beyond are
+    run one by one. It does not cover a jump: at a kink (a hinge loss, a leaky activation, a clipped
+    value) a row that stands within rounding of it may move by two clip norms. Functions with kinks
+    are covered if what each kink is fed with is added up in one order whatever stands beside the
+    row, as it is by `numpy.einsum` and not by products of matrices, or in blocks of one row.
     """
 
     def __init__(
@@ -256,24 +238,17 @@ class RowFunction:
         rows_at_once: int,
     ) -> None:
         plain_function(function, "a gradient function")
-        whole = isinstance(rows_at_once, int | np.integer) and not isinstance(rows_at_once, bool)
-        if not whole or not 1 <= rows_at_once <= _MOST_ROWS_AT_ONCE:
-            raise ParameterError(f"rows_at_once must be from 1 to {_MOST_ROWS_AT_ONCE}")
-        self._function, self._at_once = function, int(rows_at_once)
+        number("rows_at_once", rows_at_once, least=1, most=_MOST_ROWS_AT_ONCE)
+        self._function, self.rows_at_once = function, whole("rows_at_once", rows_at_once)
         rng = np.random.default_rng(0)
         self._made_up, self._others, self._more = (
-            {name: rng.integers(0, size, self._at_once) for name, size in sizes.items()}
+            {name: rng.integers(0, size, self.rows_at_once) for name, size in sizes.items()}
             for _ in range(3)
         )
         for name, size in sizes.items():  # rows at both ends: nothing missing, everything missing
-            self._made_up[name][:2] = np.array([0, size - 1])[: self._at_once]
+            self._made_up[name][:2] = np.array([0, size - 1])[: self.rows_at_once]
         self.shapes, self.several = self._look(state)
         self.dimension = sum(math.prod(shape) for shape in self.shapes)
-
-    @property
-    def rows_at_once(self) -> int:
-        """Number of rows of every block."""
-        return self._at_once
 
     def padded(self, block: Codes, rows: int) -> Codes:
         """Return a block of the public size, made-up rows behind these."""
@@ -287,10 +262,7 @@ class RowFunction:
         return self._joined(parts)
 
     def check(self, state: tuple[Any, ...], clip: float) -> None:
-        """Refuse a function that fails on made-up rows, or lets rows look at each other.
-
-        Nothing private is read.
-        """
+        """Refuse a function that fails on made-up rows, or lets rows look at each other."""
         self.check_runs(state)
         for values in (state, _near(state)):
             with np.errstate(all="ignore"), replacing(Exception, by=_failed):
@@ -307,17 +279,20 @@ class RowFunction:
     def _check_rows(self, state: tuple[Any, ...], clip: float) -> None:
         rows, rng = self._made_up, np.random.default_rng(1)
         alone = self(rows, state)
-        turned = rng.permutation(self._at_once)
+        turned = rng.permutation(self.rows_at_once)
         same = [self(rows, state), self(_taken(rows, turned), state)[np.argsort(turned)]]
         for others in (self._others, self._more):
-            for keep in (rng.random(self._at_once) < 0.5, rng.permutation(self._at_once) == 0):
+            for keep in (
+                rng.random(self.rows_at_once) < 0.5,
+                rng.permutation(self.rows_at_once) == 0,
+            ):
                 mixed = {name: np.where(keep, rows[name], others[name]) for name in rows}
                 same.append(np.where(keep[:, None], self(mixed, state), alone))
         for one, other in _PAIRS:  # one row among others that are all alike
-            one, other = min(one, self._at_once - 1), min(other, self._at_once - 1)
-            pair = np.full(self._at_once, other)
+            one, other = min(one, self.rows_at_once - 1), min(other, self.rows_at_once - 1)
+            pair = np.full(self.rows_at_once, other)
             pair[one] = one
-            keep = np.arange(self._at_once)[:, None] == one
+            keep = np.arange(self.rows_at_once)[:, None] == one
             same.append(np.where(keep, self(_taken(rows, pair), state), alone))
         length = np.linalg.norm(alone, axis=1)
         known = np.isfinite(length)
@@ -325,7 +300,11 @@ class RowFunction:
         for found in same:
             off = np.linalg.norm(found - alone, axis=1)
             if (~(off <= _TOLERANCE * most) & (known | np.isfinite(found).all(axis=1))).any():
-                raise ParameterError(_LOCAL)
+                raise ParameterError(
+                    "the gradient of a row must depend on this row only, but it changes with the "
+                    "rows beside it (as by batch normalisation, or an average over the batch) or "
+                    "from call to call"
+                )
 
     def split(self, vector: Floats) -> Any:
         """Return a vector of all parameters in the form of one row's gradient."""
@@ -343,18 +322,12 @@ class RowFunction:
     def _parts(self, found: Any) -> list[Floats]:
         parts = found if isinstance(found, tuple) else (found,)
         arrays = [np.asarray(part, dtype=np.float64) for part in parts]
-        if not arrays or any(a.ndim == 0 or len(a) != self._at_once for a in arrays):
+        if not arrays or any(a.ndim == 0 or len(a) != self.rows_at_once for a in arrays):
             raise ParameterError("a gradient function returns one gradient for every row")
         return arrays
 
     def _joined(self, parts: list[Floats]) -> Floats:
-        return np.concatenate([part.reshape(self._at_once, -1) for part in parts], axis=1)
-
-
-_LOCAL = (
-    "the gradient of a row must depend on this row only, but it changes with the rows beside it "
-    "(as by batch normalisation, or an average over the batch) or from call to call"
-)
+        return np.concatenate([part.reshape(self.rows_at_once, -1) for part in parts], axis=1)
 
 
 def _failed(error: BaseException) -> ParameterError:
@@ -364,7 +337,7 @@ def _failed(error: BaseException) -> ParameterError:
     return ParameterError(f"the gradient function fails on made-up rows: {error!r}")
 
 
-class RowGradients:
+class _RowGradients:
     """The clipped gradients of all rows at one state; private, and computed when asked for."""
 
     def __init__(
@@ -372,7 +345,7 @@ class RowGradients:
         codes: Callable[[], Codes],
         function: RowFunction,
         state: tuple[Any, ...],
-        grid: Grid,
+        grid: _Grid,
     ) -> None:
         self._codes, self._function, self._state, self._grid = codes(), function, state, grid
 
@@ -438,7 +411,7 @@ class RowGradients:
         return None
 
 
-def alike_but_one(one: RowGradients, other: RowGradients) -> bool:
+def _alike_but_one(one: _RowGradients, other: _RowGradients) -> bool:
     """Whether two tables of rows, in one order, have the same gradients but for one row.
 
     Up to what rounding may make of the rows beside a row, which the noise has room for.
@@ -484,8 +457,6 @@ def _near(state: tuple[Any, ...]) -> tuple[Any, ...]:
 class SampledSum:
     """The law of one step: rows are sampled, their gradients are added up, and noise is added.
 
-    Notes
-    -----
     A row moves the sum over a sample by a vector of integers, of a norm of at most
     ``sigma / (noise multiplier * (1 + 2**-10))``, if it is sampled, and not at all otherwise: one
     step of `SampledGaussianEvent` with discrete noise.
@@ -494,7 +465,7 @@ class SampledSum:
     rate: float
     sigma: float
 
-    def draw(self, exact: RowGradients, source: NoiseSource) -> Ints:
+    def draw(self, exact: _RowGradients, source: NoiseSource) -> Ints:
         """Return a noisy sum, in cells of the grid."""
         if self.rate == 1:
             total = exact.total
@@ -502,15 +473,14 @@ class SampledSum:
             total = exact.sum(np.flatnonzero(source.coins(self.rate, len(exact))))
         return np.asarray(total + source.discrete_gaussian(self.sigma, total.shape))
 
-    def log_ratio(self, answer: Ints, exact: RowGradients, other: RowGradients) -> float:
+    def log_ratio(self, answer: Ints, exact: _RowGradients, other: _RowGradients) -> float:
         """Return the log-likelihood of an answer given some rows less that given others.
 
-        Every sample is summed over, so at most 12 of the rows may have a gradient that is not 0,
-        unless every row is read.
+        Every sample is summed over: few rows may have a gradient that is not 0.
         """
         return self._log_likelihood(answer, exact) - self._log_likelihood(answer, other)
 
-    def exceeds(self, event: Event, exact: RowGradients, other: RowGradients) -> str | None:
+    def exceeds(self, event: Event, exact: _RowGradients, other: _RowGradients) -> str | None:
         """Return why an event does not pay for a step.
 
         The sum over all rows may move by the standard deviation of the noise over the noise
@@ -518,21 +488,19 @@ class SampledSum:
         """
         if not isinstance(event, SampledGaussianEvent) or self.rate > event.rate:
             return "a sample of rows costs a SampledGaussianEvent of at least its rate"
-        if not alike_but_one(exact, other):
+        if not _alike_but_one(exact, other):
             return (
                 "one row changes the gradients of other rows: a gradient function must treat "
                 "every row by itself"
             )
         moved, most = self.shift(exact, other), 1 / event.noise_multiplier
-        if above(moved, most):
-            return too_far(moved, most, "the sum of gradients, in standard deviations of noise,")
-        return None
+        return too_far(moved, most, "the sum of gradients, in standard deviations of noise,")
 
-    def shift(self, exact: RowGradients, other: RowGradients) -> float:
+    def shift(self, exact: _RowGradients, other: _RowGradients) -> float:
         """Return how far the sums over all rows are apart, in standard deviations of the noise."""
         return float(np.linalg.norm(np.float64(exact.total - other.total))) / self.sigma
 
-    def _log_likelihood(self, answer: Ints, exact: RowGradients) -> float:
+    def _log_likelihood(self, answer: Ints, exact: _RowGradients) -> float:
         """Log-likelihood up to a constant that is the same for all rows."""
         from scipy.special import logsumexp
 
@@ -556,16 +524,6 @@ class PrivateTraining:
 
     A door makes it: see `missdp.mechanisms.Door.train`. How long a step takes is not hidden; it
     grows with the number of rows and with the sample.
-
-    Parameters
-    ----------
-    plan : Training
-    function : RowFunction
-    session : Session
-        Which charged for it, and by which each step is answered.
-    charged : Charged
-    codes : callable
-        Returns the codes of all rows; private.
     """
 
     def __init__(
@@ -590,7 +548,7 @@ class PrivateTraining:
     @property
     def noise_std(self) -> float:
         """Standard deviation of the noise of each coordinate of a sum."""
-        return check_scale("sigma", _SIGMA) * self._grid.width
+        return _SIGMA * self._grid.width
 
     def step(self, *state: Any) -> Any:
         """Return the noisy sum of the clipped gradients of a fresh sample of rows.
@@ -612,8 +570,7 @@ class PrivateTraining:
         BudgetExceededError
             If all steps have been taken.
         ParameterError
-            If the gradient function fails on made-up rows at this state, or lets rows look at each
-            other; the step is not taken.
+            If the gradient function is found out at this state; the step is not taken.
         """
         held = tuple(map(fixed_copy, state))
         if not all(_is_finite(value) for value in held):
@@ -624,7 +581,7 @@ class PrivateTraining:
             cells = self._session._release(
                 event,
                 SampledSum(self._plan.rate, _SIGMA),
-                lambda: RowGradients(self._codes, self._function, held, self._grid),
+                lambda: _RowGradients(self._codes, self._function, held, self._grid),
                 paid=self._charged,
             )
         return self._function.split(np.asarray(cells, dtype=np.float64) * self._grid.width)

@@ -17,7 +17,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.conditions import all_conditions
 from missdp.accounting.exact import exact, float_down, float_up
-from missdp.accounting.units import ROW, UnitEvent, unit_of
+from missdp.accounting.filters import ROW, UnitEvent, unit_of
 from missdp.office.chain import path_of
 
 if TYPE_CHECKING:

@@ -1,11 +1,13 @@
 """The lines of a ledger: canonical JSON, each with the hash of the one before, and their replay.
 
 A ledger holds one chain for each table. What happens in one commit is one line, so a charge is a
-line ``started`` that also stands for "reserved". Lines after it say nothing of when or why.
+line ``started`` that also stands for "reserved". Lines after it say nothing of when or why. What
+released files say of lines is the only proof that none of the last ones was cut off.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections import Counter
@@ -13,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from missdp.accounting import Cost, Event, flatten
@@ -20,7 +23,7 @@ from missdp.accounting.costs import approximate_delta, zcdp_cost
 from missdp.accounting.events import Adjacency, under
 from missdp.accounting.exact import exact, total
 from missdp.accounting.filters import filter_cost
-from missdp.errors import LedgerError, MissDPError, UnprovenError, replacing
+from missdp.errors import DataError, LedgerError, MissDPError, UnprovenError, replacing
 from missdp.record import WRONG
 
 AFTER: Mapping[str, tuple[str, ...]] = {
@@ -57,44 +60,20 @@ def written(number: Fraction) -> str:
     return f"{number.numerator}/{number.denominator}"
 
 
-def floor_of(number: Fraction) -> str:
-    """Return a number in whole units of 1e-30, rounded down, as text in the order of numbers."""
-    return f"{number * 10**_DIGITS // 1:0100d}"
-
-
 @dataclass(frozen=True)
 class Facts:
-    """What is fixed about a budget when it is created.
-
-    Parameters
-    ----------
-    name, table : str
-        The budget's name, and the public name of the table whose rows it protects.
-    cost : Cost
-        The cap.
-    epsilon, delta : float
-        What the cap is worth: epsilon at delta, where failures are left out.
-    failure : float
-        The cap on the sum of the deltas of approximate releases.
-    adjacency : {"add-remove", "replace-one"}
-    unit : str
-        Whose presence is protected, such as "row".
-    approval : bool
-        Whether another person must approve each request.
-    disjoint_epochs : bool
-        The condition that no unit is in two epochs of the table.
-    """
+    """What is fixed about a budget when it is created."""
 
     name: str
-    table: str
-    cost: Cost
+    table: str  # whose rows it protects, by its public name
+    cost: Cost  # the cap, worth epsilon at delta where failures are left out
     epsilon: float
     delta: float
-    failure: float
+    failure: float  # the cap on the sum of the deltas of approximate releases
     adjacency: Adjacency
-    unit: str
-    approval: bool
-    disjoint_epochs: bool
+    unit: str  # whose presence is protected
+    approval: bool  # whether another person must approve each request
+    disjoint_epochs: bool  # the condition that no unit is in two epochs of the table
 
     @property
     def root(self) -> str:
@@ -108,11 +87,7 @@ class Facts:
 
     def to_json(self) -> str:
         """Return the facts as canonical JSON."""
-        cost = {
-            "currency": self.cost.currency,
-            "amount": self.cost.amount,
-            "order": self.cost.order,
-        }
+        cost = {name: getattr(self.cost, name) for name in ("currency", "amount", "order")}
         return canonical({**vars(self), "cost": cost})
 
     @classmethod
@@ -156,13 +131,20 @@ class Row:
     @property
     def holds(self) -> bool:
         """Whether the sums are within the budget."""
-        return self.spent <= exact(self.facts.cost.amount) and self.failed <= exact(
-            self.facts.failure
-        )
+        cap, failure = exact(self.facts.cost.amount), exact(self.facts.failure)
+        return self.spent <= cap and self.failed <= failure
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """The budget as the database holds it; sums also in units of 1e-30, in order as text."""
+        facts, sums = self.facts, (self.spent, self.failed)
+        known = (facts.name, facts.root, facts.table, facts.to_json())
+        floors = (f"{number * 10**_DIGITS // 1:0100d}" for number in sums)
+        return (*known, *map(written, sums), *floors, self.last, self.head)
 
 
 @lru_cache(maxsize=4096)
-def price_of(facts: Facts, events: str) -> tuple[Fraction, Fraction]:
+def _price_of(facts: Facts, events: str) -> tuple[Fraction, Fraction]:
     """Return what events cost that are written as canonical JSON."""
     return facts.price(Event.from_dict(one) for one in json.loads(events))
 
@@ -227,10 +209,35 @@ class Replay:
         self.rows[root] = replace(self.rows[root], last=line["number"], head=hashed)
         self.states[request] = state
 
+    def check(
+        self,
+        head: str | None,
+        lines: int | None = None,
+        release: str | None = None,
+        output: str | None = None,
+    ) -> None:
+        """Refuse a ledger that lacks a line or a release, or has another output of it.
+
+        By the hash of the line (none if a release says nothing of a ledger) and its number; by the
+        id of the release and the SHA-256 of what was released.
+        """
+        found = self.hashes.get(head or "")
+        if head is not None and (found is None or lines not in (None, found)):
+            raise LedgerError(
+                f"the ledger was cut or restored: it lacks the line {head[:12]}... that a release "
+                "states"
+            )
+        if release is None:
+            return
+        if self.states.get(release) not in ("started", "released", "abandoned"):
+            raise LedgerError(f"the ledger lacks the release {release}: it was never charged")
+        if output is not None and self.outputs.get(release, output) != output:
+            raise LedgerError(f"what says of release {release} what was released was changed")
+
     def _charged(self, line: dict[str, Any]) -> list[tuple[str, Fraction, Fraction]]:
         cost, failure = Fraction(line["cost"]), Fraction(line["failure"])
         for name in path_of(line["budget"]):
-            if price_of(self.rows[name].facts, canonical(line["events"])) != (cost, failure):
+            if _price_of(self.rows[name].facts, canonical(line["events"])) != (cost, failure):
                 raise LookupError
         return [(name, cost, failure) for name in path_of(line["budget"])]
 
@@ -239,3 +246,39 @@ def path_of(name: str) -> tuple[str, ...]:
     """Return a budget's name after that of the budget it is under, if any."""
     root = name.partition("/")[0]
     return (root,) if root == name else (root, name)
+
+
+_Stated = tuple[str | None, int | None, str | None, str | None]  # see `Replay.check`
+
+
+def stated_in(path: Path) -> list[_Stated]:
+    """Return what a file states: of a release, or an export of a whole ledger."""
+    wrong = DataError(f"{str(path)!r} is no file of a release or of a ledger")
+    document: Any = {}
+    with replacing(OSError, *WRONG, by=wrong):
+        content = path.read_bytes()
+        with contextlib.suppress(ValueError):  # an export has an object on each line
+            document = json.loads(content)
+        if "ledger" in document or "release" in document:
+            return [_of_release(document, content)]
+        lines = map(json.loads, content.decode("utf-8").splitlines())
+        bodies = [(json.loads(line["body"]), line["hash"]) for line in lines]
+        last = {body["root"]: (hashed, body["number"], None, None) for body, hashed in bodies}
+        return [*last.values()]
+    raise wrong
+
+
+def _of_release(document: Mapping[str, Any], content: bytes) -> _Stated:
+    ledger = document.get("ledger") or {}
+    release = document["release"] if "release" in document else ledger["request"]
+    output = None
+    if "state" in document:  # it says which files are of the release
+        output = hashlib.sha256(content).hexdigest()
+    elif "release" not in document:
+        output = answer_digest(document)
+    return ledger.get("head"), ledger.get("lines"), str(release), output
+
+
+def answer_digest(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of an answer as it is saved: without the warnings of a run."""
+    return digest(canonical({k: value for k, value in document.items() if k != "warnings"}))

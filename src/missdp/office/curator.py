@@ -6,20 +6,38 @@ is not written into a folder that holds something released.
 
 from __future__ import annotations
 
+import base64
+import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from missdp.accounting import Guarantee
-from missdp.errors import MissingDependencyError, OutputError, replacing
+from missdp.accounting.exact import printed
+from missdp.errors import MissingDependencyError, OutputError
 from missdp.files import write_atomically
-from missdp.office.membership import Refit
+from missdp.office.words import template
 from missdp.schema import Schema
+from missdp.table import Table
+from missdp.table.units import rows_of_units
+
+if TYPE_CHECKING:  # what compares tables, and families, take a second to import
+    from missdp.office.risk import Attack, Membership, Refit
 
 __all__ = ["curator_report"]
 
 _OWN = b"<title>CURATOR ONLY"
 _RELEASED = ("*.release.json", "release.json", "*/release.json", "*.model.json", "*.guarantee.json")
+_MOST_PAIRS = 30
+_MOST_PATTERNS = 20
+_POINTS = ("5 %", "25 %", "50 %", "75 %", "95 %")
+
+_OPTIONAL = ("promise", "bound", "attacks", "membership", "pairs", "f1", "rules")  # of the page
+_Verdict = list[tuple[str, bool]]  # lines, and whether each is bad news
 
 
 def check_apart_from_releases(path: Path, released: Iterable[Path] = ()) -> None:
@@ -65,6 +83,8 @@ def curator_report(
     path : str or Path
         HTML file to write: one file, which loads nothing.
     schema : Schema
+        Where it declares a unit or a weight, private rows take part as they do in a fit, and other
+        tables need not have these columns.
     guarantee : Guarantee, optional
         Of the release, for the page.
     control : Table, or any table or file that Table.read takes, optional
@@ -104,25 +124,168 @@ def curator_report(
     >>> path.read_text().count("CURATOR ONLY") > 1
     True
     """
+    from missdp.evaluate.align import align
+
     place = Path(path)
     check_apart_from_releases(place, released)
-    template = _template()
-    from missdp.office.beside import beside  # what compares tables takes a second to import
+    page = template("curator.html")
+    rows, others = _as_in_a_fit(private, schema), _of_rows(schema)
+    real, made = align(rows, synthetic, others)
+    facts, verdict = _compared(real, made, others, (rows, synthetic))
+    facts = dict.fromkeys(_OPTIONAL, "") | facts
+    if control is not None:
+        from missdp.office.risk import attacks
 
-    tried: dict[str, Any] = {"control": control, "f1": f1, "refit": refit, "refits": refits}
-    facts = beside(private, synthetic, schema=schema, guarantee=guarantee, **tried)
-    write_atomically(place, template.render(facts).encode())
-    return tuple(line for line, _ in facts["verdict"])
+        unseen = align(real, control, others)[1]
+        found = attacks(real, unseen, made, np.random.default_rng(0))
+        facts["attacks"] = [*map(_attack, found)]
+        verdict.append(_attacked(found))
+    if f1:
+        facts["f1"] = _f1(real, made)
+    if guarantee is not None:
+        facts |= _promised(guarantee)
+        if refit is not None:
+            from missdp.office.risk import membership
+
+            facts["membership"] = gained = membership(refit, real, guarantee, refits=refits)
+            verdict.append(_told_apart(gained))
+    facts |= {"verdict": verdict, "picture": _picture(real, made, others)}
+    write_atomically(place, page.render(facts).encode())
+    return tuple(line for line, _ in verdict)
 
 
-def _template() -> Any:
-    missing = MissingDependencyError("reports need Jinja2; pip install 'missdp[report]'")
-    with replacing(ImportError, by=missing):
-        from jinja2 import Environment, PackageLoader
-    environment = Environment(
-        loader=PackageLoader("missdp.office"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
+def _as_in_a_fit(private: Any, schema: Schema) -> Any:
+    """Return as many rows of each unit as take part in a fit, and as often as they count."""
+    if schema.of_rows is schema:
+        return private
+    if schema.weighs:
+        return Table.read(private, schema)._as_counted()
+    return rows_of_units(private, schema)
+
+
+def _of_rows(schema: Schema) -> Schema:
+    """Return a schema of rows by themselves; columns of unit and weight may be there, unread."""
+    apart = tuple(f.column for f in (schema.unit, schema.weight) if f is not None)
+    layout = replace(schema.layout, ignore=(*schema.layout.ignore, *apart))
+    return replace(schema.of_rows, layout=layout) if apart else schema
+
+
+def _compared(
+    real: Table, made: Table, schema: Schema, sources: tuple[Any, Any]
+) -> tuple[dict[str, Any], _Verdict]:
+    """Return what the page shows of both tables, and what is said of it first."""
+    from missdp.evaluate import (
+        fidelity,
+        marginal_distance,
+        missing_fidelity,
+        missing_mask,
+        missing_patterns,
+        rule_violations,
     )
-    return environment.get_template("curator.html")
+    from missdp.evaluate.align import rounded
+    from missdp.evaluate.fidelity import SCORES
+
+    n = min(len(real), len(made))
+
+    def text(share: float) -> str:
+        return rounded(share, n)
+
+    complete = real.take(~missing_mask(real).any(axis=1).astype(bool))
+    kept, holes = fidelity(real, made, schema=schema), missing_fidelity(real, made, schema=schema)
+    true, drawn = missing_patterns(real), missing_patterns(made)
+    facts: dict[str, Any] = {
+        "sizes": f"{len(real):,} real rows, of which {len(complete):,} are complete, and "
+        f"{len(made):,} synthetic ones.",
+        "scores": [(SCORES[name], text(score)) for name, score in kept.scores.items()],
+        "numbers": [
+            (f"{name}, {which}", text(kept.ks[name]), *(f"{x:.4g}" for x in table[name]))
+            for name in kept.ks
+            for which, table in (("real", kept.truth), ("synthetic", kept.synthetic))
+        ],
+        "number_heads": ["number", "KS", "mean", "SD", *_POINTS],
+        "rates": [
+            (name, text(rate), text(holes.synthetic_rates[name]))
+            for name, rate in holes.truth_rates.items()
+        ],
+        "patterns": [
+            (", ".join(names) or "nothing", f"{count:,}", f"{drawn.get(names, 0):,}")
+            for names, count in [*true.items()][:_MOST_PATTERNS]
+        ],
+    }
+    for k, name, most in ((1, "columns", len(schema)), (2, "pairs", _MOST_PAIRS))[: len(schema)]:
+        far = marginal_distance(real, made, k=k, schema=schema)
+        dropped = marginal_distance(real, complete, k=k, schema=schema)
+        facts[name] = [
+            (" × ".join(clique), text(d), text(dropped.per_marginal[clique]))
+            for clique, d in far.worst(most).items()
+        ]
+    worse = far.mean > dropped.mean
+    beside = (
+        f"Synthetic tables are {'further' if worse else 'no further'} away than what dropping "
+        f"incomplete rows would leave, without any privacy: {text(far.mean)} and "
+        f"{text(dropped.mean)} on average."
+    )
+    verdict = [(kept.verdict, False), (beside, worse)]
+    if schema.rulebook.bound:
+        ours, theirs = (rule_violations(source, schema=schema) for source in sources)
+        facts["rules"] = [(t, f"{c:,}", f"{theirs.broken[t]:,}") for t, c in ours.broken.items()]
+        said = f"{theirs.broken_rows:,} synthetic rows break a rule; {ours.broken_rows:,} real do."
+        verdict.append((said, theirs.broken_rows > 0))
+    return facts, verdict
+
+
+def _attack(found: Attack) -> tuple[str, ...]:
+    shares = (found.success / found.attempts, found.control / found.attempts, found.excess)
+    return found.name, *(f"{share:.1%}" for share in shares), "YES" if found.found else "no"
+
+
+def _attacked(found: Iterable[Attack]) -> tuple[str, bool]:
+    names = [attack.name.partition(":")[0] for attack in found if attack.found]
+    if not names:
+        return "No attack does better on rows of the table than on rows it never saw.", False
+    return f"ATTACKED: {', '.join(names)} does better on rows of the table than by chance.", True
+
+
+def _told_apart(found: Membership) -> tuple[str, bool]:
+    """Say what a test of membership gained on refits, and whether the guarantee allows that."""
+    low, high = found.interval
+    said = (
+        f"A test of membership gained {found.advantage:.0%} on {2 * found.refits} refits (true "
+        f"less false positives; {low:.0%} to {high:.0%}); the guarantee allows {found.bound:.0%}."
+    )
+    return (f"BROKEN GUARANTEE: {said}" if found.broken else said), found.broken
+
+
+def _promised(guarantee: Guarantee) -> dict[str, str]:
+    """Return the guarantee in words, and what it says of attackers who look for one row."""
+    from missdp.office.risk import allowed
+
+    return {
+        "promise": f"{guarantee}\n\n{guarantee.explain()}",
+        "bound": f"Whether a {guarantee.unit} is in the table: the guarantee bounds what any test "
+        f"gains, true less false positives, to {printed(100 * allowed(guarantee))} percentage "
+        "points. It does not bound what follows about a person from facts about people in general.",
+    }
+
+
+def _f1(real: Table, made: Table) -> list[tuple[str, str, str]]:
+    """Return how well either rows teach, tested on the same real rows, which teach nothing."""
+    from missdp.evaluate import classifier_f1, holdout
+
+    taught, unseen = holdout(real, random_state=0)
+    own, other = (
+        classifier_f1(real, rows, test=unseen, random_state=0).by_attribute
+        for rows in (taught, made)
+    )
+    return [(name, f"{score:.3f}", f"{other[name]:.3f}") for name, score in own.items()]
+
+
+def _picture(real: Table, made: Table, schema: Schema) -> str | None:
+    """Return the columns of both tables as a drawing, or None without the extra ``plot``."""
+    from missdp.evaluate import plot_columns
+
+    with tempfile.TemporaryDirectory() as folder, suppress(MissingDependencyError, ImportError):
+        drawn = Path(folder) / "columns.svg"
+        plot_columns(real, made, drawn, schema=schema)
+        return base64.b64encode(drawn.read_bytes()).decode()
+    return None

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from missdp.accounting import Adjacency, Condition, Cost, Currency, Event
 from missdp.accounting.events import check_adjacency
 from missdp.accounting.exact import exact, float_down, float_up
-from missdp.accounting.filters import filter_cost
-from missdp.accounting.units import ROW
+from missdp.accounting.filters import ROW, filter_cost
 from missdp.errors import (
     BudgetExceededError,
     DataError,
@@ -39,12 +37,11 @@ from missdp.office.chain import (
     Row,
     canonical,
     digest,
-    floor_of,
     path_of,
     same_request,
+    stated_in,
     written,
 )
-from missdp.office.stated import Stated
 from missdp.office.store import Store, Transaction, place_of
 from missdp.record import WRONG
 
@@ -54,6 +51,7 @@ if TYPE_CHECKING:
 _NAME = r"[\w.-]{1,80}(/[\w.-]{1,80})?"
 _BACK = timedelta(seconds=60)  # that clocks of colleagues may differ
 _NOTHING = Fraction(0)
+_SOFTWARE = f"missdp {version('missdp')}"
 _BUDGETS = "SELECT facts, spent, failed, last, head FROM budgets"
 
 
@@ -367,24 +365,21 @@ class Ledger:
             If the request was started before, or is not approved.
         """
         what, request, events = what or Purpose(), request_id(request), tuple(events)
-        refusal: MissDPError
         with self._store.transaction() as run:
             rows = [self._row(run, part) for part in path_of(name)]
-            said = _said(name, events, what)
-            states = _states(run, request)
+            said, states = _said(name, events, what), _states(run, request)
             _check_startable(rows[0].facts, request, states, said)
             if rows[0].facts.approval and not states:
+                refusal: MissDPError = LedgerError(_WAITS.format(request))
                 self._append(run, rows[0], request, "requested", said)
-                refusal = LedgerError(_WAITS.format(request))
             else:
                 try:
                     charged, costs = _charged(run, rows, events, what)
                 except MissDPError as error:
-                    refusal = error
-                    said["reason"] = str(error)
+                    refusal, said["reason"] = error, str(error)
                     self._append(run, rows[0], request, "refused", said)
                 else:
-                    said |= {**costs, "schema": what.schema, "software": _software()}
+                    said |= {**costs, "schema": what.schema, "software": _SOFTWARE}
                     return self._append(run, rows[0], request, "started", said, rows=charged)
         raise refusal
 
@@ -437,13 +432,13 @@ class Ledger:
             for *columns, body, hashed in run.stream(f"SELECT * FROM lines{_ORDER}"):
                 replay.add(body, hashed, columns)
             found = {row[0]: row for row in run("SELECT * FROM budgets")}
-        expected = {name: _columns(row) for name, row in replay.rows.items()}
+        expected = {name: row.columns for name, row in replay.rows.items()}
         if found != expected:
             names = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
             raise LedgerError(f"the ledger was changed: the lines do not add up to {names[0]!r}")
         for head in heads:
-            for stated in (Stated(head),) if isinstance(head, str) else Stated.in_file(head):
-                stated.check(replay)
+            for stated in [(head,)] if isinstance(head, str) else stated_in(head):
+                replay.check(*stated)
         return {n: (row.last, row.head) for n, row in replay.rows.items() if n == row.facts.root}
 
     def states(self, request: str, name: str, what: Purpose) -> dict[str, dict[str, Any]]:
@@ -453,7 +448,7 @@ class Ledger:
         said = _said(name, (), what)
         del said["events"], said["conditions"]  # of which a command finds out later
         if "started" in states and not same_request(states["started"], said):
-            raise _other(request)
+            raise ParameterError(_OTHER.format(request))
         return states
 
     def export_lines(self, path: str | Path) -> int:
@@ -526,15 +521,8 @@ class Ledger:
         # How long a release took may tell of private rows: its end has no time.
         timed = state not in AFTER["started"]
         time = _now(run, name, last, timed=timed)
-        line = {
-            "root": name,
-            "number": last + 1,
-            "previous": head,
-            "request": request,
-            "state": state,
-            "who": self._who,
-            **facts,
-        }
+        line = {"root": name, "number": last + 1, "previous": head, "request": request}
+        line |= {"state": state, "who": self._who, **facts}
         if timed:
             line["time"] = time
         body = canonical(line)
@@ -546,6 +534,7 @@ class Ledger:
 
 
 _ORDER = " ORDER BY root, number"
+_OTHER = "the request {0} was made for something else"
 _WAITS = (
     "this budget needs the approval of another person. It is requested as {0}: once `missdp budget "
     "approve` has approved that, run the same again with --request {0}"
@@ -565,13 +554,9 @@ def _check_startable(
     if "refused" in states:
         raise LedgerError(f"the request {request} was refused; ask anew")
     if states and not same_request(states["requested"], said):
-        raise _other(request)
+        raise ParameterError(_OTHER.format(request))
     if facts.approval and states and "approved" not in states:
         raise LedgerError(f"the request {request} is not approved by another person yet")
-
-
-def _other(request: str) -> ParameterError:
-    return ParameterError(f"the request {request} was made for something else")
 
 
 def _charged(
@@ -602,15 +587,15 @@ def _charged(
 def _too_much(after: Row, before: Row) -> BudgetExceededError:
     """Say by how much a charge is more than what is left, in the budget's own currency."""
     facts = after.facts
-    what, cap = str(facts.cost.currency), exact(facts.cost.amount)
-    asked, left = after.spent - before.spent, cap - before.spent
-    if after.spent <= cap:
-        what, asked = "failure", after.failed - before.failed
-        left = exact(facts.failure) - before.failed
+    sums = str(facts.cost.currency), exact(facts.cost.amount), after.spent, before.spent
+    if after.spent <= sums[1]:
+        sums = "failure", exact(facts.failure), after.failed, before.failed
+    what, cap, wanted, spent = sums
     return BudgetExceededError(
         f"the release does not fit into what is left of {facts.name!r}: it may cost "
-        f"{float_up(asked):.4g} of {what}, and {max(0.0, float_down(left)):.4g} is left; "
-        "nothing was charged or read. Add noise, ask for less, or stop releasing from this table"
+        f"{float_up(wanted - spent):.4g} of {what}, and {max(0.0, float_down(cap - spent)):.4g} is "
+        "left; nothing was charged or read. Add noise, ask for less, or stop releasing from this "
+        "table"
     )
 
 
@@ -647,18 +632,11 @@ def _insert(run: Transaction, line: Mapping[str, Any], body: str, hashed: str) -
 
 
 def _put(run: Transaction, row: Row, *, fresh: bool) -> None:
-    name, *_, spent, failed, spent_floor, failed_floor, last, head = _columns(row)
+    columns = row.columns
     if fresh:
-        run(f"INSERT INTO budgets VALUES ({', '.join('?' * 10)})", *_columns(row))
+        run(f"INSERT INTO budgets VALUES ({', '.join('?' * len(columns))})", *columns)
     else:
-        run(_SUMS, spent, failed, spent_floor, failed_floor, last, head, name)
-
-
-def _columns(row: Row) -> tuple[Any, ...]:
-    """Return a budget as the database holds it."""
-    facts, sums = row.facts, (row.spent, row.failed)
-    known = (facts.name, facts.root, facts.table, facts.to_json())
-    return (*known, *map(written, sums), *map(floor_of, sums), row.last, row.head)
+        run(_SUMS, *columns[4:], columns[0])
 
 
 _LINE = f"INSERT INTO lines VALUES ({', '.join('?' * 8)})"
@@ -684,12 +662,13 @@ def _now(run: Transaction, root: str, last: int, *, timed: bool) -> str:
 
 def _under(above: Facts, name: str, epsilon: float) -> Facts:
     """Return the facts of a budget under another one: its own cap, and all else the same."""
-    cost = above.cost
-    if cost.order is None:
-        cost = Cost.worth(cost.currency, epsilon, above.delta)
-    else:
-        cost = Cost.at_order(cost.order, epsilon, above.delta)
-    cost = _for_one_release(cost, epsilon, above.delta)
+    of, delta = above.cost, above.delta
+    cost = (
+        Cost.worth(of.currency, epsilon, delta)
+        if of.order is None
+        else Cost.at_order(of.order, epsilon, delta)
+    )
+    cost = _for_one_release(cost, epsilon, delta)
     return replace(above, name=name, cost=cost, epsilon=epsilon)
 
 
@@ -697,11 +676,6 @@ def _for_one_release(cost: Cost, epsilon: float, delta: float) -> Cost:
     """Return a cost, raised by rounding alone, that one release worth all of it does not exceed."""
     whole = replace(cost, amount=float_up(filter_cost(cost.event(), cost)))
     return whole if cost.amount and whole.epsilon(delta) <= epsilon else cost
-
-
-@cache
-def _software() -> str:
-    return f"missdp {version('missdp')}"
 
 
 def request_id(request: str | None) -> str:

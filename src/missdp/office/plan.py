@@ -106,7 +106,7 @@ class Plan(Record):
     planned: tuple[Planned, ...] = ()
 
     def __str__(self) -> str:
-        from missdp.evaluate.printed import in_columns  # its room takes a second to import
+        from missdp.evaluate.align import in_columns  # its room takes a second to import
 
         def line(name: str, form: str, numbers: Iterable[float | None]) -> tuple[str, ...]:
             return name, *("-" if n is None or math.isnan(n) else format(n, form) for n in numbers)

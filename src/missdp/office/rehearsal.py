@@ -22,12 +22,12 @@ from missdp.evaluate import MCAR, marginal_distance
 from missdp.office.plan import Margins
 from missdp.record import check_fraction, check_positive, check_whole
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
-from missdp.schema.unit import STEPS
+from missdp.schema.layout import STEPS
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.table import Table
 from missdp.table.follow import follow_rules
-from missdp.table.weights import unit_sums
+from missdp.table.units import unit_sums
 from missdp.types import Floats, Ints
 
 _RELATED = 0.3  # correlation of any two attributes of made-up rows

@@ -21,8 +21,6 @@ from missdp.errors import (
 )
 from missdp.mechanisms.session import no_warnings
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.applies import not_everywhere
-from missdp.schema.unit import refuse_units
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 from missdp.types import Floats
@@ -183,7 +181,7 @@ def column_names(schema: Schema) -> tuple[str, ...]:
     ...                      Categorical(name="sex", levels=("f", "m")))))
     ('grade', 'sex=f', 'sex=m')
     """
-    refuse_units(schema, "the price of preprocessing")
+    schema.refuse_units("the price of preprocessing")
     if marked := schema.undeclared:
         raise SchemaError(
             "the schema marks facts read from the private data as not yet declared public, for "
@@ -199,7 +197,7 @@ def column_names(schema: Schema) -> tuple[str, ...]:
 def check_fillable(values: Any) -> None:
     """Refuse to fill a table where some attribute is not applicable to all; reads no cell."""
     schema = values.schema if isinstance(values, Table) else values
-    if isinstance(schema, Schema) and (names := not_everywhere(schema, schema.names)):
+    if isinstance(schema, Schema) and (names := schema.rulebook.not_everywhere(schema.names)):
         raise SchemaError(
             f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} not applicable to "
             "some rows, and preprocessing would fill every cell that has no value. Leave such "

@@ -31,14 +31,13 @@ from missdp.pricing.domain import (
 )
 from missdp.pricing.steps import ModelPaidApart, StableTransformer
 from missdp.schema import Schema
-from missdp.schema.grid import uncut
-from missdp.sources.completed_rows import completed
-from missdp.sources.filling import ROWS_AT_ONCE, Filling, modelled_codes
+from missdp.schema.open_domains import uncut
+from missdp.sources.filling import ROWS_AT_ONCE, Filling, completed, modelled_codes
 from missdp.sources.modelled import Modelled
 from missdp.table import Holes, Table, check_holes
-from missdp.table.blocks import in_order, in_sizes, read_columns
 from missdp.table.encode import Column
 from missdp.table.streams import stream_of
+from missdp.table.table import in_order, in_sizes, read_columns
 from missdp.threads import one_blas_thread
 from missdp.types import Floats
 

@@ -17,14 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Assumption, Condition, Event, RDPEvent
 from missdp.errors import DataError, ParameterError, UnprovenError, number, replacing, whole
-from missdp.mechanisms.noise import (
-    Noise,
-    NoiseSource,
-    SeededNoise,
-    above,
-    distance,
-    too_far,
-)
+from missdp.mechanisms.exact_noise import NoiseSource, SeededNoise
+from missdp.mechanisms.noise import Noise, distance, too_far
 from missdp.mechanisms.session import no_warnings, plain_function, read_only
 from missdp.pricing.domain import (
     NEIGHBOURS,
@@ -579,10 +573,8 @@ class VectorNoise:
         count on samples of the rows, too: there the declared sensitivity alone is checked.
         """
         moved = distance(exact, other, 1 if self.kind == "laplace" else 2)
-        if above(moved, self.sensitivity):
-            return too_far(moved, self.sensitivity)
-        if isinstance(event, RDPEvent):
-            return None
+        if (found := too_far(moved, self.sensitivity)) or isinstance(event, RDPEvent):
+            return found
         return Noise(self.kind, self.scale).exceeds(event, exact, other)
 
     def log_ratio(self, answer: NDArray[Any], exact: NDArray[Any], other: NDArray[Any]) -> float:

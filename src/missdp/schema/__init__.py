@@ -1,9 +1,9 @@
 """Public facts about columns and rows.
 
-* `attributes`, `numeric`, `dates` (formats too), `differences`, `open_levels`: kinds of columns.
-* `rules`, `denial`: facts about rows as people write them, in the one `language`; `bound`,
-  `rulebook`, `possible`: as they are computed with.
-* `grid`: bins. `layout`: how a text file is laid out. `schema`: all of it, and its TOML file.
+* `attributes`, `numeric`, `dates` (formats too), `differences`, `open_domains`: kinds of columns.
+* `rules`, `denial`: facts about rows as people write them, in the one `language`; `conditions`,
+  `rulebook`: as they are computed with.
+* `layout`: how a file is laid out, units, weights. `schema`: all of it, and its TOML file.
 
 How cells are read by these facts is in `missdp.table`.
 """
@@ -20,6 +20,8 @@ from missdp.schema.denial import PairDenial as PairDenial
 from missdp.schema.denial import read_denials as read_denials
 from missdp.schema.differences import Difference as Difference
 from missdp.schema.layout import Layout as Layout
+from missdp.schema.layout import SurveyWeight as SurveyWeight
+from missdp.schema.layout import Unit as Unit
 from missdp.schema.numeric import AnyAttribute as AnyAttribute
 from missdp.schema.numeric import Numeric as Numeric
 from missdp.schema.rules import Determined as Determined
@@ -29,8 +31,6 @@ from missdp.schema.rules import NotApplicable as NotApplicable
 from missdp.schema.rules import Order as Order
 from missdp.schema.rules import Rule as Rule
 from missdp.schema.schema import Schema as Schema
-from missdp.schema.unit import SurveyWeight as SurveyWeight
-from missdp.schema.unit import Unit as Unit
 
 __all__ = exported(globals())
-from missdp.schema.open_levels import OpenCategorical as OpenCategorical
+from missdp.schema.open_domains import OpenCategorical as OpenCategorical

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import MISSING as REQUIRED
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeGuard, TypeVar, get_args
 
 from missdp.errors import SchemaError, did_you_mean
@@ -252,6 +252,9 @@ class Attribute(Record, abstract=True):
     def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
         return _refusal(data.get("name"), why)
 
+    def _not_valid(self, why: str) -> SchemaError:
+        return _refusal(self.name, why)
+
     @property
     def size(self) -> int:
         """Number of values in the declared domain, missing not counted."""
@@ -277,6 +280,10 @@ class Attribute(Record, abstract=True):
     def missing_code(self) -> int:
         """Integer code of a plainly missing cell: after the levels and not applicable."""
         return self.size + (self.not_applicable is not None)
+
+    def plainly_missing(self) -> Self:
+        """Return the attribute with all holes of one kind; "not applicable" stays what it is."""
+        return replace(self, refused=None, unknown=None, not_asked=None, labels=())
 
     @property
     def refuses(self) -> bool:

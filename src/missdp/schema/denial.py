@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 from missdp.errors import MissDPError, SchemaError, replacing
 from missdp.schema import language
 from missdp.schema.attributes import Categorical
-from missdp.schema.bound import Bound, Forbids
-from missdp.schema.conditions import Compare, Join
+from missdp.schema.conditions import Bound, Compare, Forbids, Join
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rules import Rule, scale_of
 
@@ -100,11 +99,6 @@ class Denial(Rule):
         if self.holds == "always":  # as in files that were written before there was a choice
             del found["holds"]
         return found
-
-    @property
-    def text(self) -> str:
-        """The rule in words."""
-        return str(self.constraint)
 
     @cached_property
     def _parts(self) -> tuple[language.Part, ...]:

@@ -16,14 +16,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from missdp.errors import MissDPError, did_you_mean, replacing
+from missdp.errors import MissDPError, ParameterError, SchemaError, did_you_mean, replacing
 from missdp.schema.attributes import Categorical, Level
 from missdp.schema.conditions import MIRRORED, OPERATORS, Compare, Join, Not, Predicate
 from missdp.schema.dates import Date
 from missdp.schema.differences import Difference
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
+
+if TYPE_CHECKING:
+    from missdp.schema.schema import Schema
 
 _DEEPEST = 50
 _KEYWORDS = frozenset({"and", "or", "not", "in", "true", "false"})
@@ -53,10 +56,10 @@ class Unreadable(Exception):  # noqa: N818 - `reading` puts a public error in it
 
 def reading(text: str, names: Collection[str], wrong: Callable[[str], MissDPError]) -> replacing:
     """Replace `Unreadable` by what ``wrong`` makes of the reason and of a hint about names."""
-    return replacing(Unreadable, by=lambda error: wrong(f"{error}{backticks_hint(text, names)}"))
+    return replacing(Unreadable, by=lambda error: wrong(f"{error}{_backticks_hint(text, names)}"))
 
 
-def backticks_hint(text: str, names: Iterable[str]) -> str:
+def _backticks_hint(text: str, names: Iterable[str]) -> str:
     """Return what to add to a refusal of a text in which an odd name stands without backticks."""
     bare = re.sub(r"`[^`]*`", "` `", text)
     odd = [n for n in names if not _PLAIN.fullmatch(n) and "`" not in n and n.strip() in bare]
@@ -238,10 +241,7 @@ def order(text: str, columns: Columns) -> list[tuple[AnyAttribute, str, AnyAttri
 
 
 def equation(text: str, columns: Columns) -> tuple[dict[str, float], float]:
-    """Read a linear equation: the multiple of each attribute on the left, the number on the right.
-
-    Such as ``2 * a - b = c + 1``.
-    """
+    """Read a linear equation, ``2 * a - b = c + 1``: the multiples on its left, and the number."""
     words, terms, constant = _Words(text, keywords=()), dict[str, float](), 0.0
     for side, end in ((1.0, "="), (-1.0, "end")):
         joined = "+"
@@ -266,10 +266,7 @@ Part: TypeAlias = tuple[Cell, str, Cell | Level | float]
 
 
 def denial(text: str) -> tuple[Part, ...]:
-    """Read the comparisons of a denial constraint; the schema is not needed for that.
-
-    Of two rows t1 is on the left, and a constant is always on the right.
-    """
+    """Read the comparisons of a denial constraint: t1 on the left, constants on the right."""
     rows, negated = _ROWS.match(text), _NOT.fullmatch(text)
     if negated:
         words = _Words(negated["inside"])
@@ -314,3 +311,34 @@ def _side(words: _Words) -> Cell | Level | float:
     if cell := words.take("cell"):
         return int(cell[1]), cell[3:].strip().strip("`")
     return words.constant()
+
+
+_NAME_IN_LIST = re.compile(r"(?:\s*`([^`]+)`\s*|([^,`]*))(?:,|$)")  # takes linear time
+
+
+def parse_names(text: str, schema: Schema | None = None) -> tuple[str, ...]:
+    """Return the names of a list that is separated by commas; one with a comma is in backticks."""
+    names, at = [], 0
+    while at < len(text):
+        found = _NAME_IN_LIST.match(text, at)
+        if found is None:
+            raise ParameterError("write names with commas between them, and odd names in backticks")
+        names.append(found[1] or found[2].strip())
+        at = found.end()
+    named = tuple(name for name in names if name)
+    unknown = [] if schema is None else [name for name in named if name not in schema]
+    if schema is not None and unknown:
+        hint = _backticks_hint(text, schema.names) or f"; it has {list(schema.names)}"
+        hint += did_you_mean(unknown[0], schema.names)
+        raise SchemaError(f"the schema has no attribute {unknown[0]!r}{hint}")
+    return named
+
+
+def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Predicate:
+    """Parse a subpopulation."""
+    if text is not None and not isinstance(text, str):
+        raise ParameterError(f"{named}: a subpopulation is written as text")
+    if text is None or not text.strip():
+        return Join((), all_of=True)
+    with reading(text, schema.names, lambda why: ParameterError(f"{named}: {why}")):
+        return condition(text, schema.columns)

@@ -19,19 +19,18 @@ from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute
 from missdp.schema.differences import Computed, Difference, EitherDate, with_computed
-from missdp.schema.layout import PLAIN, Layout
+from missdp.schema.layout import (
+    EACH_UNIT,
+    PLAIN,
+    UNIT_FACTS,
+    WEIGHT_FACTS,
+    Layout,
+    SurveyWeight,
+    Unit,
+)
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Rule
-from missdp.schema.unit import (
-    UNIT_FACTS,
-    WEIGHT_FACTS,
-    SurveyWeight,
-    Unit,
-    unit_said,
-    weight_as_said,
-    weight_said,
-)
 
 _FILE = ("columns", "separator", "decimal", "thousands")
 _FEW = 8  # levels that are shown
@@ -240,6 +239,28 @@ class Schema(Record):
         marked = (replace(a, settled=True) if a.name in lost else a for a in found)
         return replace(found, attributes=tuple(marked)) if lost else found
 
+    def replaced(self, found: Mapping[str, AnyAttribute]) -> Schema:
+        """Return the schema with other attributes in place of some, by name."""
+        if not found:
+            return self
+        return replace(self, attributes=tuple(found.get(a.name, a) for a in self))
+
+    def refuse_units(self, what: str) -> None:
+        """Refuse a unit where each row is taken by itself, and weights where each counts one."""
+        instead = "fit AllPairs, AIM or MST, or leave"
+        if self.unit is not None:
+            raise SchemaError(
+                f"{what} takes each row by itself, and the schema declares that all rows of one "
+                f"{self.unit.column!r} belong together: {instead} the unit out of the schema if "
+                "single rows are what is to be protected"
+            )
+        if self.weight is not None:
+            raise SchemaError(
+                f"{what} lets each row count for one, and the schema declares that "
+                f"{self.weight.column!r} says how much it counts: {instead} the weight out of the "
+                "schema"
+            )
+
     def with_cuts(self, model: Any) -> Schema:
         """Return the schema with the bins that a model found, so that another table compares.
 
@@ -261,7 +282,7 @@ class Schema(Record):
             and a.name in model.cuts_
             and not (a.bins or a.edges or a.spikes)
         }
-        return replace(self, attributes=tuple(found.get(a.name, a) for a in self))
+        return self.replaced(found)
 
     def _repr_html_(self) -> str:
         """Return a table of the attributes; nothing that was read from rows and is undeclared."""
@@ -315,7 +336,7 @@ class Schema(Record):
             rows, layout = _apart(rows, data)
         attributes = (Attribute.from_dict(_said_plainly(row)) for row in rows)
         read = tuple(map(Rule.from_dict, rules))
-        facts = Layout.from_dict(layout), ledger, unit_said(data), weight_said(data)
+        facts = Layout.from_dict(layout), ledger, Unit.said_in(data), SurveyWeight.said_in(data)
         return cls(tuple(attributes), read, *facts)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
@@ -398,11 +419,6 @@ def check_schema(schema: object) -> Schema:
     return schema
 
 
-def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
-    """Return the attribute with all its holes of one kind; "not applicable" stays what it is."""
-    return replace(attribute, refused=None, unknown=None, not_asked=None, labels=())
-
-
 # The time that Python takes to read a key grows with the square of its parts.
 _DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){99}""")
 _PLACE = re.compile(r" \(at .*\)$")
@@ -463,7 +479,7 @@ def write_tables(
     stated = layout.to_dict()
     file = {name: stated[name] for name in _FILE if name in stated}
     facts = [{k: v for k, v in rule.to_dict().items() if v is not None} for rule in rules]
-    document: dict[str, Any] = {"format": _FORMAT} | weight_as_said(unit, weight)
+    document: dict[str, Any] = {"format": _FORMAT} | _weight_as_said(unit, weight)
     document |= {"ledger": ledger} if ledger else {}
     document |= {"ignore": list(layout.ignore)} if layout.ignore else {}
     document |= {"file": file} if file else {}
@@ -474,6 +490,15 @@ def write_tables(
         block = f"[[attribute]]\n{tomli_w.dumps({'name': name})}"
         text = text.replace(block, comment(*lines) + block, 1)
     write_atomically(path, (_HEADER + text + notes).encode("utf-8"))
+
+
+def _weight_as_said(unit: Unit | None, weight: SurveyWeight | None) -> dict[str, Any]:
+    """Return what people write about the unit and how much rows count."""
+    found = {} if unit is None else unit.said()
+    found |= {} if weight is None else weight.said()
+    if unit is not None and unit.counts == "unit":
+        found["weight"] = [EACH_UNIT, weight.column] if weight is not None else EACH_UNIT
+    return found
 
 
 def comment(*texts: str) -> str:

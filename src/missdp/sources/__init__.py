@@ -3,7 +3,7 @@
 * `counts`: tables in memory; `streamed`: rows that stream, and DuckDB; engines that need an extra
   are in `missdp.engines`. How files and cells are read is in `missdp.table`.
 * `strategies`: which rows with missing values count where. `modelled`: what a family sees of them.
-* `filling`, `completed_rows`: rows filled from a released model. `partners`: pairs of rows.
+* `filling`: rows filled from a released model. `partners`: pairs of rows.
 """
 
 from missdp.aliases import exported, moved_from

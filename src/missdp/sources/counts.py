@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
-from missdp.schema.unit import STEPS
+from missdp.schema.layout import STEPS
 from missdp.sources.partners import check_comparable
 from missdp.table import Table
 from missdp.types import Flags, Floats, Ints
@@ -338,9 +338,7 @@ def _plan_groups(
 ) -> tuple[_Group, ...]:
     """Cover the cliques by few groups of attributes (greedily; public facts only).
 
-    A group starts as the largest uncovered clique. It grows by the attribute that completes most
-    uncovered cliques, as long as its joint domain has at most ``group_cells`` cells. That takes
-    time that grows with the square of the number of cliques, so many cliques are planned in
+    That takes time that grows with the square of the number of cliques, so many are planned in
     batches of those that lie in the same blocks of neighbouring attributes.
     """
     if len(cliques) <= _PLANNED_AT_ONCE:

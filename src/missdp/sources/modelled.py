@@ -15,11 +15,9 @@ from itertools import combinations
 import numpy as np
 
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.applies import told_by_rules
 from missdp.schema.conditions import Known, Verdict, decided
 from missdp.schema.differences import Computed
-from missdp.schema.possible import ImpossibleCells
-from missdp.schema.schema import plainly_missing
+from missdp.schema.rulebook import ImpossibleCells
 from missdp.sources.counts import (
     Clique,
     Counts,
@@ -54,10 +52,7 @@ class Modelled:
 
     @property
     def plain_rows(self) -> bool:
-        """Whether nothing follows from anything in a row, and no attribute has levels of its own.
-
-        Then any cell of a row may be exchanged without a look at the others.
-        """
+        """Whether any cell of a row may be exchanged without a look at the others."""
         same = self.schema.shape(self.schema.names) == self.whole.shape(self.whole.names)
         return same and not self.whole.rulebook.bound
 
@@ -99,7 +94,7 @@ class Modelled:
         book, names = self.whole.rulebook, self.schema.names
         found: dict[int, tuple[int, ...]] = {}
         for place, name in enumerate(names):
-            if name in book.routes and told_by_rules(self.whole, name):
+            if name in book.routes and book.told_by_rules(name):
                 by = self._tell(name)
                 others = (i for i, other in enumerate(names) if other in by)
                 tell = tuple(i for i in others if self.schema[names[i]].nullable)
@@ -215,15 +210,12 @@ def _plain(attribute: AnyAttribute) -> AnyAttribute:
         levels = tuple(map(str, range(attribute.size + 1)))
         return Categorical(name=attribute.name, levels=levels, nullable=attribute.nullable)
     if len(attribute.kinds) > 1:
-        return plainly_missing(attribute)
+        return attribute.plainly_missing()
     return attribute
 
 
 class _PlainerSource:
-    """A source that counts what is modelled of the rows of another one.
-
-    It can do beside that what the other one can: `Strategy.check` asks that one.
-    """
+    """A source of what is modelled of the rows of another one."""
 
     def __init__(self, source: MarginalSource, modelled: Modelled) -> None:
         self._source, self._modelled = source, modelled

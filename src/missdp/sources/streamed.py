@@ -32,11 +32,11 @@ from missdp.sources.counts import (
     count_block,
     names_read,
 )
-from missdp.table.blocks import in_order
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
 from missdp.table.memory import memory_in_force
 from missdp.table.streams import Batch, RowStream, selected, stream_of
+from missdp.table.table import in_order
 
 if TYPE_CHECKING:
     import duckdb

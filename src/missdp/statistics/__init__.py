@@ -10,7 +10,7 @@ Estimates that need no private rows, from a released model, are in `missdp.estim
 
 from missdp.aliases import exported
 from missdp.mechanisms.smooth import ScaleRelease as ScaleRelease
-from missdp.schema.where import parse_where as parse_where
+from missdp.schema.language import parse_where as parse_where
 from missdp.statistics.estimates import Estimate as Estimate
 from missdp.statistics.estimates import Histogram as Histogram
 from missdp.statistics.imputation import KNNImputation as KNNImputation

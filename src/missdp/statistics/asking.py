@@ -20,7 +20,6 @@ from missdp.errors import DataError
 from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Rows, Sums
 from missdp.mechanisms.row_door import Charged, Noisy, RowDoor
 from missdp.schema import Numeric
-from missdp.schema.applies import not_everywhere
 from missdp.schema.conditions import Predicate
 from missdp.statistics.estimates import Beside, Estimate, clip, corners, within
 from missdp.statistics.imputation import KNNImputation, check_range
@@ -77,7 +76,7 @@ class Asking:
                 raise DataError(f"attribute {name!r} has no numeric values in this table")
         for name in () if self.kind == "histogram" else self.names:
             check_range(self.schema[name])
-        self.applicable = not_everywhere(self.schema, sorted({*of}))
+        self.applicable = self.schema.rulebook.not_everywhere(sorted({*of}))
         # Attributes that may be missing after imputation.
         self.holes = tuple(name for name in self.names if name not in self.filled)
         self.rough = bool(reads & self.filled)  # noise follows a private bound
@@ -170,7 +169,7 @@ class Asking:
         if (self.rough and not self.door.tells_scale) or not self._wants_total:
             return {}
         every = self.question.reads(self.schema)
-        about: Names = not_everywhere(self.schema, sorted(every))
+        about: Names = self.schema.rulebook.not_everywhere(sorted(every))
         reads, applies = self.where.names, frozenset(about)
 
         def possible(lacking: Names) -> Counts:

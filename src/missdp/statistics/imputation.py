@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError, SchemaError, names_of, number
 from missdp.mechanisms.questions import Filled, Preparation, Prepared, Rows, Ways
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.schema.applies import not_everywhere
 from missdp.shelf import blocks, pick, room
 from missdp.statistics.donors import (
     IntArray,
@@ -177,7 +176,7 @@ class KNNImputation:
             check_range(schema[name])
             self.aggregate_of(name, schema)
             self.default_of(name, schema)
-        together = not_everywhere(schema, self.impute) if len(self.impute) > 1 else ()
+        together = schema.rulebook.not_everywhere(self.impute) if len(self.impute) > 1 else ()
         assert isinstance(self.match_on, Mapping)  # made one
         return build_metric(
             schema, match_on=self.match_on, group=tuple(self.group), metric=self.metric,

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 from missdp.errors import ParameterError, UnprovenError
 from missdp.schema import Numeric, Schema
 from missdp.schema.conditions import Predicate
-from missdp.schema.where import parse_where
+from missdp.schema.language import parse_where
 from missdp.statistics.worst_case import Names
 
 Uncertainty: TypeAlias = Literal["total", "noise", "worst-case"]

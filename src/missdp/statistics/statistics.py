@@ -12,7 +12,7 @@ from missdp.errors import BudgetExceededError, DataError, ParameterError, number
 from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.mechanisms.smooth import ScaleRelease
 from missdp.schema import Numeric, Schema
-from missdp.schema.where import parse_names
+from missdp.schema.language import parse_names
 from missdp.statistics.answers import answered
 from missdp.statistics.asking import Asking
 from missdp.statistics.estimates import Estimate, Histogram

@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 
 from missdp.mechanisms.questions import QUANTA, Rows, Sums
 from missdp.schema import Numeric, Schema
-from missdp.schema.applies import may_be_open, not_everywhere
 from missdp.schema.conditions import Known, Predicate, Verdict, decided
 
 Interval: TypeAlias = tuple[float, float]
@@ -63,7 +62,7 @@ class MissingCells:
         """The places that public facts leave open; the others hold no row."""
         nullable, portions = set(self.schema.nullable), self._portions
         shut = set() if self.of is not None else {"low"}  # all portions of a count are 1
-        if not (may_be_open(self.schema, portions) or nullable & self.where.names):
+        if not (self.schema.rulebook.may_be_open(portions) or nullable & self.where.names):
             shut.add("may")
         if not nullable & portions:
             shut.add("unknown")
@@ -72,7 +71,7 @@ class MissingCells:
     @property
     def question(self) -> Sums:
         """What is asked of the rows as they came."""
-        about = not_everywhere(self.schema, sorted(self._portions))
+        about = self.schema.rulebook.not_everywhere(sorted(self._portions))
         return Sums(
             function=_tally, reads=self.where.names | self._portions, bound=1.0, change=0.0,
             given=(self.where, self.of, about, self.places), numbers=len(self.places),

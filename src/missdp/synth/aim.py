@@ -23,7 +23,7 @@ from missdp.inference.junction import Clique
 from missdp.inference.model import Draws, Zeros
 from missdp.mechanisms.door import Door, Total
 from missdp.schema import Numeric, Ordinal, Schema
-from missdp.schema.grid import is_pending
+from missdp.schema.open_domains import is_pending
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.impute_first import (
     IMPUTATION,

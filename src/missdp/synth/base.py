@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee
+from missdp.accounting.filters import counted_as_one
 from missdp.accounting.gates import DataChosenGates
-from missdp.accounting.units import counted_as_one
 from missdp.errors import (
     DataError,
     NotFittedError,
@@ -30,8 +30,7 @@ from missdp.mechanisms import Door, Total
 from missdp.progress import Progress
 from missdp.record import fits
 from missdp.schema import Numeric, Schema, SurveyWeight, Unit
-from missdp.schema.grid import is_pending, pending, uncut, widest
-from missdp.schema.open_levels import at_most, open_attributes
+from missdp.schema.open_domains import at_most, is_pending, open_attributes, pending, uncut, widest
 from missdp.sources import Reads, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps, Gate, Keeper

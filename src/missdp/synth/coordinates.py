@@ -19,7 +19,7 @@ import numpy as np
 from missdp.inference.model import Levels
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.grid import is_pending, on_grid, takes_every_number
+from missdp.schema.open_domains import is_pending, on_grid, takes_every_number
 from missdp.types import Floats, Ints
 
 WEIGHT = 0.6
@@ -296,7 +296,7 @@ def with_shares(schema: Schema, numbers: Mapping[str, Coordinate | None]) -> Sch
             continue
         if isinstance(a, Numeric) and isinstance(codes, Numeric):
             found[name] = _reshared(a, codes, number)
-    return replace(schema, attributes=tuple(found.get(a.name, a) for a in schema))
+    return schema.replaced(found)
 
 
 def _reshared(a: Numeric, fine: Numeric, number: Coordinate) -> Numeric:

@@ -22,7 +22,7 @@ from missdp.inference.dyadic import (
 )
 from missdp.mechanisms.door import Door, Noise
 from missdp.schema import Numeric, Schema
-from missdp.schema.grid import MOST_CODES, is_pending
+from missdp.schema.open_domains import MOST_CODES, is_pending
 from missdp.synth.split import BINS, Split
 
 __all__ = ["CUTS_SHARE", "cut", "release_cuts"]
@@ -67,7 +67,7 @@ def release_cuts(
         least, greatest = cells.reach
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
         hidden[a.name] = np.column_stack([least[first], greatest[last], outside[:, 2:]])
-    return replace(schema, attributes=tuple(found.get(a.name, a) for a in schema)), hidden
+    return schema.replaced(found), hidden
 
 
 def _histogram(
@@ -128,7 +128,7 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> N
 
     Examples
     --------
-    >>> from missdp.schema.grid import on_grid, pending
+    >>> from missdp.schema.open_domains import on_grid, pending
     >>> schema = pending(Schema((Numeric(name="x", lower=0, upper=99, integer=True),)), ["x"])
     >>> told = Histogram(np.array([0, 1, 5, 10, 100]), np.array([0.5, 0.2, 0.3, 0.0]), 1e4)
     >>> found = cut(schema["x"], on_grid(schema)["x"], told, unit=4.0)

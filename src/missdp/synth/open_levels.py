@@ -17,7 +17,7 @@ from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.mechanisms.door import Noise
 from missdp.mechanisms.open_levels import FrequentValues, OccurringValues, RowsAsTheyCame
 from missdp.schema import OpenCategorical, Schema
-from missdp.schema.open_levels import with_levels
+from missdp.schema.open_domains import with_levels
 from missdp.synth.split import Part, Split
 
 if TYPE_CHECKING:

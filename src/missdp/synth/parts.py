@@ -23,9 +23,8 @@ from missdp.accounting import (
     releases,
 )
 from missdp.accounting.exact import exact, float_up
-from missdp.accounting.filters import filter_cost
+from missdp.accounting.filters import ROW, filter_cost
 from missdp.accounting.gates import DataChosenGates, FixedGates, Structure
-from missdp.accounting.units import ROW
 from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps

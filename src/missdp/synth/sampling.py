@@ -20,16 +20,15 @@ from numpy.typing import NDArray
 from missdp.errors import DataError
 from missdp.mechanisms.door import Door
 from missdp.schema import Numeric
-from missdp.schema.bound import Routes
-from missdp.schema.conditions import decided
+from missdp.schema.conditions import Routes, decided
 from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
 from missdp.synth.split import KINDS, Split
 from missdp.table import FrameKind, Table
-from missdp.table.blocks import in_order
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import Rows
 from missdp.table.memory import batch_room
+from missdp.table.table import in_order
 
 Codes = dict[str, NDArray[np.int64]]
 KindShares = Mapping[str, NDArray[np.float64]]

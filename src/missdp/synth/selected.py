@@ -20,8 +20,7 @@ from missdp.inference.graphical import GraphicalModel
 from missdp.inference.pair_model import PairModel
 from missdp.schema import Categorical, Schema
 from missdp.schema.conditions import Join, Known, Predicate, decided
-from missdp.schema.language import attribute_named, compare, reading
-from missdp.schema.where import parse_where
+from missdp.schema.language import attribute_named, compare, parse_where, reading
 from missdp.table import Table
 from missdp.types import Flags
 

@@ -48,10 +48,9 @@ from missdp.mechanisms import Door, Noise, Total, Witness, domain_conditions, no
 from missdp.mechanisms.open_levels import RowsAsTheyCame
 from missdp.record import WRONG, Record, read_json
 from missdp.schema import Numeric, OpenCategorical, Schema, Unit
-from missdp.schema.grid import found, is_pending, on_grid
-from missdp.schema.open_levels import at_most, open_attributes
+from missdp.schema.layout import STEPS
+from missdp.schema.open_domains import at_most, found, is_pending, on_grid, open_attributes
 from missdp.schema.schema import check_schema
-from missdp.schema.unit import STEPS
 from missdp.sources import MarginalSource, Reads, is_source, open_source, readable
 from missdp.sources.counts import recodable
 from missdp.sources.modelled import Modelled

@@ -25,7 +25,7 @@ from missdp.inference.beliefs import log_linear
 from missdp.inference.junction import Clique, components, tree_cells
 from missdp.inference.model import Zeros
 from missdp.schema import Numeric, Schema
-from missdp.schema.possible import ImpossibleCells
+from missdp.schema.rulebook import ImpossibleCells
 
 Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
 

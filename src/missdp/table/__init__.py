@@ -1,9 +1,9 @@
 """How files and frames are read into private rows, and how rows are written.
 
-* `read_files` (CSV, Parquet, Feather), `packages` (SPSS, Stata, SAS), `sheets` (Excel), `frames`
-  (pandas, polars, Arrow): what holds cells. `streams`: all of them as batches of rows.
-* `cells`: a cell as text, number, true or false, or missing; `encode`: its code, by the schema;
-  `dates`: dates of any container. `follow`: rules applied to a row.
+* `read_files` (CSV, Parquet, Feather), `packages` (SPSS, Stata, SAS, Excel), `frames` (pandas,
+  polars, Arrow): what holds cells. `streams`: all of them as batches of rows.
+* `cells`: a cell as text, number, date, true or false, or missing; `encode`: its code, by the
+  schema. `follow`: rules applied to a row. `units`: rows chosen and weighed by unit.
 * `table`: rows in memory. ``written``: rows as files and frames. `draft`: a first schema.
 """
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.schema.attributes import LONGEST, MISSING, OUTSIDE, read_number
-from missdp.types import Floats
+from missdp.schema.attributes import LONGEST, MISSING, OUTSIDE, number_text, read_number
+from missdp.schema.dates import ORIGINS, Date, DateTime, in_units
+from missdp.types import Flags, Floats
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 Marks: TypeAlias = NDArray[np.int8]
 
@@ -171,7 +171,7 @@ def distinct(
     if isinstance(data, np.ndarray):
         return _distinct_objects(data, read)
     if isinstance(data, pa.DictionaryArray):
-        return distinct(coded(data), read)
+        return distinct(_coded(data), read)
     try:
         found = data.dictionary_encode()
     except (pa.ArrowException, AttributeError):  # nested and extension types have no such kernel
@@ -218,7 +218,7 @@ def _indices_of(data: pa.DictionaryArray) -> NDArray[np.intp]:
     return np.asarray(indices).astype(np.intp, copy=False)
 
 
-def coded(data: pa.DictionaryArray) -> Coded:
+def _coded(data: pa.DictionaryArray) -> Coded:
     """Return a column with those entries of its dictionary that some row has."""
     indices = _indices_of(data)
     used = np.zeros(len(data.dictionary) + 1, dtype=bool)
@@ -275,9 +275,9 @@ def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[Floats, Ma
     import pyarrow as pa
 
     if isinstance(data, pa.DictionaryArray):
-        data = coded(data)
+        data = _coded(data)
     if isinstance(data, Coded):
-        return spread(*read_numbers(data.cells, codes), data.indices)
+        return _spread(*read_numbers(data.cells, codes), data.indices)
     if isinstance(data, pa.Array) and not isinstance(data, pa.ExtensionArray):
         kind = data.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -292,10 +292,7 @@ def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[Floats, Ma
 
 
 def spelled(data: Cells, number: Callable[[str], float | None]) -> Cells:
-    """Return cells with the number that each text is, as ``number`` reads it.
-
-    Text that it does not read stays text, and is unreadable where another spelling is a number.
-    """
+    """Return cells with the number that each text is, as ``number`` reads it; other text stays."""
     import pyarrow as pa
 
     if isinstance(data, pa.ChunkedArray):
@@ -325,10 +322,10 @@ def _distinct_numbers(data: Chunk, codes: Mapping[str, int]) -> tuple[Floats, Ma
     cells, indices = distinct(data)
     numbers = [_number(cell, codes) for cell in cells]
     values = np.array([number for number, _ in numbers], dtype=np.float64)
-    return spread(values, np.array([mark for _, mark in numbers], dtype=np.int8), indices)
+    return _spread(values, np.array([mark for _, mark in numbers], dtype=np.int8), indices)
 
 
-def spread(values: Floats, marks: Marks, rows: NDArray[np.integer]) -> tuple[Floats, Marks]:
+def _spread(values: Floats, marks: Marks, rows: NDArray[np.integer]) -> tuple[Floats, Marks]:
     """Return what each row has, by its number of a cell; -1 is missing."""
     return np.append(values, np.nan)[rows], np.append(marks, np.int8(MISSING))[rows]
 
@@ -382,3 +379,108 @@ def _is_text(kind: pa.DataType) -> bool:
 
     names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
     return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
+
+
+_FIRST_YEAR, _LAST_YEAR = 1, 9999  # beyond which no date can be read as an object either
+
+
+class Iso(str):
+    """A date or a moment that came as an object, in ISO 8601."""
+
+    __slots__ = ()
+
+
+def read_dates(data: Chunk, attribute: Date, codes: Mapping[str, int] = {}) -> tuple[Floats, Marks]:
+    """Return the dates of a column as numbers, and the mark of each cell, as in `read_numbers`."""
+    import pyarrow as pa
+
+    if isinstance(data, pa.DictionaryArray):
+        data = _coded(data)
+    if isinstance(data, Coded):
+        return _spread(*read_dates(data.cells, attribute, codes), data.indices)
+    if isinstance(data, pa.Array) and _is_moment(data.type):
+        return _typed(data, attribute)
+    cells, rows = distinct(data, dated)
+    texts = [_date_text(cell) for cell in cells]
+    marks = np.array([_mark(t, c, codes) for t, c in zip(texts, cells, strict=True)], dtype=np.int8)
+    values = np.full(len(cells), np.nan)
+    iso = np.array([isinstance(cell, Iso) for cell in cells], dtype=bool)
+    for typed in (True, False):
+        where = np.flatnonzero((marks == 0) & (iso == typed))
+        values[where], possible = attribute.read_texts([texts[i] for i in where], iso=typed)
+        marks[where[~possible]] = OUTSIDE
+    values[marks < 0] = np.nan
+    return _spread(values, marks, rows)
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _typed(data: pa.Array, attribute: Date) -> tuple[Floats, Marks]:
+    """Read a column that has dates, or moments with or without a time zone, by its type."""
+    import pyarrow as pa
+
+    kind = data.type
+    zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+    unit = kind.unit if pa.types.is_timestamp(kind) else "D" if pa.types.is_date32(kind) else "ms"
+    whole = data.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+    moments = np.asarray(whole.fill_null(0)).astype(f"datetime64[{unit}]")
+    years = moments.astype("datetime64[Y]").astype(np.int64) + 1970
+    far = (years < _FIRST_YEAR) | (years > _LAST_YEAR)
+    marks = np.where(far | (zoned != attribute.zoned), np.int8(OUTSIDE), np.int8(0))
+    marks[np.asarray(data.is_null()) | np.isnat(moments)] = MISSING
+    near = np.where(marks < 0, 0, moments.astype(np.int64)).astype(moments.dtype)
+    values = attribute.stepped(in_units(near, attribute.unit))
+    return np.where(marks < 0, np.nan, values), marks
+
+
+def dated(cell: Any) -> Plain:
+    """Return what a cell is; dates and moments in ISO 8601, those with a time zone in UTC."""
+    if not isinstance(cell, (dt.date, np.datetime64)):
+        return plain(cell)
+    try:
+        if isinstance(cell, np.datetime64):
+            return None if np.isnat(cell) else Iso(cell.astype("datetime64[us]"))
+        if isinstance(cell, dt.datetime) and cell.tzinfo is not None:
+            cell = cell.astimezone(dt.UTC)
+        return None if cell != cell else Iso(cell.isoformat())  # NaT is no other
+    except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
+        return UNREADABLE
+
+
+def _date_text(cell: Plain) -> str:
+    """Return the text of a cell that may be a date, nothing of any other."""
+    if isinstance(cell, float):
+        return number_text(cell)
+    return cell.strip() if isinstance(cell, str) else ""
+
+
+def _mark(text: str, cell: Plain, codes: Mapping[str, int]) -> int:
+    """Return the mark of a cell, 0 if it may be a date."""
+    if text:
+        return codes.get(text, 0)
+    return MISSING if cell is None or isinstance(cell, str) else OUTSIDE
+
+
+def written(attribute: Date, values: Floats, missing: Flags) -> pa.Array:
+    """Return dates as cells of a type that depends on the attribute alone."""
+    import pyarrow as pa
+
+    if attribute.format is None:
+        days = values.astype(np.int64).astype(f"datetime64[{attribute.unit}]")
+        if not isinstance(attribute, DateTime):
+            return pa.array(days.astype("datetime64[D]"), type=pa.date32(), mask=missing)
+        unit = "ms" if attribute.unit == "ms" else "s"
+        kind = pa.timestamp(unit, tz=attribute.timezone)
+        return pa.array(days.astype(f"datetime64[{unit}]"), mask=missing).cast(kind)
+    different, rows = np.unique(values, return_inverse=True)
+    cells = attribute.in_text.write(different, attribute.unit)
+    if attribute.format in ORIGINS:
+        whole = attribute.in_text.is_whole(attribute.unit)
+        kind = pa.int64() if whole else pa.float64()
+    else:
+        kind = pa.string()
+    return pa.array(cells, type=kind).take(pa.array(rows, mask=missing))

@@ -32,8 +32,7 @@ from missdp.schema.attributes import KINDS, MAX_WHOLE, Kind, number_text, read_n
 from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import decimals
 from missdp.schema.schema import write_tables
-from missdp.table.cells import Plain, Unreadable
-from missdp.table.dates import Iso
+from missdp.table.cells import Iso, Plain, Unreadable
 from missdp.table.encode import Encoder
 from missdp.table.likely import (
     between,

@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.applies import told_by_rules
-from missdp.schema.bound import Derives, Routes
-from missdp.schema.conditions import Known, decided
+from missdp.schema.conditions import Derives, Known, Routes, decided
 from missdp.schema.differences import Computed
 from missdp.schema.rulebook import RuleBook
 from missdp.table.encode import Column, Encoder, code_dtype
@@ -129,7 +127,10 @@ class Rows:
         """Fill in what follows; a row in which it is outside the domain breaks the rule."""
         derived = self.follow(rule)
         target = rule.target.name
-        if told_by_rules(self._schema, target) and target not in self._schema.rulebook.routes:
+        if (
+            self._schema.rulebook.told_by_rules(target)
+            and target not in self._schema.rulebook.routes
+        ):
             self.lose(target, derived.hole & self.known[target].absent)
         return self.blank(rule.names, rule.outside(derived))
 
@@ -173,7 +174,7 @@ class Rows:
         self._put(attribute, ~maybe, attribute.size)
         if attribute.nullable:
             # Once a cell that alone tells it is lost, it is not known, as when rows are read again.
-            untold = maybe if told_by_rules(self._schema, rule.target) else surely
+            untold = maybe if self._schema.rulebook.told_by_rules(rule.target) else surely
             self._put(attribute, untold & self.known[rule.target].absent, attribute.missing_code)
 
     def lose(self, name: str, where: Flags) -> None:

@@ -1,13 +1,16 @@
-"""Files of SPSS, Stata and SAS (extra ``stat``): rows, codes of missing cells, labels, dates.
+"""Files of SPSS, Stata and SAS (extra ``stat``), and the first sheet of Excel's (extra ``excel``).
 
 A cell is read by itself, by what the file declares of its column: dates are numbers since an
-origin, and ``.a`` to ``.z`` are numbers of Stata that stand for missing cells. The type of a
-written column depends on its attribute alone.
+origin, and ``.a`` to ``.z`` are numbers of Stata that stand for missing cells. A cell of Excel is
+what it is there, and nothing is guessed. The type of a written column depends on its attribute
+alone. A workbook is held in memory while it is read, or written.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import re
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -15,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from missdp.errors import MissingDependencyError, replacing
+from missdp.errors import DataError, MissingDependencyError, OutputError, replacing
 from missdp.schema import AnyAttribute, Date, DateTime, Numeric, Schema
 from missdp.schema.attributes import is_number, read_number
-from missdp.schema.moments import ORIGINS
+from missdp.schema.dates import ORIGINS
 from missdp.table.cells import Cells, HeldBatch, objects
+from missdp.table.memory import memory_in_force
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-
 
 STAT_FILES: Final = (".sav", ".zsav", ".dta", ".sas7bdat", ".xpt")
 STAT_WRITABLE: Final = (".sav", ".dta", ".xpt")
@@ -202,13 +205,13 @@ def write_stat(path: Path, suffix: str, table: pa.Table, schema: Schema) -> None
         letters = {a.name: [c[1:] for c in _texts(a) if _LETTER.fullmatch(c)] for a in schema}
         numeric = {a for a, origin in numbers.items() if origin is not None}
         options["missing_user_values"] = {n: f for n, f in letters.items() if f and n in numeric}
-    if said := what_it_is(table.schema):
+    if said := _what_it_is(table.schema):
         options["file_label"] = said if suffix != ".xpt" else _SYNTHETIC  # 40 characters at most
     name = {".sav": "sav", ".dta": "dta", ".xpt": "xport"}[suffix]
     getattr(pyreadstat_module(), f"write_{name}")(frame, str(path), **options)
 
 
-def what_it_is(schema: pa.Schema) -> str:
+def _what_it_is(schema: pa.Schema) -> str:
     """Return what a file says of itself, by the metadata of its rows: nothing, if not synthetic."""
     said = schema.metadata or {}
     release = said.get(b"missdp.release", b"").decode()
@@ -297,3 +300,95 @@ def _missing(attribute: AnyAttribute) -> list[Any]:
     else:
         apart = not any(numbers[0] <= float(level) <= numbers[-1] for level in attribute.levels)
     return [{"lo": numbers[0], "hi": numbers[-1]}] if apart else []
+
+
+_PART = 4  # of the memory, that the parts of a workbook may take once they are unpacked
+_MOST_ROWS: Final = 1_048_576  # of a sheet, the names of the columns among them
+_FIRST = dt.date(1900, 3, 1)  # before it Excel has no calendar
+_ABSENT: Final = MissingDependencyError(
+    "files of Excel need an extra: run pip install 'missdp[excel]'"
+)
+
+
+def _rows(path: Path) -> Iterator[list[Any]]:
+    """Yield the rows of the first sheet, the names of the columns first."""
+    with replacing(ImportError, by=_ABSENT):
+        from python_calamine import CalamineWorkbook
+    with zipfile.ZipFile(path) as archive:  # one with a password is no archive
+        size = sum(part.file_size for part in archive.infolist())
+        if size > memory_in_force() // _PART:
+            raise DataError(
+                f"cannot read {str(path)!r}: unpacked, the workbook is larger than the limit of "
+                "memory has room for; save it as CSV, or raise the limit (--memory, memory_limit)"
+            )
+        if archive.testzip() is not None:  # a part is longer than it says, or damaged
+            raise zipfile.BadZipFile
+    with CalamineWorkbook.from_path(path) as book:
+        yield from book.get_sheet_by_index(0).iter_rows()
+
+
+def sheet_names(path: Path) -> tuple[str, ...]:
+    """Return the names of the columns."""
+    return tuple(map(str, next(_rows(path), [])))
+
+
+def sheet_batches(path: Path, names: tuple[str, ...]) -> Iterator[HeldBatch]:
+    """Yield the named columns, as one batch; an empty cell is missing."""
+    head, *rows = [*_rows(path)] or [[]]
+    found = [str(cell) for cell in head]
+    cells = np.empty((len(rows), len(found)), dtype=object)
+    if rows:
+        cells[:] = rows
+    cells[cells == ""] = None
+    yield HeldBatch([cells[:, found.index(name)] for name in names], len(rows))
+
+
+class SheetWriter:
+    """Write rows into the first sheet of a new workbook; text is never a formula or a link."""
+
+    def __init__(self, sink: Any, schema: pa.Schema) -> None:
+        with replacing(ImportError, by=_ABSENT):
+            import xlsxwriter
+        options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
+        self._rows = 0
+        self._book = xlsxwriter.Workbook(sink, options)
+        if said := _what_it_is(schema):
+            promised = schema.metadata.get(b"missdp.guarantee", b"").decode()
+            self._book.set_properties({"title": said, "comments": promised})
+        self._sheet = self._book.add_worksheet()
+        self._formats = [
+            self._book.add_format({"num_format": "yyyy-mm-dd" + time * " hh:mm:ss"})
+            for time in (False, True)
+        ]
+        self._write_row(schema.names)
+
+    def write_table(self, table: pa.Table) -> None:
+        """Write some rows."""
+        if self._rows + table.num_rows > _MOST_ROWS:
+            raise OutputError(f"a sheet of Excel has at most {_MOST_ROWS - 1:,} rows: write CSV")
+        columns = [column.to_pylist() for column in table.columns]
+        for row in zip(*columns, strict=True):
+            self._write_row(row)
+
+    def _write_row(self, row: Any) -> None:
+        for place, cell in enumerate(row):
+            if isinstance(cell, dt.date):
+                self._write_date(place, cell)
+            elif isinstance(cell, str):
+                self._sheet.write_string(self._rows, place, cell)
+            elif cell is not None:
+                self._sheet.write(self._rows, place, cell)
+        self._rows += 1
+
+    def _write_date(self, place: int, cell: dt.date) -> None:
+        """Write a date; as text in ISO 8601 if Excel has none such, or no time zone."""
+        time = isinstance(cell, dt.datetime)
+        day = cell.date() if isinstance(cell, dt.datetime) else cell
+        if day < _FIRST or getattr(cell, "tzinfo", None) is not None:
+            self._sheet.write_string(self._rows, place, cell.isoformat())
+        else:
+            self._sheet.write_datetime(self._rows, place, cell, self._formats[time])
+
+    def close(self) -> None:
+        """Finish the workbook."""
+        self._book.close()

@@ -26,8 +26,15 @@ from missdp.schema.layout import PLAIN
 from missdp.table.cells import HeldBatch, without_long_cells
 from missdp.table.frames import check_columns
 from missdp.table.memory import batch_room
-from missdp.table.packages import STAT_FILES, Described, described, stat_batches, stat_names
-from missdp.table.sheets import sheet_batches, sheet_names
+from missdp.table.packages import (
+    STAT_FILES,
+    Described,
+    described,
+    sheet_batches,
+    sheet_names,
+    stat_batches,
+    stat_names,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,11 +7,9 @@ first cell to its last.
 
 Codes that usually stand for a kind of missing are proposed for a person to check. Words say their
 kind. Numbers follow what most surveys do: -1 is not applicable; what ends in 7 was refused, in 8 is
-not known, in 9 is missing. A number is proposed only if it is clearly no value: negative where
-nothing else is, or far above everything else in a column of whole numbers.
-
-Numbers and dates in a spelling that is not read as such are pointed out, not converted: whether
-``1,234`` is above a thousand or next to one is not written in it.
+not known, in 9 is missing. A number is proposed only if it is clearly no value. Numbers and dates
+in a spelling that is not read as such are pointed out, not converted. For the curator, whom a
+release must not tell, cells that a schema loses without a word are counted alike.
 """
 
 from __future__ import annotations
@@ -19,14 +17,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.schema.attributes import KINDS, Kind, read_number
-from missdp.table.cells import Cells, Chunk, Plain, distinct, read_numbers, taken
-from missdp.table.dates import dated
+from missdp.errors import DataError
+from missdp.schema import AnyAttribute, Date, Numeric, OpenCategorical, Schema
+from missdp.schema.attributes import KINDS, MISSING, OUTSIDE, Kind, read_number
+from missdp.table.cells import Cells, Chunk, Plain, Unreadable, dated, distinct, read_numbers, taken
+from missdp.table.encode import Encoder
+from missdp.table.streams import RowStream, rows_of
 from missdp.types import Flags, Floats, Ints
 
 _GROUPS, _COMMA, _SIGN = "thousands separators", "a decimal comma", "a currency or percent sign"
@@ -282,10 +284,7 @@ class Tally:
         self._values, self._counts = self._values[keep], self._counts[keep]
 
     def _take_numbers_for_numbers(self) -> None:
-        """Move texts written like numbers to the numbers: of so many, none is a level.
-
-        Those that begin with zeros stay: they tell that the others are no numbers either.
-        """
+        """Move texts written like numbers to the numbers, but those that begin with zeros."""
         cells, self._cells = self._cells, Counter()
         numbers: Counter[float] = Counter()
         for (kind, value), count in cells.items():
@@ -333,3 +332,52 @@ def _mixed(values: Floats) -> NDArray[np.uint64]:
         bits ^= bits >> np.uint64(shift)
         bits *= np.uint64(factor)
     return bits ^ (bits >> np.uint64(33))
+
+
+def lost_cells(stream: RowStream, schema: Schema) -> dict[str, tuple[str, ...]]:
+    """Return the columns of which a schema loses cells without a word, by what is lost. Private.
+
+    No cell is in the declared domain (but of columns that rules may fill), or nothing stands in any
+    cell but codes of missing; or a cell looks like a number that is not read as one, or is neither
+    text, number nor true/false.
+    """
+    filled, schema = schema.rulebook.may_fill, schema.stored
+    closed = [a for a in schema if a.size and not isinstance(a, OpenCategorical)]
+    bare = [replace(a, nullable=True, outside="missing") for a in closed]
+    empty = {a.name: Encoder(a) for a in bare if a.name not in filled}
+    blank = {a.name: Encoder(replace(a, outside="error")) for a in bare if a.name in empty}
+    styles, unreadable, rows = set[str](), set[str](), 0
+    for batch in rows_of(stream, schema).batches(schema.names):
+        rows += batch.num_rows
+        for place, attribute in enumerate(schema):
+            name, column = attribute.name, batch.column(place)
+            if name in empty and (empty[name].encode(column).codes < attribute.size).any():
+                del empty[name]
+            if name in empty and name in blank:
+                try:
+                    blank[name].encode(column)
+                except DataError:
+                    del blank[name]
+            for cell in () if attribute.refuses else _unread(column, attribute):
+                if isinstance(cell, Unreadable):
+                    unreadable.add(name)
+                elif isinstance(cell, str) and attribute.kind == "numeric":
+                    styles |= {name} if number_style([cell.strip()], every=True) else set()
+    ordered = (tuple(n for n in schema.names if n in found) for found in (styles, unreadable))
+    nothing = tuple(name for name in empty if name in blank and rows)
+    without = tuple(n for n in empty if rows and n not in nothing)
+    names = ("without_values", "blank", "other_styles", "unreadable")
+    found = zip(names, (without, nothing, *ordered), strict=True)
+    return {name: columns for name, columns in found if columns}
+
+
+def _unread(column: Chunk, attribute: AnyAttribute) -> list[Plain]:
+    """Return the distinct cells, of numbers those that are neither numbers nor codes."""
+    if isinstance(attribute, Date):
+        return distinct(column, dated)[0]
+    if isinstance(attribute, Numeric):
+        codes = (code for kind in attribute.kinds for code in attribute.codes_of(kind))
+        texts = {code.strip(): MISSING for code in codes if isinstance(code, str)}
+        _, marks = read_numbers(column, texts)
+        column = taken(column, np.flatnonzero(marks == OUTSIDE))
+    return distinct(column)[0]

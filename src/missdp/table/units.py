@@ -1,35 +1,52 @@
 """Rows of units: of each patient, customer or household at most so many rows take part.
 
-What each row counts is known with it, where not all count alike: see `missdp.table.weights`.
-
 Which ones is drawn once, from fresh secure randomness and from the rows of that unit alone, before
 anything is counted; every later pass over the rows sees the same. Identifiers are compared, and
-nothing else: no code is made of them, and none of them leaves.
+nothing else: no code is made of them, and none of them leaves. They are hashed to 128 bits by
+multiply-shift with fresh secret factors (Dietzfelbinger 1996): whatever they are, two that differ
+are alike with a chance of at most 2^-124, so that of a thousand million no two are, but for a
+chance of 2^-64.
+
+How much each row counts is known with it, in whole steps of 2**-20, one row at most: a function of
+its own weight and of how many rows of its unit take part. So a unit whose rows count as one adds at
+most 1 to any sum: its j rows count at most 1 / j each, and a sum of j vectors that are no longer
+than that is no longer than 1, in L1 and in L2 norm.
 """
 
 from __future__ import annotations
 
 import decimal
+import hashlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from missdp.errors import DataError, SchemaError
 from missdp.schema import Numeric, Schema, SurveyWeight, Unit
 from missdp.schema.attributes import LONGEST, number_text
-from missdp.table.cells import UNREADABLE, Cells, Chunk, HeldBatch, Plain, distinct, plain, taken
-from missdp.table.kept import KeptRows
-from missdp.table.numbering import UNREAD as UNREAD
-from missdp.table.numbering import easy_identifiers, numbers
-from missdp.table.streams import Batch, FileRows, HeldRows, RowStream, rows_of, stream_of
-from missdp.table.weights import row_weights, survey_weights, unit_sums
+from missdp.schema.layout import STEPS
+from missdp.table.cells import (
+    UNREADABLE,
+    Cells,
+    Chunk,
+    HeldBatch,
+    Plain,
+    distinct,
+    plain,
+    read_numbers,
+    taken,
+)
+from missdp.table.streams import Batch, FileRows, HeldRows, KeptRows, RowStream, rows_of, stream_of
 from missdp.types import Flags, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from missdp.table.cells import Chunk
 
 # Passes over these see the same rows in the same order; those of a database may not.
 _REPEATABLE = (FileRows, HeldRows)
@@ -38,24 +55,7 @@ _REPEATABLE = (FileRows, HeldRows)
 class UnitRows(RowStream):
     """The rows of a stream, of which each unit has at most so many; without identifier and weight.
 
-    Parameters
-    ----------
-    rows : RowStream
-        They must come in the same order whenever they are read.
-    unit : Unit or None
-    weight : SurveyWeight, optional
-
-    Attributes
-    ----------
-    weights : ndarray of int64 or None
-        What each row that takes part counts, in steps; None if each counts one. Private.
-    sums : ndarray of int64
-        See `missdp.table.weights.unit_sums`. Private.
-
-    Raises
-    ------
-    DataError
-        If there is no such column, or a row has no identifier and the unit says to refuse that.
+    What each row counts (``weights``), and `unit_sums` (``sums``), are in steps. Private.
     """
 
     def __init__(
@@ -63,19 +63,24 @@ class UnitRows(RowStream):
     ) -> None:
         self._rows, self.unchecked = rows, rows.unchecked
         self._apart = tuple(fact.column for fact in (unit, weight) if fact is not None)
-        for column, what in zip(self._apart, _whats(unit, weight), strict=True):
-            if column not in rows.columns():
-                raise DataError(f"the data has no column {column!r}, which {what}")
-        survey = None if weight is None else self._survey(weight)
+        for fact, what in ((unit, "identifies units"), (weight, "weighs rows")):
+            if fact is not None and fact.column not in rows.columns():
+                raise DataError(f"the data has no column {fact.column!r}, which {what}")
+        survey = None
+        if weight is not None:  # of each row, whether it takes part or not
+            found = [_survey_weights(chunk, weight) for chunk in self._chunks(weight.column)]
+            survey = np.concatenate([np.zeros(0, dtype=np.int64), *found])
         if unit is None:
             assert survey is not None
             self._kept, units = np.ones(len(survey), dtype=bool), np.arange(len(survey))
         else:
-            found = self._identifiers(unit)
-            self._kept = chosen(found, unit)
-            units = _each(found[self._kept])
+            own = numbers(identifiers(chunk, unit) for chunk in self._chunks(unit.column))
+            self._kept = chosen(own, unit)
+            units = own[self._kept]
+            alone = units < 0  # a row without an identifier is a unit of its own
+            units = np.where(alone, units.max(initial=-1) + np.cumsum(alone), units)
         survey = None if survey is None else survey[self._kept]
-        self.weights = row_weights(units, unit, survey)
+        self.weights = _row_weights(units, unit, survey)
         self.sums = unit_sums(units, self.weights, 1 if unit is None else unit.bound)
 
     def columns(self) -> tuple[str, ...]:
@@ -115,26 +120,6 @@ class UnitRows(RowStream):
             column = batch.column(0)
             yield from column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
-    def _survey(self, weight: SurveyWeight) -> Ints:
-        """Return what each row counts by its weight, whether it takes part or not. Private."""
-        found = [survey_weights(chunk, weight) for chunk in self._chunks(weight.column)]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
-
-    def _identifiers(self, unit: Unit) -> Ints:
-        """Return which unit each row belongs to, by number; -1 is none. Private."""
-        return numbers(identifiers(chunk, unit) for chunk in self._chunks(unit.column))
-
-
-def _whats(unit: Unit | None, weight: SurveyWeight | None) -> list[str]:
-    said = [(unit, "identifies units"), (weight, "weighs rows")]
-    return [what for fact, what in said if fact is not None]
-
-
-def _each(units: Ints) -> Ints:
-    """Return numbers of units in which each row without an identifier is a unit of its own."""
-    alone = units < 0
-    return np.where(alone, units.max(initial=-1) + np.cumsum(alone), units)
-
 
 def identifiers(chunk: Chunk, unit: Unit) -> pa.Array:
     """Return identifiers as bytes, null where there is none; each cell by itself. Private."""
@@ -142,7 +127,7 @@ def identifiers(chunk: Chunk, unit: Unit) -> pa.Array:
     import pyarrow.compute as pc
 
     missing = {None, "", *map(_identifier, unit.missing_codes)}
-    if (easy := easy_identifiers(chunk)) is not None:
+    if (easy := _easy_identifiers(chunk)) is not None:
         codes = [_in_bytes(code) for code in missing if code is not None]
         lacking = pc.is_in(easy, pa.array(codes, easy.type))
         return (
@@ -157,10 +142,7 @@ def identifiers(chunk: Chunk, unit: Unit) -> pa.Array:
 
 
 def _identifier(cell: Any) -> Plain:
-    """Return an identifier as text without blanks around it, exactly: none is taken for another.
-
-    The same whole number is the same identifier, whatever the type of its column.
-    """
+    """Return an identifier as exact text; the same whole number of any type is the same one."""
     try:
         if isinstance(cell, decimal.Decimal) and cell.is_finite():
             return _digits(cell)
@@ -213,19 +195,7 @@ def _taken(cells: Cells, rows: Ints) -> Cells:
 def chosen(units: Ints, unit: Unit) -> Flags:
     """Return True for the rows that take part: at most ``max_rows`` of each unit, drawn at random.
 
-    Parameters
-    ----------
-    units : ndarray of int64, shape (n,)
-        The number of each row's unit; -1 is none, and -2 one that cannot be read.
-    unit : Unit
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from missdp.schema import Unit
-    >>> kept = chosen(np.array([0, 1, 0, 0, -1]), Unit("patient", max_rows=2))
-    >>> kept[1], kept[4], kept[[0, 2, 3]].sum()
-    (np.True_, np.False_, np.int64(2))
+    Units are numbers: -1 is none, -2 is one that cannot be read.
     """
     known = units >= 0
     if unit.missing == "refuse" and not known.all():
@@ -259,12 +229,6 @@ def rows_of_units(data: Any, schema: Schema) -> RowStream:
     """Return the rows of any table, of each unit as many as take part if the schema declares one.
 
     Rows that may come in another order when they are read again are read once, and kept.
-    Where it declares a unit or a weight, what each row counts is known with them: `UnitRows`.
-
-    Raises
-    ------
-    SchemaError
-        If the data counts by itself.
     """
     unit, weight = schema.unit, schema.weight
     if unit is None and weight is None:
@@ -285,3 +249,129 @@ def rows_of_units(data: Any, schema: Schema) -> RowStream:
         number = Numeric(name=weight.column, lower=0, upper=weight.upper)
         facts = replace(schema, attributes=(*schema.attributes, number), weight=None)
     return UnitRows(rows.laid_out(facts), unit, weight)
+
+
+UNREAD: Final = b"\xff"
+"""What cannot be read as an identifier: no text has these bytes, which files put for long cells."""
+
+_LONGEST = 64  # bytes that are hashed at once
+_EASY = rf"^[A-Za-z0-9_:/-]{{0,{_LONGEST}}}$"  # text that is the identifier as it stands
+_WORD = 4  # bytes
+
+
+def _easy_identifiers(cells: Chunk) -> pa.Array | None:
+    """Return identifiers as bytes where all are short plain text or whole numbers; else None."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    chunk: Any = cells
+    kind = getattr(chunk, "type", None)
+    if isinstance(kind, pa.DataType) and pa.types.is_integer(kind):
+        return chunk.cast(pa.large_string()).cast(pa.large_binary())
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    if not isinstance(kind, pa.DataType) or not any(is_text(kind) for is_text in texts):
+        return None
+    easy = pc.all(pc.match_substring_regex(chunk, _EASY)).as_py()
+    return chunk.cast(pa.large_binary()) if easy is not False else None
+
+
+def numbers(identifiers: Iterable[pa.Array]) -> Ints:
+    """Return for each identifier a number, from 0, that equal ones share; -1 if null, -2 if unread.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> found = numbers([pa.array([b"a", None, b"b"], pa.large_binary())])
+    >>> found[0] == found[2], found[1]
+    (np.False_, np.int64(-1))
+    """
+    factors = np.frombuffer(os.urandom(8 * 4 * (_LONGEST // _WORD + 1)), dtype=np.uint64)
+    parts = [_hashed(each, factors.reshape(-1, 4)) for each in identifiers]
+    keys = np.concatenate([np.zeros((0, 2), dtype=np.uint64), *(key for key, _ in parts)])
+    found = np.concatenate([np.zeros(0, dtype=np.int64), *(lacking for _, lacking in parts)])
+    del parts
+    known = np.flatnonzero(found == 0)
+    first = keys[known, 0] if len(known) < len(keys) else keys[:, 0]
+    order = np.argsort(first)
+    ordered = first[order]
+    alike = np.append(False, ordered[1:] == ordered[:-1])[: len(ordered)]
+    del ordered
+    second = keys[known, 1][order] if alike.any() else None
+    if second is not None and (alike[1:] & (second[1:] != second[:-1])).any():
+        order = np.lexsort((keys[known, 1], first))
+        second = keys[known, 1][order]
+        alike[1:] = (first[order[1:]] == first[order[:-1]]) & (second[1:] == second[:-1])
+    found[known[order]] = np.cumsum(~alike) - 1
+    return found
+
+
+def _hashed(identifiers: pa.Array, factors: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], Ints]:
+    """Return 128 bits for each identifier, and 0 where there is one; -1 and -2 as of `numbers`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lengths = pc.binary_length(identifiers)
+    if (pc.max(lengths).as_py() or 0) > _LONGEST:
+        identifiers = pa.array(map(_shorter, identifiers.to_pylist()), pa.large_binary())
+        lengths = pc.binary_length(identifiers)
+    lacking = np.zeros(len(identifiers), dtype=np.int64)
+    lacking[_true(pc.equal(identifiers, pa.scalar(UNREAD, pa.large_binary())))] = -2
+    lacking[_true(pc.is_null(identifiers))] = -1
+    sizes = np.asarray(lengths.fill_null(0)).astype(np.uint64)
+    width = -(-int(sizes.max(initial=0)) // _WORD)
+    if not width:
+        return np.zeros((len(sizes), 2), dtype=np.uint64), lacking
+    whole = identifiers.fill_null(b"")
+    bytes_ = pa.Array.from_buffers(
+        pa.large_string(), len(whole), whole.buffers(), offset=whole.offset
+    )
+    padded = pc.ascii_rpad(bytes_, width * _WORD, padding="\0")
+    cells = np.frombuffer(padded.buffers()[2], "<u4")[: len(sizes) * width]
+    words = np.column_stack([cells.reshape(-1, width).astype(np.uint64), sizes])
+    mixed = words @ np.vstack([factors[:width], factors[-1:]]) >> np.uint64(32)
+    return mixed[:, :2] << np.uint64(32) | mixed[:, 2:], lacking
+
+
+def _true(flags: Any) -> NDArray[np.bool_]:
+    return np.asarray(flags.fill_null(False))
+
+
+def _shorter(identifier: bytes | None) -> bytes | None:
+    """Return a digest of a long identifier, which begins as no text does."""
+    if identifier is None or len(identifier) <= _LONGEST:
+        return identifier
+    return UNREAD + hashlib.blake2b(identifier, digest_size=32).digest()
+
+
+def _survey_weights(cells: pa.Array, weight: SurveyWeight) -> Ints:
+    """Return what rows count by a column of weights, each by itself, in steps."""
+    values, marks = read_numbers(cells)
+    known = (marks == 0) & np.isfinite(values) & (values >= 0)
+    share = np.minimum(np.where(known, values, weight.default), weight.upper) / weight.upper
+    return np.floor(share * STEPS).astype(np.int64)
+
+
+def _weights_of_units(units: Ints) -> Ints:
+    """Return what each row counts if all rows of a unit count as one, in steps, rounded down."""
+    return STEPS // np.bincount(units)[units] if len(units) else units
+
+
+def _row_weights(units: Ints, unit: Unit | None, survey: Ints | None) -> Ints | None:
+    """Return what each row counts by its unit and its own weight; None where each counts one."""
+    if unit is None or unit.counts == "rows":
+        return survey
+    shared = _weights_of_units(units)
+    return shared if survey is None else shared * survey // STEPS
+
+
+def unit_sums(units: Ints, weights: Ints | None, bound: int) -> Ints:
+    """Return the sums over units of what each counts, and of its square over the bound, in steps.
+
+    A unit counts the bound at most, so it adds no more than the bound to either sum.
+    """
+    if weights is None:
+        of_each = np.bincount(units) * STEPS
+    else:
+        of_each = np.bincount(units, weights).astype(np.int64)  # exact: below 2**53
+    squares = np.floor(of_each * (of_each / (bound * STEPS))).astype(np.int64)
+    return np.array([of_each.sum(), squares.sum()], dtype=np.int64)

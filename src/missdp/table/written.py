@@ -17,8 +17,7 @@ from missdp.files import atomic_path, refusal
 from missdp.schema import Date, Numeric, Schema
 from missdp.schema.layout import PLAIN
 from missdp.table.encode import Column, Holes, Values, decode
-from missdp.table.packages import STAT_WRITABLE, write_stat
-from missdp.table.sheets import SheetWriter
+from missdp.table.packages import STAT_WRITABLE, SheetWriter, write_stat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,12 +63,12 @@ def check_holds(path: Path, schema: Schema, values: Values = "codes") -> None:
         )
     if _suffix(path) in STAT_WRITABLE:
         with tempfile.TemporaryDirectory() as folder:  # of a table without rows
-            write_each([Path(folder, f"rows{_suffix(path)}")], [[no_rows(schema)]], schema=schema)
+            write_each([Path(folder, f"rows{_suffix(path)}")], [[_no_rows(schema)]], schema=schema)
     elif _suffix(path) == ".xlsx":
-        SheetWriter(io.BytesIO(), no_rows(schema).schema).close()
+        SheetWriter(io.BytesIO(), _no_rows(schema).schema).close()
 
 
-def no_rows(schema: Schema) -> pa.Table:
+def _no_rows(schema: Schema) -> pa.Table:
     """Return the written form of a table without rows."""
     import pyarrow as pa
 
@@ -100,8 +99,7 @@ def write_blocks(
 ) -> int:
     """Write rows to several files as they come, and return how many each got.
 
-    The files appear when all are complete; if anything fails before that, none does. They take
-    their places one after the other: if the system refuses one of these, others may be there.
+    All files appear when all are complete, one after the other; if anything fails, none does.
     """
     rows = 0
     with _files(paths, schema) as write:

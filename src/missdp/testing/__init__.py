@@ -12,7 +12,10 @@ from missdp.testing.claims import audit_samples as audit_samples
 from missdp.testing.claims import audit_synthesizer as audit_synthesizer
 from missdp.testing.claims import judge as judge
 from missdp.testing.claims import mu_of as mu_of
+from missdp.testing.findings import Answer as Answer
 from missdp.testing.findings import Finding as Finding
+from missdp.testing.findings import Recorder as Recorder
+from missdp.testing.findings import Repeater as Repeater
 from missdp.testing.findings import Report as Report
 from missdp.testing.habits import HABITS as HABITS
 from missdp.testing.habits import check_habits as check_habits
@@ -29,8 +32,5 @@ from missdp.testing.made_up import canary as canary
 from missdp.testing.made_up import made_up as made_up
 from missdp.testing.made_up import neighbours as neighbours
 from missdp.testing.sensitivity import check_sensitivity as check_sensitivity
-from missdp.testing.witnesses import Answer as Answer
-from missdp.testing.witnesses import Recorder as Recorder
-from missdp.testing.witnesses import Repeater as Repeater
 
 __all__ = exported(globals())

@@ -27,8 +27,12 @@ from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import (
+    UNANSWERED,
     Caught,
+    Differs,
     Finding,
+    Recorder,
+    Repeater,
     Report,
     Run,
     Subject,
@@ -46,9 +50,6 @@ from missdp.testing.made_up import (
     unread,
     with_other_kinds,
 )
-from missdp.testing.witnesses import UNANSWERED, Differs, Recorder, Repeater
-
-__all__ = ["PAIRS", "check_non_interference"]
 
 PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "constant columns")
 """The pairs of tables on which answers are repeated."""
@@ -88,11 +89,6 @@ def check_non_interference(
         Which pairs of tables (see ``PAIRS``); all by default.
     tables : mapping of str to pair, optional
         Pairs of tables for a function, by name, instead of those that are made up.
-
-    Raises
-    ------
-    CheckFailedError
-        If something else of the rows is seen.
 
     Examples
     --------
@@ -276,13 +272,7 @@ def differences(one: Facts, other: Facts) -> list[str]:
 
 
 def _facts_of(value: Any, name: str) -> Facts:
-    """Return a value as facts, whatever it holds: one for each number, text or array in it.
-
-    Examples
-    --------
-    >>> _facts_of({"a": [1, "x"]}, "model")
-    {'model': 'dict of 1', "model['a']": 'list of 2', "model['a'][0]": '1', "model['a'][1]": "'x'"}
-    """
+    """Return a value as facts, whatever it holds: one for each number, text or array in it."""
     seen: Facts = {}
     _walk(value, name, seen, {}, 0)
     return seen

@@ -31,7 +31,12 @@ from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import (
+    UNANSWERED,
+    Answer,
+    Enough,
     Finding,
+    Recorder,
+    Repeater,
     Report,
     Run,
     Subject,
@@ -40,13 +45,11 @@ from missdp.testing.findings import (
     expect,
     is_run,
     name_of,
+    same,
     subjects,
 )
 from missdp.testing.interference import interference_of
 from missdp.testing.made_up import SCHEMA, Codes, neighbours
-from missdp.testing.witnesses import UNANSWERED, Answer, Enough, Recorder, Repeater, same
-
-__all__ = ["check_sensitivity"]
 
 _CHECK = "sensitivity"
 _MOVES = "one row moves what is behind a charge by at most its sensitivity"
@@ -88,13 +91,6 @@ def check_sensitivity(
         (table, neighbour, row) as `neighbours` yields them, which checks gates, too.
     trials : int, default 20
         Pairs of neighbours for each strategy.
-    seed : int, default 0
-        Of the pairs.
-
-    Raises
-    ------
-    CheckFailedError
-        If a row moves more than was declared, or rows are read without a charge.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Names and labels in files for people: whatever they hold, it stays text and does nothing."""
+"""What people read: names stay text and do nothing, numbers have the digits that they support."""
 
 from __future__ import annotations
 
@@ -6,29 +6,45 @@ import json
 import math
 import re
 import unicodedata
+from pathlib import Path
+from typing import Any
+
+from missdp.errors import MissingDependencyError, replacing
+
+TEMPLATES = Path(__file__).parent / "templates"
 
 _LONG = 10_000  # from here on digits are grouped: years are below
-
-LONGEST = 80
-"""Characters of a name or label in what people read; the measurements have all of them."""
-
+_LONGEST = 80  # characters of a name or label; the measurements have all of them
 _UNPRINTABLE = {"Cc", "Cs", "Zl", "Zp"}
 _JOINERS = "\u200c\u200d"  # which some scripts are not written without
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|~&$@]|:(?=//)|(?<=[A-Za-z])\.(?=[A-Za-z]))")
+# Dots between words, as in addresses, become links in some dialects; those of numbers do not.
+_MARKDOWN = re.compile(
+    r"([\\`*_{}\[\]<>|~&$@]|:(?=//)|(?<=[^\W\d])\.(?=[\w-])|(?<=\w)\.(?=[^\W\d]|-))"
+)
 _FORMULA = ("=", "+", "-", "@")
 
 
-def plain(text: object, most: int | None = LONGEST) -> str:
+def template(name: str) -> Any:
+    """Return a page's template, which escapes what is put into HTML, but not into Markdown."""
+    absent = MissingDependencyError("reports need Jinja2: pip install 'missdp[report]'")
+    with replacing(ImportError, by=absent):
+        import jinja2
+    page = name.endswith(".html")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=page,
+        trim_blocks=not name.endswith(".md"),
+        lstrip_blocks=page,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["yaml"] = _in_yaml
+    return environment.get_template(name)
+
+
+def plain(text: object, most: int | None = _LONGEST) -> str:
     r"""Return a text in one line without control characters or marks that change its direction.
 
-    Parameters
-    ----------
-    text : object
-    most : int or None
-        Characters, beyond which it is cut.
-
-    Examples
-    --------
     >>> plain("  total\n\u202eincome\x00 "), plain("x" * 100, 5)
     ('total income', 'xxxx…')
     """
@@ -41,22 +57,18 @@ def plain(text: object, most: int | None = LONGEST) -> str:
     return found if most is None or len(found) <= most else f"{found[: most - 1]}…"
 
 
-def in_markdown(text: object, most: int | None = LONGEST) -> str:
+def in_markdown(text: object) -> str:
     r"""Return a text that Markdown shows as it is, without links.
 
-    Examples
-    --------
-    >>> print(in_markdown("<b>[age](http://www.x)"))
-    \<b\>\[age\](http\://www\.x)
+    >>> print(in_markdown("<b>[0.5](http://www.1x) www.-y.de"))
+    \<b\>\[0.5\](http\://www\.1x) www\.-y\.de
     """
-    return _MARKDOWN.sub(r"\\\1", plain(text, most))
+    return _MARKDOWN.sub(r"\\\1", plain(text, None))
 
 
 def in_csv(value: object) -> str:
     """Return a cell that no spreadsheet takes for a formula.
 
-    Examples
-    --------
     >>> in_csv("=1+1"), in_csv("age"), in_csv(-0.5)
     ("'=1+1", 'age', '-0.5')
     """
@@ -66,12 +78,10 @@ def in_csv(value: object) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def in_yaml(value: str | float) -> str:
+def _in_yaml(value: str | float) -> str:
     """Return a scalar of YAML: text is quoted, numbers are numbers to every version of it.
 
-    Examples
-    --------
-    >>> in_yaml("a: b"), in_yaml(1e-6), in_yaml(2.0)
+    >>> _in_yaml("a: b"), _in_yaml(1e-6), _in_yaml(2.0)
     ('"a: b"', '0.000001', '2.0')
     """
     if isinstance(value, str):
@@ -82,8 +92,6 @@ def in_yaml(value: str | float) -> str:
 def short(number: float) -> str:
     """Return a number with four digits; a whole or a large one has all before the point.
 
-    Examples
-    --------
     >>> short(1.63018), short(1995.0), short(19654.3), short(1484705.0)
     ('1.63', '1995', '19,654', '1,484,705')
     """
@@ -95,12 +103,10 @@ def short(number: float) -> str:
 def share(value: float, std: float | None = None) -> str:
     """Return a share in per cent, with no more digits than its noise supports.
 
-    Examples
-    --------
     >>> share(0.12345, 0.02), share(0.12345, 0.0004), share(0.12345)
     ('12 %', '12.35 %', '12.3 %')
     """
-    digits = 1 if std is None else decimals(100 * std)
+    digits = 1 if std is None else _decimals(100 * std)
     return f"{100 * value:.{min(digits, 3)}f} %"
 
 
@@ -109,22 +115,14 @@ def half_width(std: float, like: float | None = None) -> str:
 
     With as many digits as one ``like`` it, beside which it stands.
 
-    Examples
-    --------
     >>> half_width(0.01), half_width(0.0171), half_width(0.0021), half_width(0.0021, 0.0031)
     ('± 2.0', '± 3.4', '± 0.42', '± 0.5')
     """
     half = 196 * std
-    digits = min(decimals(196 * (like or std) / 5), 4)
+    digits = min(_decimals(196 * (like or std) / 5), 4)
     return f"± {math.ceil(round(half * 10**digits, 9)) / 10**digits:.{digits}f}"
 
 
-def decimals(std: float) -> int:
-    """Return how many decimals a number with this error has: those up to its first digit.
-
-    Examples
-    --------
-    >>> decimals(3.0), decimals(0.5), decimals(0.02)
-    (0, 1, 2)
-    """
+def _decimals(std: float) -> int:
+    """Return how many decimals a number with this error has: those up to its first digit."""
     return max(0, -math.floor(math.log10(std))) if 0 < std < math.inf else 1

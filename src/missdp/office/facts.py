@@ -8,16 +8,14 @@ and no noise is stated.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
-from typing import Any
+from itertools import combinations, pairwise
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from missdp.inference.completion import PairTables
-from missdp.inference.model import Levels
-from missdp.office.dossier.words import short
+from missdp.office.words import short
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.sources.modelled import Modelled
 from missdp.synth import AIM, MST, AllPairs
@@ -32,103 +30,43 @@ _APART = 3.0  # standard deviations, from chance
 _SAFE = 1e-300
 
 
-@dataclass(frozen=True, eq=False)
-class OneWay:
-    """What is known of one attribute.
-
-    Parameters
-    ----------
-    name, label : str
-    levels : tuple of str
-        Rare levels may be merged.
-    shares : ndarray
-        Of the rows that have a value.
-    stds : ndarray or None
-        Noise of each share; None if no measurement is kept.
-    missing : float
-        Share of the rows without a value.
-    missing_std : float or None
-    nullable : bool
-    """
+class OneWay(NamedTuple):
+    """What is known of one attribute; noise is None where no measurement is kept."""
 
     name: str
     label: str
-    levels: tuple[str, ...]
-    shares: Floats
+    levels: tuple[str, ...]  # rare ones may be merged
+    shares: Floats  # of the rows that have a value
     stds: Floats | None
-    missing: float
+    missing: float  # share of the rows
     missing_std: float | None
     nullable: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Relation:
-    """Whether two attributes or more are together as in the table.
-
-    Parameters
-    ----------
-    names : tuple of str
-    how : str
-        ``"measured"``, ``"modelled"``, or ``"follows"`` if a rule makes it so.
-    std : float or None
-        Noise of a cell, as a share of the rows.
-    strength : float or None
-        Cramér's V of two attributes in rows of the model.
-    rule : str
-    """
+class Relation(NamedTuple):
+    """Whether two attributes or more are together as in the table, or follow by a rule."""
 
     names: tuple[str, ...]
-    how: str
-    std: float | None = None
-    strength: float | None = None
+    how: Literal["measured", "modelled", "follows"]
+    std: float | None = None  # noise of a cell, as a share of the rows
+    strength: float | None = None  # Cramér's V of two attributes in rows of the model
     rule: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Gaps:
-    """How often one attribute is missing at the levels of another.
+class Gaps(NamedTuple):
+    """How often one attribute is missing at the levels of another."""
 
-    Parameters
-    ----------
-    name, by : str
-    low, high : tuple of (str, float, float or None)
-        The level at which it is missing least, and most: with the rate and its noise.
-    chance : float or None
-        How likely rates that differ so much were, if values went missing by chance alone; None of
-        the model's rows, and where rows of one unit belong together.
-    """
-
-    name: str
-    by: str
-    low: tuple[str, float, float | None]
+    at: int
+    by: int
+    low: tuple[str, float, float | None]  # the level where least are missing; rate and noise
     high: tuple[str, float, float | None]
+    # How likely rates that differ so much were, if values went missing by chance alone; None of
+    # the model's rows, and where rows of one unit belong together.
     chance: float | None
 
 
-@dataclass(frozen=True, eq=False)
-class Coincidence:
-    """How often two attributes are missing together, and would be by chance.
-
-    Parameters
-    ----------
-    names : tuple of str
-    rate, alone : float
-    std : float or None
-    """
-
-    names: tuple[str, str]
-    rate: float
-    alone: float
-    std: float | None
-
-
 class Facts:
-    """What a model tells; computed once, from released values and public facts.
-
-    Parameters
-    ----------
-    model : Synthesizer
-    """
+    """What a model tells; computed once, from released values and public facts."""
 
     def __init__(self, model: Synthesizer) -> None:
         self.model = model
@@ -136,23 +74,22 @@ class Facts:
         self.names = model.modelled_.names
         self.keeps_gaps = model._applied_strategy.models_holes
         self.rows = max(1.0, float(model.n_rows_))
-
-    @property
-    def measured(self) -> bool:
-        """Whether the model keeps what was measured."""
-        return self._pairs is not None or self._marginals is not None
-
-    @property
-    def counts_observed(self) -> bool:
-        """Whether shares are of the rows in which a value is there, not of all made up for."""
-        return self._marginals is None
+        self._marginals = model.marginals_ if isinstance(model, AIM | MST) else None
+        self._release = model.pairs_ if isinstance(model, AllPairs) else None
+        #: Whether the model keeps what was measured.
+        self.measured = self._release is not None or self._marginals is not None
+        #: Whether shares are of the rows in which a value is there, not of all made up for.
+        self.counts_observed = self._marginals is None
+        fitted = model.__dict__.get("model_")
+        self._levels = getattr(fitted, "levels", None) if self.measured else None
 
     @cached_property
     def _pairs(self) -> PairTables | None:
         """The tables of all pairs, with what clipping took put back."""
-        if not isinstance(self.model, AllPairs) or self.model.pairs_ is None:
+        release = self._release
+        if release is None:
             return None
-        release, fitted, rng = self.model.pairs_, self.model.model_, np.random.default_rng(0)
+        fitted, rng = self.model.__dict__["model_"], np.random.default_rng(0)
         rows = fitted.law.sample(_FEWER, rng)
         sizes = [level.n_groups for level in release.crude.levels]
         seen = np.where(fitted.masks.draw(rows, rng), sizes, rows)
@@ -162,22 +99,16 @@ class Facts:
         larger = {pair: 1 / kept for pair, kept in release.left(seen)[1].items()}
         return release.tables(release.taken(seen), larger)
 
-    @property
+    @cached_property
     def pair_tables(self) -> dict[tuple[int, int], tuple[Floats, Floats]]:
         """Shares of all pairs, missing values included, with their variances; or nothing."""
-        found = self._pairs
-        return (
-            {} if found is None else {c: (t, found.variances[c]) for c, t in found.tables.items()}
-        )
+        if (found := self._pairs) is None:
+            return {}
+        return {pair: (table, found.variances[pair]) for pair, table in found.tables.items()}
 
-    @property
-    def _marginals(self) -> Any:
-        return self.model.marginals_ if isinstance(self.model, AIM | MST) else None
-
-    @cached_property
-    def _levels(self) -> Sequence[Levels] | None:
-        fitted: Any = self.model.__dict__.get("model_")
-        return getattr(fitted, "levels", None) if self.measured else None
+    def _groups(self, at: int, size: int) -> Ints:
+        """Return the group that each level of an attribute is in; rare ones are merged."""
+        return np.arange(size) if self._levels is None else self._levels[at].groups
 
     @cached_property
     def codes(self) -> list[Ints]:
@@ -187,7 +118,7 @@ class Facts:
         found = []
         for at, name in enumerate(self.names):
             size = self.model.modelled_[name].size
-            groups = np.arange(size) if self._levels is None else self._levels[at].groups
+            groups = self._groups(at, size)
             whole = np.append(groups, groups.max(initial=-1) + 1)
             found.append(whole[np.minimum(drawn[name], size)])
         return found
@@ -195,19 +126,22 @@ class Facts:
     @cached_property
     def level_names(self) -> list[tuple[str, ...]]:
         """What each group of levels of each modelled attribute is called, exactly."""
-        return self._named(level_names)
+        return self._named(_level_names)
 
     @cached_property
-    def shown_names(self) -> list[tuple[str, ...]]:
+    def _shown_names(self) -> list[tuple[str, ...]]:
         """The same in short, for people."""
         return self._named(_shown_names)
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [len(names) for names in self.level_names]
 
     def _named(self, names: Callable[[AnyAttribute], tuple[str, ...]]) -> list[tuple[str, ...]]:
         found = []
         for at, name in enumerate(self.names):
             named = code_names(self.model._modelled, name, names)
-            groups = np.arange(len(named)) if self._levels is None else self._levels[at].groups
-            found.append(_grouped(named, groups))
+            found.append(_grouped(named, self._groups(at, len(named))))
         return found
 
     @cached_property
@@ -216,115 +150,104 @@ class Facts:
         return [self._column(at) for at in range(len(self.names))]
 
     def _column(self, at: int) -> OneWay:
-        name, size = self.names[at], len(self.level_names[at])
+        name, size = self.names[at], self._sizes[at]
         attribute = self.schema[name]
-        stds, missing_std = None, None
-        if self._pairs is None:
-            counts = np.bincount(self.codes[at], minlength=size + 1)[: size + 1] / _ROWS
-            shares, missing = counts[:size] / max(_SAFE, counts[:size].sum()), float(counts[size])
-        if self._pairs is not None:
-            margin, noise = self._pairs.margins[at], self._margin_stds[at]
+        stds, missing_std, missing = None, None, 0.0
+        if self._pairs is not None and self._release is not None:
+            margin, noise = self._pairs.margins[at], self._release.margin_stds[at]
             seen = max(_SAFE, float(margin[:size].sum()))
             shares, stds = margin[:size] / seen, noise[:size] / seen
-            missing = float(margin[size]) if len(margin) > size else 0.0
-            missing_std = float(noise[size]) if len(margin) > size else None
-        elif self._marginals is not None:
+            if len(margin) > size:
+                missing, missing_std = float(margin[size]), float(noise[size])
+        else:
+            counts = np.bincount(self.codes[at], minlength=size + 1)[: size + 1] / _ROWS
+            shares, missing = counts[:size] / max(_SAFE, counts[:size].sum()), float(counts[size])
+        if self._marginals is not None:
             shares, stds = self._marginals[at,]
-            recipe = self.model._recipe
+            recipe = self.model.__dict__["_recipe"]
             if attribute.nullable and self.keeps_gaps:
                 missing_std = recipe.first_sigma / max(1.0, recipe.n_rows)
-        label = attribute.label or name
-        gaps = (missing, missing_std, attribute.nullable)
-        return OneWay(name, label, self.shown_names[at], shares, stds, *gaps)
+        shown, gaps = self._shown_names[at], (missing, missing_std, attribute.nullable)
+        return OneWay(name, attribute.label or name, shown, shares, stds, *gaps)
 
     @cached_property
-    def _margin_stds(self) -> list[Floats]:
-        assert isinstance(self.model, AllPairs)
-        assert self.model.pairs_ is not None
-        return self.model.pairs_.margin_stds
+    def pairs(self) -> dict[tuple[int, int], Relation]:
+        """Every pair, by positions."""
+        return {pair: self._relation(*pair) for pair in combinations(range(len(self.names)), 2)}
 
     @cached_property
     def relations(self) -> list[Relation]:
         """Every pair, larger tables that were measured, and what rules make of the rest."""
-        found = [
-            self._relation(a, b, float(self._strengths[a, b]))
-            for a, b in combinations(range(len(self.names)), 2)
-        ]
-        found += self._larger()
+        if self._release is not None:
+            stds = {c: std / self.rows for c, std in self._release.together_stds.items()}
+        else:
+            known = (self._marginals or {}).items()
+            stds = {c: float(np.sqrt(np.square(t[1]).mean())) for c, t in known if len(c) > 2}
+        found = [*self.pairs.values()]
+        for c, std in stds.items():
+            found.append(Relation(tuple(self.names[a] for a in c), "measured", std))
         for rule in self.schema.rules:
             about = sorted(rule.about(self.schema.columns), key=self.schema.names.index)
             found.append(Relation(tuple(about), "follows", rule=rule.text))
         return found
 
-    def _relation(self, a: int, b: int, strength: float) -> Relation:
-        names = self.names[a], self.names[b]
+    def _relation(self, a: int, b: int) -> Relation:
+        names, strength = (self.names[a], self.names[b]), float(self.strengths[a, b])
         if self._pairs is not None:
             variance = self._pairs.variances.get((a, b))
             std = None if variance is None else float(np.sqrt(np.mean(variance)))
             return Relation(names, "measured", std, strength)
+        cells = self._sizes[a] * self._sizes[b]
         stds = [
-            float(np.sqrt(np.square(table[1]).mean() * np.prod(table[1].shape) / self._cells(a, b)))
+            float(np.sqrt(np.square(table[1]).mean() * np.prod(table[1].shape) / cells))
             for clique, table in (self._marginals or {}).items()
             if {a, b} <= {*clique}
         ]
-        how = "measured" if stds else "modelled"
+        how: Any = "measured" if stds else "modelled"
         return Relation(names, how, min(stds, default=None), strength)
 
-    def _cells(self, a: int, b: int) -> int:
-        return len(self.level_names[a]) * len(self.level_names[b])
-
-    def _larger(self) -> list[Relation]:
-        """Return tables of three attributes and more."""
-        if isinstance(self.model, AllPairs) and self.model.pairs_ is not None:
-            stds = {c: s / self.rows for c, s in self.model.pairs_.together_stds.items()}
-        else:
-            known = (self._marginals or {}).items()
-            stds = {c: float(np.sqrt(np.square(t[1]).mean())) for c, t in known if len(c) > 2}
-        return [
-            Relation(tuple(self.names[a] for a in c), "measured", std) for c, std in stds.items()
-        ]
-
     @cached_property
-    def _strengths(self) -> Floats:
+    def strengths(self) -> Floats:
         """Cramér's V of all pairs, in rows of the model in which both have a value."""
-        sizes = [len(names) for names in self.level_names]
+        sizes = self._sizes
         found = np.zeros((len(sizes), len(sizes)))
         if isinstance(self.model, AllPairs):  # whose rows are raked to these tables
-            tables = self.model.model_.tables
-            for a, b in combinations(range(len(sizes)), 2):
-                if (a, b) in tables:
-                    found[a, b] = found[b, a] = _cramers_v(tables[a, b] * _ROWS)
-            return found
-        starts = np.cumsum([0, *sizes])
-        shown = np.zeros((_ROWS, starts[-1]), dtype=np.float32)
-        for at, codes in enumerate(self.codes):
-            rows = np.flatnonzero(codes < sizes[at])
-            shown[rows, starts[at] + codes[rows]] = 1.0
-        both = (shown.T @ shown).astype(np.float64)
+            tables = {c: table * _ROWS for c, table in self.model.model_.tables.items()}
+        else:
+            starts = np.cumsum([0, *sizes])
+            shown = np.zeros((_ROWS, starts[-1]), dtype=np.float32)
+            for at, codes in enumerate(self.codes):
+                rows = np.flatnonzero(codes < sizes[at])
+                shown[rows, starts[at] + codes[rows]] = 1.0
+            both = (shown.T @ shown).astype(np.float64)
+            parts = [slice(*ends) for ends in pairwise(starts)]
+            tables = {
+                (a, b): both[parts[a], parts[b]] for a, b in combinations(range(len(sizes)), 2)
+            }
         for a, b in combinations(range(len(sizes)), 2):
-            table = both[starts[a] : starts[a + 1], starts[b] : starts[b + 1]]
-            found[a, b] = found[b, a] = _cramers_v(table)
+            if (a, b) in tables:
+                found[a, b] = found[b, a] = _cramers_v(tables[a, b])
         return found
 
-    @property
-    def strengths(self) -> Floats:
-        """Cramér's V of all pairs of modelled attributes."""
-        return self._strengths
+    @cached_property
+    def _gapped(self) -> list[int]:
+        """Attributes with missing values, if the model has any."""
+        found = [at for at, c in enumerate(self.columns) if c.nullable and c.missing > 0]
+        return found if self.keeps_gaps else []
 
     @cached_property
     def gaps(self) -> list[Gaps]:
         """For each attribute with missing values, the other one by which its rates differ most."""
-        nullable = [at for at, c in enumerate(self.columns) if c.nullable and c.missing > 0]
         found = []
-        for at in nullable if self.keeps_gaps else ():
+        for at in self._gapped:
             others = [self._gaps(at, by) for by in range(len(self.names)) if by != at]
-            known = [one for one in others if one is not None]
-            if known:
+            if known := [one for one in others if one is not None]:
                 found.append(min(known, key=_interest))
         return found
 
     def _gaps(self, at: int, by: int) -> Gaps | None:
-        size, names = len(self.level_names[at]), self.shown_names[by]
+        size, names = self._sizes[at], self._shown_names[by]
+        stds: Floats | None = None
         if self._pairs is not None:
             table, variance = self._pair(at, by)
             if len(table) <= size:
@@ -341,19 +264,17 @@ class Facts:
             clear = count >= _ROWS / 100
             weight = np.maximum(count, 1) / _ROWS
             rates = np.bincount(codes, gone, len(names) + 1)[: len(names)] / np.maximum(count, 1)
-            stds = None
         if clear.sum() < 2:
             return None
         rates = np.clip(rates, 0.0, 1.0)
-        low, high = (int(np.flatnonzero(clear)[f(rates[clear])]) for f in (np.argmin, np.argmax))
-        ends = [
+        low, high = (
             (names[i], float(rates[i]), None if stds is None else float(stds[i]))
-            for i in (low, high)
-        ]
-        alike = self.model.guarantee_.max_rows == 1 and self.model._size is None
-        alone = stds is not None and alike
-        chance = self._chance(rates[clear], stds[clear], weight[clear]) if alone else None
-        return Gaps(self.names[at], self.names[by], ends[0], ends[1], chance)
+            for i in (np.flatnonzero(clear)[f(rates[clear])] for f in (np.argmin, np.argmax))
+        )
+        chance = None
+        if stds is not None and self.model.guarantee_.max_rows == 1 and self.model._size is None:
+            chance = self._chance(rates[clear], stds[clear], weight[clear])
+        return Gaps(at, by, low, high, chance)
 
     def _chance(self, rates: Floats, stds: Floats, weight: Floats) -> float:
         """Return how likely rates were to differ so much, were they one and the same."""
@@ -365,29 +286,31 @@ class Facts:
         return float(chi2.sf((np.square(rates - mean) / variance).sum(), len(rates) - 1))
 
     def _pair(self, a: int, b: int) -> tuple[Floats, Floats]:
-        assert self._pairs is not None
+        tables = self.pair_tables
         if a < b:
-            return self._pairs.tables[a, b], self._pairs.variances[a, b]
-        return self._pairs.tables[b, a].T, self._pairs.variances[b, a].T
+            return tables[a, b]
+        table, variance = tables[b, a]
+        return table.T, variance.T
 
     @cached_property
-    def together(self) -> list[Coincidence]:
-        """Pairs that are missing together more or less often than by chance, furthest first."""
-        sizes = [len(names) for names in self.level_names]
-        nullable = [at for at, c in enumerate(self.columns) if c.nullable and c.missing > 0]
-        found = []
-        for a, b in combinations(nullable if self.keeps_gaps else (), 2):
-            alone, std = self.columns[a].missing * self.columns[b].missing, None
+    def together(self) -> list[tuple[int, int, float, float, float | None]]:
+        """Pairs that are missing together more or less often than by chance, furthest first.
+
+        With the share of rows, what it would be by chance, and its noise.
+        """
+        found, sizes = [], self._sizes
+        for a, b in combinations(self._gapped, 2):
+            missing, std = (self.columns[a].missing, self.columns[b].missing), None
+            alone = missing[0] * missing[1]
             if self._pairs is not None:
                 table, variance = self._pair(a, b)
-                most = min(self.columns[a].missing, self.columns[b].missing)
-                rate = float(np.clip(table[sizes[a], sizes[b]], 0.0, most))
+                rate = float(np.clip(table[sizes[a], sizes[b]], 0.0, min(missing)))
                 std = float(np.sqrt(variance[sizes[a], sizes[b]]))
             else:
                 rate = float(np.mean((self.codes[a] == sizes[a]) & (self.codes[b] == sizes[b])))
             if abs(rate - alone) > _APART * (std or np.sqrt(max(alone, 1 / _ROWS) / _ROWS)):
-                found.append(Coincidence((self.names[a], self.names[b]), rate, alone, std))
-        return sorted(found, key=lambda one: -abs(one.rate - one.alone))
+                found.append((a, b, rate, alone, std))
+        return sorted(found, key=lambda one: -abs(one[2] - one[3]))
 
 
 def _interest(gaps: Gaps) -> tuple[float, float]:
@@ -400,11 +323,11 @@ def code_names(
     names: Callable[[AnyAttribute], tuple[str, ...]] | None = None,
 ) -> list[str]:
     """Return what each code of a modelled attribute is called, missing ones aside."""
-    own = (names or level_names)(modelled.whole[name])
+    own = (names or _level_names)(modelled.whole[name])
     return [*own, "not applicable"][: modelled.schema[name].size]
 
 
-def level_names(attribute: AnyAttribute) -> tuple[str, ...]:
+def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
     """Return what people call each level, or bin."""
     if not isinstance(attribute, Numeric):
         return attribute.level_labels
@@ -416,7 +339,7 @@ def level_names(attribute: AnyAttribute) -> tuple[str, ...]:
 
 def _shown_names(attribute: AnyAttribute) -> tuple[str, ...]:
     """Return the same, with bins of numbers between rounded ends, if all of them differ."""
-    exact = level_names(attribute)
+    exact = _level_names(attribute)
     if type(attribute) is not Numeric:
         return exact
     ends = zip(*([short(end) for end in ends] for ends in attribute.reach), strict=True)

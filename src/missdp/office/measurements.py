@@ -1,22 +1,28 @@
-"""Synthesizers from published measurements: with their guarantee only as they were released.
+"""Every noisy number that a model keeps, with its variance, in one tidy table; written, and read.
 
-A file of measurements holds the record of its release, and a seal of both. Where the seal is that
-of this record with these numbers, the record's model is returned, and its guarantee rests on one
-condition more: that whoever wrote the file told the truth. Otherwise a model is fitted to whatever
-numbers there are, and nothing is claimed of it.
+``measurements.parquet`` has one row for each number: its kind, up to some attributes with the cell
+of each, the value, the variance of its noise. ``maintained.csv`` has one row for each relation.
+
+The file holds the record of its release, and a seal of both. Where the seal is that of this record
+with these numbers, the record's model is returned, and its guarantee rests on one condition more:
+that whoever wrote the file told the truth. Otherwise a model is fitted to whatever numbers there
+are, and nothing is claimed of it.
 """
 
 from __future__ import annotations
 
 import base64
+import csv
+import hashlib
+import io
 import json
 import math
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,23 +34,185 @@ from missdp.errors import DataError, SchemaError, replacing
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth
 from missdp.mechanisms import Total
-from missdp.office.dossier.facts import code_names
-from missdp.office.dossier.measurements import MISSING, RECORD, SEAL, seal
+from missdp.office.facts import Facts, code_names
+from missdp.office.words import in_csv
 from missdp.schema import Schema
-from missdp.schema.grid import is_pending, uncut
+from missdp.schema.open_domains import is_pending, uncut
 from missdp.sources.modelled import Modelled
-from missdp.synth import AIM
+from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
+from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.registry import opened_model
+from missdp.synth.state import model_text
 from missdp.types import Floats, Ints
 
 _SHARES = ("pair", "share", "completed share")
 _MOST_CELLS = 2.0**18  # of the model; rows are raked to what it cannot hold,
 _MOST_RAKED = 600  # to so many tables at most
+_MOST_TEXT = 2**30  # bytes of a record, unpacked
+RECORD, _SEAL = b"missdp.model", b"missdp.seal"
+"""Metadata of the file: the released model that it is of, and what both add up to."""
+
+_MISSING = "(missing)"
+
+KINDS = {
+    "rows": "the number of rows",
+    "count": "a noisy count of the rows in a cell",
+    "share": "a share of the rows at a level, from a noisy count: none is below 0, all add up to 1",
+    "completed share": "a share of all rows in a cell, from a noisy count of those observed on it",
+    "sum": "a noisy sum over rows, each of which is clipped, of a coordinate of an attribute",
+    "product": "the same of a product of two coordinates",
+    "pair": "a share of the rows in a cell of two attributes, missing ones included, from the sums "
+    "and products, with what clipping takes from rows of the model put back, which makes the noise "
+    "larger; cells share noise",
+    "coordinate": "the number that stands for a code of an attribute in these sums: no measurement",
+    "clip": "the L2 norm to which rows are clipped: no measurement",
+}
+"""What kinds of numbers there are."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Marginal:
+class _Table(NamedTuple):
+    """Numbers of one kind, by the cells of some attributes."""
+
+    kind: str
+    names: tuple[str, ...]
+    cells: tuple[Sequence[str], ...]
+    value: Floats
+    variance: Floats
+
+
+def measurements(facts: Facts, labels: Mapping[bytes, bytes]) -> bytes:
+    """Return a Parquet file of whatever was measured and is kept; labels go into its head."""
+    tables = list(_tables(facts))
+    most = max(2, max((len(table.names) for table in tables), default=0))
+    kinds = {table.kind: None for table in tables}
+    places = [[*kinds].index(table.kind) for table in tables]
+    sizes = [table.value.size for table in tables]
+    arrays: dict[str, pa.Array] = {"kind": _dictionary(np.repeat(places, sizes), kinds)}
+    for axis in range(most):
+        names = f"attribute_{axis + 1}", f"cell_{axis + 1}"
+        arrays |= dict(zip(names, _cells(tables, axis), strict=True))
+    for name in ("value", "variance"):
+        parts = [getattr(table, name).ravel() for table in tables]
+        arrays[name] = pa.array(np.concatenate(parts))
+    sink = io.BytesIO()
+    table = pa.table(arrays)
+    record = base64.b64encode(zlib.compress(model_text(facts.model)))
+    own = {RECORD: record, _SEAL: _seal(record, table)}
+    table = table.replace_schema_metadata({**labels, **own})
+    pyarrow.parquet.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _seal(record: bytes, table: pa.Table) -> bytes:
+    """Return the SHA-256 of a record with every number, name and cell of a table, in order.
+
+    It shows edits; it is no signature, for anyone can compute it.
+    """
+    found = hashlib.sha256(record)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        found.update(f"\n{name} {column.null_count} ".encode())
+        if pa.types.is_floating(column.type):
+            found.update(column.to_numpy().astype("<f8").tobytes())
+            continue
+        coded = pa.concat_arrays(column.cast(pa.string()).chunks).dictionary_encode()
+        texts, codes = coded.dictionary.to_pylist(), coded.indices.fill_null(-1).to_numpy()
+        order = sorted(range(len(texts)), key=texts.__getitem__)
+        ranks = np.append(np.argsort(order), -1)  # in whatever order texts came
+        found.update(json.dumps([texts[i] for i in order]).encode())
+        found.update(ranks[codes].astype("<i8").tobytes())
+    return found.hexdigest().encode()
+
+
+def _cells(tables: Sequence[_Table], axis: int) -> tuple[pa.Array, pa.Array]:
+    """Return the attribute of one axis of all tables, if they have one, and its cells."""
+    named, known = dict[str, int](), dict[str, int]()
+    codes = [(np.zeros(0, dtype=np.int64),) * 2]
+    for table in tables:
+        whole = np.full(table.value.shape, -1)
+        attribute = np.full(whole.size, -1)
+        if axis < len(table.names):
+            attribute[:] = named.setdefault(table.names[axis], len(named))
+            own = [known.setdefault(cell, len(known)) for cell in table.cells[axis]]
+            whole[:] = np.expand_dims(own, [i for i in range(whole.ndim) if i != axis])
+        codes.append((attribute, whole.ravel()))
+    first, second = (np.concatenate(parts) for parts in zip(*codes, strict=True))
+    return _dictionary(first, named), _dictionary(second, known)
+
+
+def _dictionary(codes: Ints, values: Iterable[str]) -> pa.Array:
+    indices = pa.array(codes.astype(np.int32), mask=codes < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array([*values], pa.string()))
+
+
+def _tables(facts: Facts) -> Iterator[_Table]:
+    """Yield all tables of numbers; none of a family that keeps no measurement."""
+    model = facts.model
+    total, variance = np.array([float(model.n_rows_)]), np.array([model.n_rows_std_**2])
+    yield _Table("rows", (), (), total, variance)
+    if isinstance(model, AllPairs) and model.pairs_ is not None:
+        yield from _of_all_pairs(facts, model.pairs_)
+    elif isinstance(model, AIM | MST):
+        for clique, (values, stds) in (model.marginals_ or {}).items():
+            named = tuple(facts.names[a] for a in clique)
+            cells = tuple(facts.level_names[a] for a in clique)
+            yield _Table("completed share", named, cells, values, np.square(stds))
+
+
+def _of_all_pairs(facts: Facts, release: PairRelease) -> Iterator[_Table]:
+    """Yield shares, tables of several, and sums of products with the pairs that they make."""
+    crude, products, plan = release.crude, release.products, release.plan
+    levels = [(*names, _MISSING) for names in facts.level_names]
+
+    def table(
+        kind: str,
+        clique: Sequence[int],
+        values: Floats,
+        noise: Floats | float,
+        *axes: Sequence[str],
+    ) -> _Table:
+        """Return one of cells that are levels, unless other axes are given."""
+        pairs = zip(clique, values.shape, strict=True)
+        cells = axes or tuple(levels[a][:n] for a, n in pairs)
+        names = tuple(facts.names[a] for a in clique)
+        return _Table(kind, names, cells, values, np.broadcast_to(noise, values.shape))
+
+    for at, margin in enumerate(crude.margins):
+        yield table("share", (at,), margin, (crude.std / crude.rows) ** 2)
+    for clique, counts in release.together.items():
+        yield table("count", clique, counts, release.together_stds[clique] ** 2)
+    if products is None or plan is None:
+        return
+    axes = []
+    for at, (name, block) in enumerate(products.blocks.items()):
+        width, codes = block.shape[1], levels[at][: len(block)]
+        axes.append(levels[at][:width])
+        if at in release.numbered:
+            axes[at] = (*levels[at][: width - 1], "(number)")
+            codes = tuple(f"(finer code {i})" for i in range(len(block)))
+        yield table("coordinate", (at, at), block, 0.0, codes, axes[at])
+        yield table("sum", (at,), products.single[name], products.single_std**2, axes[at])
+    yield _Table("clip", (), (), np.array([plan.clip]), np.zeros(1))
+    for a, b in combinations(range(len(axes)), 2):
+        found = products.pairs[facts.names[a], facts.names[b]]
+        yield table("product", (a, b), found, products.std**2, axes[a], axes[b])
+    for pair, (values, variance) in facts.pair_tables.items():
+        yield table("pair", pair, values, variance)
+
+
+def maintained(facts: Facts) -> bytes:
+    """Return a CSV file of the relations that were measured, that are modelled, and that follow."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    columns = ("attributes", "maintained", "noise of a cell (share of rows)", "strength", "rule")
+    writer.writerow(columns)
+    for one in facts.relations:
+        numbers = ("" if x is None else in_csv(float(x)) for x in (one.std, one.strength))
+        writer.writerow([in_csv("; ".join(one.names)), one.how, *numbers, in_csv(one.rule)])
+    return file.getvalue().encode("utf-8")
+
+
+class _Marginal(NamedTuple):
     """Noisy counts of the cells of some attributes, and their noise."""
 
     counts: Floats
@@ -143,11 +311,12 @@ def _released(table: pa.Table, schema: Schema | None, place: Path) -> Synthesize
     """Return the model of the file's own record, if the seal is that of record and numbers."""
     said = table.schema.metadata or {}
     record = said.get(RECORD, b"")
-    if not record or said.get(SEAL) != seal(record, table):
+    if not record or said.get(_SEAL) != _seal(record, table):
         return None
     broken = DataError(f"{str(place)!r} holds a record that is no model")
     with replacing(ValueError, zlib.error, by=broken):
-        document = json.loads(zlib.decompress(base64.b64decode(record)))
+        unpacked = zlib.decompressobj().decompress(base64.b64decode(record), _MOST_TEXT)
+        document = json.loads(unpacked)
     model = opened_model(document, place)
     if schema is not None and schema not in (model.schema_, uncut(model.schema_)):
         return None
@@ -175,7 +344,7 @@ def _placed(modelled: Modelled, names: list[str], cells: Any) -> tuple[Clique, F
     """Return the positions of attributes, and values and variances by the codes of their cells."""
     clique, codes, shape = [], [], []
     for place, name in enumerate(names):
-        known = [*code_names(modelled, name), MISSING]
+        known = [*code_names(modelled, name), _MISSING]
         at = pd.Index(known).get_indexer(cells[f"cell_{place + 1}"].astype(object))
         if (at < 0).any():
             raise DataError(f"cells of {name!r} are not those of the schema, or merged")
@@ -218,8 +387,12 @@ def _saved(place: Path, modelled: Modelled) -> tuple[Total, dict[Clique, _Margin
 
 def _fitted(modelled: Modelled, rows: Total, found: Mapping[Clique, _Marginal]) -> AIM:
     """Return a graphical model of marginals, of which no guarantee is known."""
-    names = modelled.schema.names
-    alone = [_alone(at, name, found) for at, name in enumerate(names)]
+    names, alone = modelled.schema.names, list[_Marginal]()
+    for at, name in enumerate(names):
+        known = [m.over(c.index(at)) for c, m in found.items() if at in c]
+        if not known:
+            raise DataError(f"no measurement is about {name!r}")
+        alone.append(min(known, key=lambda one: one.std))
     sizes = [len(one.counts) for one in alone]
     if any(m.counts.shape != tuple(sizes[a] for a in c) for c, m in found.items()):
         raise DataError("some marginals have a cell for missing values of an attribute, some none")
@@ -245,22 +418,15 @@ def _fitted(modelled: Modelled, rows: Total, found: Mapping[Clique, _Marginal]) 
         always=modelled.never_missing,
         told=modelled.told,
     )
-    _told(estimate, found, extended)
-    always = modelled.never_missing
-    recipe = {"extended": tuple(extended), "partial": False, "always": always}
+    _fit_larger(estimate, found, extended)
+    recipe = {"extended": tuple(extended), "partial": False, "always": modelled.never_missing}
     model.keep(estimate, zeros, first_sigma=std, **recipe)
     return model
 
 
-def _alone(at: int, name: str, found: Mapping[Clique, _Marginal]) -> _Marginal:
-    """Return the counts of one attribute, from the least noisy marginal that tells them."""
-    known = [m.over(c.index(at)) for c, m in found.items() if at in c]
-    if not known:
-        raise DataError(f"no measurement is about {name!r}")
-    return min(known, key=lambda one: one.std)
-
-
-def _told(estimate: Estimate, found: Mapping[Clique, _Marginal], extended: Sequence[bool]) -> None:
+def _fit_larger(
+    estimate: Estimate, found: Mapping[Clique, _Marginal], extended: Sequence[bool]
+) -> None:
     """Fit the model to larger marginals: those that tell most first, while it can hold them."""
     groups = [
         np.append(level.groups, level.n_groups) if more else level.groups

@@ -1,4 +1,4 @@
-"""``missdp dossier``: the papers of a release in one folder, whole or not at all."""
+"""The papers of a release in one folder, whole or not at all; a model from its measurements."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from missdp.errors import OutputError, SchemaError, replacing
 from missdp.files import PutOff, refusal, sync_folder
 from missdp.office.chain import canonical, digest
 from missdp.office.curator import check_no_curator_page
-from missdp.office.dossier.facts import Facts
-from missdp.office.dossier.measurements import maintained, measurements
-from missdp.office.dossier.pages import Pages
+from missdp.office.facts import Facts
+from missdp.office.measurements import from_measurements, maintained, measurements
+from missdp.office.pages import pages
 from missdp.record import read_json, sealed
 from missdp.synth import load
 from missdp.synth.base import Synthesizer
 from missdp.synth.state import model_text
 
-RELEASE = "release.json"
+__all__ = ["FILES", "About", "from_measurements", "write_dossier"]
+
+_RELEASE = "release.json"
 FILES = (
     "report.html",
     "registry.yaml",
@@ -36,7 +38,7 @@ FILES = (
     "measurements.parquet",
     "maintained.csv",
     "how-to-use.md",
-    RELEASE,
+    _RELEASE,
 )
 """What a dossier consists of."""
 
@@ -128,12 +130,33 @@ def write_dossier(
     released = model if isinstance(model, Synthesizer) else load(model)
     text = model_text(released) if isinstance(model, Synthesizer) else Path(model).read_bytes()
     _check_declared(released)
-    files = _files(released, about or About(), ledger, tipping)
+    release = released.__dict__.get("release_")
+    facts, labels = (
+        Facts(released),
+        {
+            b"missdp.release": (release or "").encode(),
+            b"missdp.what": b"noisy measurements of a private table; no row of it",
+            b"missdp.guarantee": released.guarantee_.sentences[0].encode(),
+        },
+    )
+    made = {
+        "measurements.parquet": measurements(facts, labels),
+        "maintained.csv": maintained(facts),
+        **pages(
+            facts,
+            vars(about or About()),
+            analyses=[released.sensitivity(q, attribute=a, shifts=_SHIFTS) for a, q in tipping],
+            release=f"release {release}" if release else "a model without the id of a release",
+            ledger=ledger,
+            version=version("missdp"),
+        ),
+    }
+    files = {name: made[name] for name in FILES if name != _RELEASE}
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     said = sealed(
         {
             "dossier": 1,
-            "release": released.__dict__.get("release_"),
+            "release": release,
             "synthetic": True,
             "guarantee": {
                 "epsilon": released.guarantee_.epsilon,
@@ -149,7 +172,7 @@ def write_dossier(
     )
     content = json.dumps(said, indent=1, ensure_ascii=False).encode("utf-8")
     with PutOff(), replacing(OSError, by=partial(refusal, target)):
-        _put(target, {**files, RELEASE: content})
+        _put(target, {**files, _RELEASE: content})
     return said
 
 
@@ -173,7 +196,7 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise OutputError(
             f"{str(folder)!r} exists; pass --overwrite to replace a dossier, or name another folder"
         )
-    if not found <= {*FILES} or not _is_dossier(folder / RELEASE):
+    if not found <= {*FILES} or not _is_dossier(folder / _RELEASE):
         raise OutputError(
             f"{str(folder)!r} holds what is of no dossier, and is not replaced; name another folder"
         )
@@ -188,7 +211,8 @@ def _is_dossier(path: Path) -> bool:
 def _check_declared(model: Synthesizer) -> None:
     """Refuse a model whose schema was made from the private rows: the papers would show them."""
     model._check_fitted()
-    read = {n for c in model.guarantee_.conditions for n in _read_from_rows(c)}
+    conditions = model.guarantee_.conditions
+    read = {n for c in conditions if isinstance(c, DataDependentDomain) for n in c.attributes}
     read |= {*model.schema_.undeclared}
     if read:
         named = ", ".join(name for name in model.schema_.names if name in read)
@@ -196,37 +220,6 @@ def _check_declared(model: Synthesizer) -> None:
             f"facts about {named} were read from the private table and never declared public; a "
             "dossier would publish them. Declare them in the schema, and fit again"
         )
-
-
-def _read_from_rows(condition: Any) -> tuple[str, ...]:
-    return condition.attributes if isinstance(condition, DataDependentDomain) else ()
-
-
-def _files(
-    model: Synthesizer,
-    about: About,
-    ledger: Mapping[str, Any] | None,
-    tipping: Iterable[tuple[str, str]],
-) -> dict[str, bytes]:
-    """Return the content of all files but the one with their hashes."""
-    facts, release = Facts(model), model.__dict__.get("release_")
-    named = f"release {release}" if release else "a model without the id of a release"
-    analyses = [model.sensitivity(q, attribute=name, shifts=_SHIFTS) for name, q in tipping]
-    said: dict[str, Any] = {"about": about, "release": named, "ledger": ledger}
-    pages = Pages(facts, **said, version=version("missdp"), analyses=analyses)
-    labels = {
-        b"missdp.release": (release or "").encode(),
-        b"missdp.what": b"noisy measurements of a private table; no row of it",
-        b"missdp.guarantee": model.guarantee_.sentences[0].encode(),
-    }
-    return {
-        "report.html": pages.report(),
-        "registry.yaml": pages.registry(),
-        "answers.md": pages.answers(),
-        "measurements.parquet": measurements(facts, labels),
-        "maintained.csv": maintained(facts),
-        "how-to-use.md": pages.how_to_use(),
-    }
 
 
 def _put(folder: Path, files: Mapping[str, bytes]) -> None:
