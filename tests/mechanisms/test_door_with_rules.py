@@ -15,7 +15,7 @@ from missdp.schema import Denial, Equation
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.testing import RULED, Recorder, Repeater
-from missdp.testing.made_up import _read_again, appended
+from missdp.testing.made_up import _appended, _read_again
 from missdp.testing.sensitivity import check_sensitivity
 
 MODELLED = Modelled(RULED)
@@ -39,7 +39,7 @@ def neighbours(draw):
         attribute = RULED.attributes[place]
         row[place] = draw(st.integers(attribute.missing_code, attribute.extended_size - 1))
     raw = table_of(rows)
-    more = appended(raw, {n: np.array([c]) for n, c in zip(RULED.names, row, strict=True)})
+    more = _appended(raw, {n: np.array([c]) for n, c in zip(RULED.names, row, strict=True)})
     return _read_again(raw), _read_again(more)
 
 

@@ -292,7 +292,7 @@ def test_the_law_fits_far_out(law, scale):
 
 @pytest.mark.parametrize("law", LAWS)
 def test_low_digits_are_uniform(law):
-    draws = exact.draw(law, 1e3, 400_000, os_words)
+    draws = exact._draw(law, 1e3, 400_000, os_words)
     for modulus in (2, 3, 64, 100):
         assert stats.chisquare(np.bincount(draws % modulus)).pvalue > ACCEPT
 
@@ -300,7 +300,7 @@ def test_low_digits_are_uniform(law):
 @pytest.mark.parametrize("law", LAWS)
 def test_scales_so_small_that_all_draws_are_zero(law):
     for scale in (0.01, 1e-3, 1e-200, 5e-324):
-        assert not exact.draw(law, scale, 50_000, os_words).any()
+        assert not exact._draw(law, scale, 50_000, os_words).any()
 
 
 # Selection
@@ -326,15 +326,15 @@ def test_the_coins_of_a_selection_are_compared_exactly():
 def test_equal_keys_are_drawn_again_before_coins_are_flipped():
     """The order of a permutation must not depend on the index."""
     words = Script([5, 5, 9, 7, 3, 3, 8, 2, 1, 0, 0, 0])
-    assert exact.permute_and_flip(np.zeros(3), 1.0, words) == 2
+    assert exact._permute_and_flip(np.zeros(3), 1.0, words) == 2
 
 
 def test_candidates_beyond_the_last_are_never_picked():
     words = Script([*([2**64 - 1] * 21), 2 << 62, *([2**64 - 1] * 21), 0, 0, 0])
-    assert exact.exponential_choice(np.zeros(3), 1.0, words) == 2
+    assert exact._exponential_choice(np.zeros(3), 1.0, words) == 2
 
 
-@pytest.mark.parametrize("choose", [exact.exponential_choice, exact.permute_and_flip])
+@pytest.mark.parametrize("choose", [exact._exponential_choice, exact._permute_and_flip])
 def test_selections_with_extreme_scores(choose):
     assert choose(np.array([3.0]), 1.0, os_words) == 0
     assert choose(np.array([-1.7e308, 1.7e308]), 5e-324, os_words) == 1

@@ -18,7 +18,7 @@ from missdp.mechanisms.open_levels import (
     FrequentValues,
     OccurringValues,
     RowsAsTheyCame,
-    least_count,
+    _least_count,
 )
 from missdp.table import Table
 from missdp.table.encode import Encoder
@@ -46,7 +46,7 @@ def exact_tail(sigma, first):
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 2.0, 5.0, 20.0])
 def test_thresholds_are_the_smallest_that_hold_for_the_noise_that_is_drawn(sigma):
     for failure in (1e-6, 1e-7, 1e-8, 1e-9, 0.05):
-        least = least_count(sigma, failure)
+        least = _least_count(sigma, failure)
         assert exact_tail(sigma, least - 1)[1] <= Fraction(failure)
         assert exact_tail(sigma, least - 2)[0] > Fraction(failure)
 
@@ -56,7 +56,7 @@ def test_the_tail_of_the_continuous_gaussian_would_be_too_light():
     from scipy.special import ndtri
 
     wrong = math.ceil(1 + 0.5 * -ndtri(1e-8))
-    assert least_count(0.5, 1e-8) > wrong
+    assert _least_count(0.5, 1e-8) > wrong
     assert exact_tail(0.5, wrong - 1)[0] > Fraction(1, 10**8)
 
 
@@ -72,7 +72,7 @@ def test_a_value_that_one_row_has_leaves_as_rarely_as_was_charged_for():
     how, source = FrequentValues(sigma, failure, 10), SeededNoise(0)
     assert [how.draw({}, source), how.draw({"x": 0}, source)] != [("x",), ("x",)]
     kept = sum(how.draw({"rare": 1}, source) == ("rare",) for _ in range(runs))
-    low, high = exact_tail(sigma, least_count(sigma, failure) - 1)
+    low, high = exact_tail(sigma, _least_count(sigma, failure) - 1)
     assert low <= failure
     assert abs(kept / runs - float(high)) < 4 * math.sqrt(failure / runs)
     assert kept / runs <= failure + 4 * math.sqrt(failure / runs)

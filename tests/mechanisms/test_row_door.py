@@ -39,9 +39,9 @@ from missdp.mechanisms import (
     Sums,
     questions,
 )
-from missdp.mechanisms.noise import SecureNoise
+from missdp.mechanisms.exact_noise import SecureNoise
 from missdp.mechanisms.questions import QUANTA, Rows, Ways
-from missdp.mechanisms.row_door import Charged, PrivateRows
+from missdp.mechanisms.row_door import Charged, _PrivateRows
 from missdp.mechanisms.session import _unquoted, read_only
 from missdp.mechanisms.smooth import Bounded, ReleasedScale, ScaleRelease, plan_smooth
 from missdp.table.encode import Column
@@ -212,7 +212,7 @@ def test_all_is_charged_before_anything_is_read(monkeypatch):
     def refuse(self):
         raise AssertionError("read")
 
-    monkeypatch.setattr(PrivateRows, "cells", property(refuse))
+    monkeypatch.setattr(_PrivateRows, "cells", property(refuse))
     asks = [Ask(label=label, cost=PURE, reads={"age"}, dimension=5) for label in "ab"]
     asked = door(budget=Budget(1.9))
     with pytest.raises(BudgetExceededError):
@@ -538,7 +538,7 @@ def test_filled_values_keep_to_the_bounds_whatever_a_preparation_gives(odd):
     rows = table().with_missing({"income": holes})
     holes = rows.mask("income")
     how = Preparation(function=out_of_bounds, reads=reads, given=(odd,))
-    cells = PrivateRows(rows, how, SeededNoise(0)).cells
+    cells = _PrivateRows(rows, how, SeededNoise(0)).cells
     nearest = 10 if odd > 0 else -5
     for some, part in ((slice(None), cells), (slice(7, 31), cells.part(7, 31))):
         came = np.where(holes, nearest, rows.values("income"))[some]
@@ -651,7 +651,7 @@ def two_numbers(rows, first):
 @pytest.mark.parametrize("first", [(0.4, 0.6), (0.0, 0.2), (0.9, 1.1)])
 def test_several_numbers_that_fill_the_bound_move_no_further_than_stated(first):
     """One that grows leaves the later ones less room, so the row moves twice as far."""
-    cells = PrivateRows(table().take(np.arange(40) == 0), None, SecureNoise()).cells
+    cells = _PrivateRows(table().take(np.arange(40) == 0), None, SecureNoise()).cells
     ask = {"function": two_numbers, "reads": {"age"}, "bound": 1.0, "numbers": 2, "change": 0.2}
     one, other = (Sums(given=(value,), **ask) for value in first)
     assert np.abs(one.exact(cells) - other.exact(cells)).sum() <= one.donee

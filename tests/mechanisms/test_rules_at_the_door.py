@@ -102,13 +102,13 @@ def everywhere(rows, draws):
 def test_only_what_surely_applies_is_filled_however_many_rows_are_looked_at(at_once, monkeypatch):
     monkeypatch.setattr(row_door, "PART_ROWS", at_once)
     works = ["yes", "no", "R", None, "yes"] * 4
-    rows = row_door.with_one_kind_of_hole(
+    rows = row_door._with_one_kind_of_hole(
         Table.read(pd.DataFrame({"work": works, "pay": [None] * 20}), MAYBE)
     )
     hole = rows.schema["work"].missing_code
     assert rows.codes("work").tolist() == [1, 0, hole, hole, 1] * 4
     how = Preparation(function=everywhere, reads=frozenset())
-    cells = row_door.PrivateRows(rows, how, SeededNoise(0)).cells
+    cells = row_door._PrivateRows(rows, how, SeededNoise(0)).cells
     filled = np.array(works) == "yes"
     assert ((cells.codes("pay") == 3) == filled).all()
     assert ((cells.values("pay") == 3.5) == filled).all()

@@ -19,7 +19,7 @@ from missdp.accounting import Budget, Cost, SampledGaussianEvent
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.mechanisms import Door, SecureNoise, SeededNoise, Training
-from missdp.mechanisms.training import RowFunction, RowGradients, _Grid
+from missdp.mechanisms.training import RowFunction, _Grid, _RowGradients
 from missdp.sources import MemorySource, strategy_named
 
 SCHEMA = Schema(
@@ -480,7 +480,7 @@ def test_what_is_clipped_does_not_depend_on_who_is_beside_whom():
     cells = int(grid.cells_of(np.ones((1, 1)))[0, 0])
     for extra, expected in ((1, cells), (-5, -5 * cells), (many, 2**61), (-many, -(2**61))):
         taken = {n: c[max(-extra, 0) : many + min(many - extra, many)] for n, c in codes.items()}
-        gradients = RowGradients(lambda taken=taken: taken, function, (), grid)
+        gradients = _RowGradients(lambda taken=taken: taken, function, (), grid)
         assert gradients.total.tolist() == [expected], extra
 
 

@@ -23,7 +23,8 @@ SHUT = ("missdp.sources", "missdp.table", "missdp.mechanisms")
 # What may be imported of modules that themselves import what must not be seen.
 OF_FAMILIES = {
     "missdp.mechanisms.door": door.__all__,
-    "missdp.mechanisms.noise": ("Noise", "NoiseSource", "Selection", "check_scale", "noise_source"),
+    "missdp.mechanisms.exact_noise": ("NoiseSource", "check_scale", "noise_source"),
+    "missdp.mechanisms.noise": ("Noise", "Selection"),
     "missdp.synth.base": ("MissingValues", "Synthesizer"),
     "missdp.synth.registry": (),
     "missdp.synth.sampling": ("kinds_share",),
@@ -95,9 +96,9 @@ from missdp import Table
 from missdp.table import Table
 from missdp.sources import MemorySource
 from missdp.mechanisms import SecureNoise
-from missdp.mechanisms.noise import noise_source
+from missdp.mechanisms.exact_noise import noise_source
 from missdp.mechanisms.row_door import Table
-from missdp.mechanisms.row_door import PrivateRows
+from missdp.mechanisms.row_door import _PrivateRows
 from missdp.mechanisms.smooth import SmoothNoise
 from missdp.sources.strategies import ExactCounts
 from missdp.synth.base import Table

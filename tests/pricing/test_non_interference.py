@@ -22,7 +22,7 @@ from missdp import pricing as mp
 from missdp.accounting import Budget, Condition, Guarantee
 from missdp.aliases import MOVED
 from missdp.errors import MissDPError, ParameterError
-from missdp.mechanisms.noise import SeededNoise
+from missdp.mechanisms.exact_noise import SeededNoise
 from missdp.pricing import estimators, propose_test_release
 from missdp.pricing import replace_one as prices
 from missdp.pricing.prices import _MECHANISMS, _STEPS

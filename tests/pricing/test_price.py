@@ -24,7 +24,7 @@ from missdp.accounting import (
     epsilon_of,
 )
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
-from missdp.mechanisms.noise import SeededNoise
+from missdp.mechanisms.exact_noise import SeededNoise
 from missdp.pricing import (
     bounds,
     calibrated,

@@ -23,7 +23,7 @@ from missdp.errors import (
     SchemaError,
     UnprovenError,
 )
-from missdp.mechanisms.noise import SeededNoise
+from missdp.mechanisms.exact_noise import SeededNoise
 from missdp.pricing import propose_test_release, rows_of
 from missdp.pricing.replace_one import ReplaceOneDoor, _charged
 from missdp.schema import NotApplicable

@@ -17,7 +17,7 @@ from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent, ZC
 from missdp.errors import MissDPError
 from missdp.mechanisms import Noise, Prepared, Witness
 from missdp.mechanisms.questions import QUANTA, Rows
-from missdp.mechanisms.row_door import FilledRows, PrivateRows, with_one_kind_of_hole
+from missdp.mechanisms.row_door import FilledRows, _PrivateRows, _with_one_kind_of_hole
 from missdp.mechanisms.smooth import Bounded, SmoothNoise
 from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
 
@@ -25,14 +25,14 @@ from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
 def prepared(knn: KNNImputation, table: Table) -> Prepared:
     """What a door makes of the rows: ways to fill them and profile."""
     how = knn.preparation(table.schema)
-    rows = Rows(FilledRows(with_one_kind_of_hole(table), Prepared()), how.reads)
+    rows = Rows(FilledRows(_with_one_kind_of_hole(table), Prepared()), how.reads)
     return how.function(rows, None, *how.given)
 
 
 def filled(knn: KNNImputation, table: Table) -> FilledRows:
     """Rows as they are filled in the first of their ways."""
     ways = prepared(knn, table).ways
-    came, first = with_one_kind_of_hole(table), ways.start[ways.lists]
+    came, first = _with_one_kind_of_hole(table), ways.start[ways.lists]
     columns = {}
     for name, column in ways.columns.items():
         holes = came.codes(name)[ways.rows] >= came.schema[name].missing_code
@@ -113,7 +113,7 @@ class Exact(Witness):
 def nothing_is_read():
     """Fail as soon as a door reads rows."""
     refuse = mock.PropertyMock(side_effect=AssertionError("read"))
-    return mock.patch.object(PrivateRows, "cells", refuse)
+    return mock.patch.object(_PrivateRows, "cells", refuse)
 
 
 class Different(Exception):  # noqa: N818

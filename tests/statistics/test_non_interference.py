@@ -30,7 +30,7 @@ from missdp.accounting import Budget, Cost
 from missdp.errors import DataError, ParameterError
 from missdp.mechanisms import Ask, Counts, Prepared, SecureNoise, SeededNoise
 from missdp.mechanisms.questions import Rows
-from missdp.mechanisms.row_door import PrivateRows
+from missdp.mechanisms.row_door import _PrivateRows
 from missdp.mechanisms.session import Session
 from missdp.statistics import ImputedStatistics
 from missdp.statistics.profile import Profile
@@ -188,7 +188,7 @@ def held(thing) -> list[object]:
 
 
 PRIVATE = (
-    Table, np.ndarray, np.random.Generator, SecureNoise, SeededNoise, Profile, Rows, PrivateRows,
+    Table, np.ndarray, np.random.Generator, SecureNoise, SeededNoise, Profile, Rows, _PrivateRows,
     Prepared,
 )  # fmt: skip
 

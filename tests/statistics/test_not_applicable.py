@@ -16,7 +16,7 @@ from test_sensitivity import RULED_IMPUTATIONS
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget
 from missdp.mechanisms import Filled, Prepared
-from missdp.mechanisms.row_door import FilledRows, with_one_kind_of_hole
+from missdp.mechanisms.row_door import FilledRows, _with_one_kind_of_hole
 from missdp.schema import Determined, NotApplicable
 from missdp.statistics import Estimate, ImputedStatistics, KNNImputation
 
@@ -33,7 +33,7 @@ def kept(rows: list[Row], name: str, asks=RULED_QUESTIONS) -> list[Behind]:
 
 
 def came(table: Table) -> FilledRows:
-    return FilledRows(with_one_kind_of_hole(table), Prepared())
+    return FilledRows(_with_one_kind_of_hole(table), Prepared())
 
 
 def exactly(table: Table, imputation: KNNImputation | None = ONE) -> ImputedStatistics:
@@ -153,7 +153,7 @@ SOME = [
 
 
 def test_a_preparation_cannot_fill_what_does_not_apply() -> None:
-    table = with_one_kind_of_hole(read(SOME))
+    table = _with_one_kind_of_hole(read(SOME))
     size = len(table)
     everything = Filled(np.arange(size), np.zeros(size, dtype=np.int64), np.full(size, 1.0))
     made = FilledRows(table, Prepared({"income": everything}))

@@ -11,7 +11,7 @@ import pytest
 from missdp import AllPairs, Numeric, PrivBayes, Schema, Table
 from missdp.synth import AIM, MST
 from missdp.testing import TINY, audit_synthesizer, canary
-from missdp.testing.made_up import appended
+from missdp.testing.made_up import _appended
 from synth.conformance import CASES, FIRST, IDS, NEURAL
 
 pytestmark = pytest.mark.usefixtures("one_turn")
@@ -34,7 +34,7 @@ PURE = {"epsilon": 3.0, "delta": 0.0}
 
 
 def tables(row):
-    return CROWD, appended(CROWD, {n: np.array([c]) for n, c in zip("xy", ROWS[row], strict=True)})
+    return CROWD, _appended(CROWD, {n: np.array([c]) for n, c in zip("xy", ROWS[row], strict=True)})
 
 
 @pytest.mark.parametrize(

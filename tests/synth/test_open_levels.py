@@ -123,7 +123,7 @@ def test_failures_of_several_columns_add_up(monkeypatch):
     monkeypatch.setattr(
         found_by,
         "least_count",
-        lambda sigma, failure, whole=found_by.least_count: (
+        lambda sigma, failure, whole=found_by._least_count: (
             seen.append(failure) or whole(sigma, failure)
         ),
     )

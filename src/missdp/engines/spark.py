@@ -95,14 +95,7 @@ class _Identified:
 
 
 def of_units(frame: DataFrame, schema: Schema) -> tuple[DataFrame, Ints]:
-    """Return the rows of a frame that take part, without identifiers, and what units count.
-
-    Raises
-    ------
-    DataError
-        If its columns are not the schema's and the identifiers', or a row has no identifier and the
-        unit says to refuse that.
-    """
+    """Return the rows of a frame that take part, without identifiers, and what units count."""
     from pyspark.sql import Window, functions
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 

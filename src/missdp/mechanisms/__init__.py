@@ -16,15 +16,15 @@ from missdp.accounting.conditions import Undeclared as Undeclared
 from missdp.accounting.conditions import domain_conditions as domain_conditions
 from missdp.aliases import exported
 from missdp.mechanisms.door import Door as Door
+from missdp.mechanisms.exact_noise import NoiseSource as NoiseSource
+from missdp.mechanisms.exact_noise import SecureNoise as SecureNoise
+from missdp.mechanisms.exact_noise import SeededNoise as SeededNoise
+from missdp.mechanisms.exact_noise import SelectionNoise as SelectionNoise
+from missdp.mechanisms.exact_noise import noise_source as noise_source
 from missdp.mechanisms.noise import CountNoise as CountNoise
 from missdp.mechanisms.noise import Noise as Noise
-from missdp.mechanisms.noise import NoiseSource as NoiseSource
-from missdp.mechanisms.noise import SecureNoise as SecureNoise
-from missdp.mechanisms.noise import SeededNoise as SeededNoise
 from missdp.mechanisms.noise import Selection as Selection
 from missdp.mechanisms.noise import SelectionMethod as SelectionMethod
-from missdp.mechanisms.noise import SelectionNoise as SelectionNoise
-from missdp.mechanisms.noise import noise_source as noise_source
 from missdp.mechanisms.queries import Kinds as Kinds
 from missdp.mechanisms.queries import Marginal as Marginal
 from missdp.mechanisms.queries import RowCount as RowCount

@@ -14,7 +14,8 @@ from missdp.accounting import Budget, Cost, Event
 from missdp.accounting.budget import check_paid
 from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals
-from missdp.mechanisms.noise import Noise, NoiseSource, Selection, SelectionMethod
+from missdp.mechanisms.exact_noise import NoiseSource
+from missdp.mechanisms.noise import Noise, Selection, SelectionMethod
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.queries import (
     CountedRows,

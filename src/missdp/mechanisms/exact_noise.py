@@ -1,4 +1,7 @@
-"""Exact discrete Laplace and Gaussian draws, exact selection and lazy reals, from fair bits.
+"""Exact noise, from fair bits: discrete Laplace and Gaussian draws, selections, lazy reals.
+
+Bits are secure (the operating system's CSPRNG) or seeded (tests only): `SecureNoise` and
+`SeededNoise` differ in nothing else.
 
 *Method.* Write ``w(k) = exp(-x(k))`` for the wanted mass up to a constant, with
 ``x(k) = |k| / scale`` or ``k^2 / (2 scale^2)``. The integers from -K to K - 1 are cut into blocks
@@ -42,17 +45,24 @@ import os
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.accounting import Condition, ExplicitSeed
+from missdp.errors import DataError, ParameterError, number, one_of
 from missdp.types import Flags, Floats, Ints
 
 DiscreteLaw = Literal["laplace", "gaussian"]
 WordArray = NDArray[np.uint64]
 Words: TypeAlias = Callable[[int], WordArray]
 """Returns so many words of independent fair bits."""
+Size = int | tuple[int, ...]
+SelectionNoise = Literal["gumbel", "exponential"]
+"""The noise of scores, of which the largest is selected."""
+# Scales beyond are far above any useful noise, and far below what could overflow 64-bit integers.
+check_scale = partial(number, most=2.0**40, open_end=True)
 _AT_ONCE = 2**15  # words in one pass, so that a pass stays in the processor's cache
 _MARGIN = 2.0**-50  # more than a uniform float is off
 _LARGEST_EXPONENT = 32.0
@@ -269,13 +279,13 @@ def _lattice_sampler(law: DiscreteLaw, scale: float) -> _LatticeSampler:
     return _LatticeSampler(law, scale)
 
 
-def draw(law: DiscreteLaw, scale: float, size: int | tuple[int, ...], words: Words) -> Ints:
+def _draw(law: DiscreteLaw, scale: float, size: int | tuple[int, ...], words: Words) -> Ints:
     """Return independent draws of a law in the shape asked for."""
     shape = tuple(size) if isinstance(size, tuple | list) else (int(size),)
     return _lattice_sampler(law, scale).draw(math.prod(shape), words).reshape(shape)
 
 
-def exponential_choice(scores: Floats, scale: float, words: Words) -> int:
+def _exponential_choice(scores: Floats, scale: float, words: Words) -> int:
     """Return an index drawn with probability proportional to exp(score / scale)."""
     spare = 64 - max(1, (scores.size - 1).bit_length())
     while True:
@@ -286,7 +296,7 @@ def exponential_choice(scores: Floats, scale: float, words: Words) -> int:
             return int(winners[0])
 
 
-def permute_and_flip(scores: Floats, scale: float, words: Words) -> int:
+def _permute_and_flip(scores: Floats, scale: float, words: Words) -> int:
     """Return the first candidate, in random order, to pass a coin of exp((score - top) / scale)."""
     keys = words(scores.size)
     order = np.argsort(keys)
@@ -385,3 +395,159 @@ def settled(value: Fraction, scale: Fraction, bounds: Interval, sign: int) -> in
     half = Fraction(1, 2)
     ends = {math.floor(value + sign * scale * bound + half) for bound in bounds}
     return ends.pop() if len(ends) == 1 else None
+
+
+# Where noise is drawn from
+
+
+class NoiseSource:
+    """What a mechanism draws from: `SecureNoise` for releases, `SeededNoise` for tests.
+
+    Both draw by the same exact samplers; they differ in where the random bits come from.
+    """
+
+    conditions: ClassVar[tuple[Condition, ...]] = ()
+    """What a release made with this source rests on."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator for post-processing (sampling synthetic rows, say)."""
+        raise NotImplementedError
+
+    def discrete_laplace(self, scale: float, size: Size) -> Ints:
+        """Draw integers of this shape with mass proportional to exp(-abs(x) / scale), exactly."""
+        return _draw("laplace", check_scale("scale", scale), size, self._words)
+
+    def discrete_gaussian(self, sigma: float, size: Size) -> Ints:
+        """Draw integers of a shape with mass proportional to exp(-x^2 / (2 sigma^2)), exactly."""
+        return _draw("gaussian", check_scale("sigma", sigma), size, self._words)
+
+    def noisy_max(self, scores: Floats, scale: float, *, noise: SelectionNoise = "gumbel") -> int:
+        """Return the index of the largest score after adding independent noise to each.
+
+        Parameters
+        ----------
+        scores : array of float, shape (k,)
+            Finite, k at least 1.
+        scale : float
+        noise : {"gumbel", "exponential"}
+            With scale 2 * sensitivity / epsilon, Gumbel noise is the exponential mechanism
+            (epsilon-bounded range) and exponential noise is permute-and-flip (epsilon-DP,
+            McKenna & Sheldon 2020).
+        """
+        one_of("noise", noise, get_args(SelectionNoise))
+        values, scale = _check_scores(scores), check_scale("scale", scale)
+        choose = _exponential_choice if noise == "gumbel" else _permute_and_flip
+        return choose(values, scale, self._words)
+
+    def coins(self, rate: float, count: int) -> Flags:
+        """Flip independent coins that fall on True with probability ``rate``, never more.
+
+        The rate is rounded down to a multiple of 2**-64, which floats from 2**-11 on are.
+        """
+        if number("rate", rate, most=1.0) == 1:
+            return np.ones(count, dtype=np.bool_)
+        return self._words(count) < np.uint64(int(Fraction(rate) * 2**64))
+
+
+class SecureNoise(NoiseSource):
+    """Exact discrete noise from the operating system's cryptographic generator. For releases.
+
+    Draws have the discrete Laplace or Gaussian law itself (nothing is rounded or cut off), at tens
+    of millions a second. Selection adds Gumbel noise (the exponential mechanism) or exponential
+    noise (permute-and-flip) to scores. Random bits are fetched for each call and never kept, so
+    forked processes, threads and pickled copies share none. How long a draw takes is not hidden.
+
+    Examples
+    --------
+    >>> from missdp.mechanisms import SecureNoise
+    >>> SecureNoise().discrete_laplace(2.0, 3).shape
+    (3,)
+    """
+
+    def __init__(self) -> None:
+        super().__init__(os_words)
+
+    def generator(self) -> np.random.Generator:
+        """Return a fresh generator seeded by the operating system, for post-processing only."""
+        return np.random.default_rng()
+
+    def __repr__(self) -> str:
+        return "SecureNoise()"
+
+
+class SeededNoise(NoiseSource):
+    """Reproducible noise: the same samplers over a NumPy generator. A release must not use it.
+
+    Parameters
+    ----------
+    seed : int or numpy.random.Generator
+        Two sources with equal integer seeds draw the same numbers.
+
+    Examples
+    --------
+    >>> from missdp.mechanisms import SeededNoise
+    >>> a, b = SeededNoise(7), SeededNoise(7)
+    >>> bool((a.discrete_gaussian(3.0, 5) == b.discrete_gaussian(3.0, 5)).all())
+    True
+    """
+
+    conditions = (ExplicitSeed(),)
+    """Whoever knows the seed can subtract the noise."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.conditions is not SeededNoise.conditions:
+            raise TypeError("seeded noise always has the condition ExplicitSeed")
+
+    def __init__(self, seed: int | np.random.Generator) -> None:
+        self._generator = np.random.default_rng(seed)
+        super().__init__(seeded_words(self._generator))
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator spawned from this one, for post-processing only."""
+        return self._generator.spawn(1)[0]
+
+    def __repr__(self) -> str:
+        return "SeededNoise()"
+
+
+def noise_source(
+    random_state: int | np.random.Generator | NoiseSource | None = None,
+) -> NoiseSource:
+    """Return the noise source for a ``random_state`` argument.
+
+    Parameters
+    ----------
+    random_state : int, numpy.random.Generator, NoiseSource or None
+        None (the default) gives `SecureNoise`; a seed or generator gives `SeededNoise`, whose
+        releases carry the condition `ExplicitSeed`. A source is returned as it is.
+
+    Examples
+    --------
+    >>> from missdp.mechanisms import noise_source
+    >>> noise_source(), noise_source(0)
+    (SecureNoise(), SeededNoise())
+    """
+    if random_state is None:
+        return SecureNoise()
+    if isinstance(random_state, NoiseSource):
+        return random_state
+    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
+    if isinstance(random_state, np.random.Generator) or (whole and random_state >= 0):
+        return SeededNoise(random_state)
+    raise ParameterError(
+        "random_state must be None, a non-negative int or a numpy.random.Generator, "
+        f"got {type(random_state).__name__}"
+    )
+
+
+def _check_scores(scores: Floats) -> Floats:
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 1 or values.size == 0:
+        raise ParameterError("scores must be a non-empty one-dimensional array")
+    if not np.isfinite(values).all():
+        raise DataError("scores must all be finite")
+    return values

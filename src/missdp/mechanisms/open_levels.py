@@ -42,7 +42,8 @@ import numpy as np
 
 from missdp.accounting import Event, GaussianEvent
 from missdp.errors import ParameterError, UnprovenError, number
-from missdp.mechanisms.noise import NoiseSource, check_scale, other_kind, too_far
+from missdp.mechanisms.exact_noise import NoiseSource, check_scale
+from missdp.mechanisms.noise import other_kind, too_far
 from missdp.mechanisms.session import Session
 from missdp.schema import OpenCategorical
 from missdp.table.encode import Encoder
@@ -53,7 +54,7 @@ _FURTHEST = 40.0  # standard deviations of the noise; what lies beyond is bounde
 _ROUNDED = 1 + 1e-9  # far more than sums of exponentials are off
 
 
-def least_count(sigma: float, failure: float) -> int:
+def _least_count(sigma: float, failure: float) -> int:
     """Return the smallest whole t with ``P(1 + noise >= t) <= failure``, for discrete noise.
 
     The tail of the noise that is really drawn is summed, and rounded up: that of the continuous
@@ -128,7 +129,7 @@ class FrequentValues:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", check_scale("sigma", self.sigma))
-        least_count(self.sigma, self.failure)
+        _least_count(self.sigma, self.failure)
 
     def event(self, sensitivity: float, *, gate: Iterable[str] | None, label: str) -> Event:
         """Return the Gaussian release; its failure is charged beside it."""
@@ -140,7 +141,7 @@ class FrequentValues:
         noisy = np.array([exact[value] for value in values], dtype=np.int64)
         noisy += source.discrete_gaussian(self.sigma, len(values))
         order = np.argsort(-noisy, kind="stable")[: self.most]
-        least = least_count(self.sigma, self.failure)
+        least = _least_count(self.sigma, self.failure)
         return tuple(sorted(values[i] for i in order.tolist() if noisy[i] >= least))
 
     def exceeds(

@@ -31,7 +31,8 @@ from missdp.accounting import (
 from missdp.accounting.budget import check_paid
 from missdp.accounting.conditions import domain_conditions
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
-from missdp.mechanisms.noise import Noise, NoiseSource, noise_source
+from missdp.mechanisms.exact_noise import NoiseSource, noise_source
+from missdp.mechanisms.noise import Noise
 from missdp.mechanisms.questions import (
     PART_ROWS,
     QUANTA,
@@ -76,7 +77,7 @@ __all__ = ["Charged", "Measurement", "Noisy", "RandomState", "RowDoor"]
 RandomState: TypeAlias = "int | np.random.Generator | NoiseSource | None"
 
 
-def with_one_kind_of_hole(table: Table) -> Table:
+def _with_one_kind_of_hole(table: Table) -> Table:
     """Return the table with all missing cells, each by itself, plainly missing.
 
     What is not applicable stays so.
@@ -96,7 +97,7 @@ def with_one_kind_of_hole(table: Table) -> Table:
     return Table(schema, columns, kind=table.kind)
 
 
-class PrivateRows:
+class _PrivateRows:
     """Rows as a preparation makes them, when they are first needed. Private."""
 
     def __init__(self, table: Table, preparation: Preparation | None, noise: NoiseSource) -> None:
@@ -296,7 +297,7 @@ class RowDoor(Session):
     """
 
     _queries: ClassVar = (Counts, Sums, Query)
-    _rows: PrivateRows
+    _rows: _PrivateRows
 
     def __init__(
         self,
@@ -314,13 +315,13 @@ class RowDoor(Session):
         check_paid(table.schema.ledger, budget)
         conditions = domain_conditions(table.schema, undeclared)
         super().__init__(budget=budget, noise=noise_source(random_state), conditions=conditions)
-        self._table = table = with_one_kind_of_hole(table)
+        self._table = table = _with_one_kind_of_hole(table)
         self._schema, self._valued = table.schema, _valued(table)
         self._shared: frozenset[str] = frozenset()
         self._averaged = False
         self._tells = False
         self._scale: ReleasedScale | None = None
-        self._rows = self._came = PrivateRows(table, None, self._noise)
+        self._rows = self._came = _PrivateRows(table, None, self._noise)
         self._resting: tuple[Event, ...] = ()
 
     def __repr__(self) -> str:
@@ -378,7 +379,7 @@ class RowDoor(Session):
         """
         exactly(Preparation, preparation)
         return self._with(
-            _rows=PrivateRows(self._table, preparation, self._noise),
+            _rows=_PrivateRows(self._table, preparation, self._noise),
             _shared=preparation.shared,
             _averaged=preparation.averaged,
             _scale=None,
@@ -561,11 +562,11 @@ class RowDoor(Session):
     def _depends(self, ask: Ask) -> bool:
         return bool(ask.reads & self._shared) and not ask.observed
 
-    def _observed(self, gate: frozenset[str]) -> PrivateRows:
+    def _observed(self, gate: frozenset[str]) -> _PrivateRows:
         if not gate:
             return self._came
         preparation = Preparation(function=_observed_on, reads=gate, given=(tuple(sorted(gate)),))
-        return PrivateRows(self._table, preparation, self._noise)
+        return _PrivateRows(self._table, preparation, self._noise)
 
 
 def _radius(

@@ -22,7 +22,8 @@ import numpy as np
 from missdp.accounting import Budget, Condition, Cost, Event
 from missdp.errors import DataError, MissDPError, ParameterError, number, replacing
 from missdp.files import noise_is_drawn
-from missdp.mechanisms.noise import Noise, NoiseSource, SeededNoise
+from missdp.mechanisms.exact_noise import NoiseSource, SeededNoise
+from missdp.mechanisms.noise import Noise
 from missdp.record import Record
 from missdp.types import Floats
 

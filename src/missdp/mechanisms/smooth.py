@@ -103,13 +103,15 @@ from missdp.mechanisms.exact_noise import (
     Interval,
     LazyExponential,
     LazyUniform,
+    NoiseSource,
+    SeededNoise,
     Words,
     bits,
     os_words,
     seeded_words,
     settled,
 )
-from missdp.mechanisms.noise import Noise, NoiseSource, SeededNoise, above, pure_exceeds
+from missdp.mechanisms.noise import Noise, above, pure_exceeds
 from missdp.types import Floats
 
 # Room for rounding S upwards and for floating point, taken off beta and off epsilon.

@@ -1,7 +1,7 @@
 """Private training: noisy sums of clipped gradients of sampled rows, charged once, in advance.
 
-`Training` is the public plan, `RowFunction` a family's gradient of single rows, `RowGradients` what
-it makes of the private rows, and `PrivateTraining` takes the steps, each through the session.
+`Training` is the public plan, `RowFunction` a family's gradient of single rows, and
+`PrivateTraining` takes the steps, each through the session.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from missdp.accounting import Cost, Event, SampledGaussianEvent
 from missdp.accounting.costs import RDP_ORDERS, rdp_curve
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError, number, replacing, whole
-from missdp.mechanisms.noise import NoiseSource, too_far
+from missdp.mechanisms.exact_noise import NoiseSource
+from missdp.mechanisms.noise import too_far
 from missdp.mechanisms.session import Charged, Session, no_warnings, plain_function, read_only
 from missdp.types import Floats, Ints
 
@@ -336,7 +337,7 @@ def _failed(error: BaseException) -> ParameterError:
     return ParameterError(f"the gradient function fails on made-up rows: {error!r}")
 
 
-class RowGradients:
+class _RowGradients:
     """The clipped gradients of all rows at one state; private, and computed when asked for."""
 
     def __init__(
@@ -410,7 +411,7 @@ class RowGradients:
         return None
 
 
-def _alike_but_one(one: RowGradients, other: RowGradients) -> bool:
+def _alike_but_one(one: _RowGradients, other: _RowGradients) -> bool:
     """Whether two tables of rows, in one order, have the same gradients but for one row.
 
     Up to what rounding may make of the rows beside a row, which the noise has room for.
@@ -464,7 +465,7 @@ class SampledSum:
     rate: float
     sigma: float
 
-    def draw(self, exact: RowGradients, source: NoiseSource) -> Ints:
+    def draw(self, exact: _RowGradients, source: NoiseSource) -> Ints:
         """Return a noisy sum, in cells of the grid."""
         if self.rate == 1:
             total = exact.total
@@ -472,14 +473,14 @@ class SampledSum:
             total = exact.sum(np.flatnonzero(source.coins(self.rate, len(exact))))
         return np.asarray(total + source.discrete_gaussian(self.sigma, total.shape))
 
-    def log_ratio(self, answer: Ints, exact: RowGradients, other: RowGradients) -> float:
+    def log_ratio(self, answer: Ints, exact: _RowGradients, other: _RowGradients) -> float:
         """Return the log-likelihood of an answer given some rows less that given others.
 
         Every sample is summed over: few rows may have a gradient that is not 0.
         """
         return self._log_likelihood(answer, exact) - self._log_likelihood(answer, other)
 
-    def exceeds(self, event: Event, exact: RowGradients, other: RowGradients) -> str | None:
+    def exceeds(self, event: Event, exact: _RowGradients, other: _RowGradients) -> str | None:
         """Return why an event does not pay for a step.
 
         The sum over all rows may move by the standard deviation of the noise over the noise
@@ -495,11 +496,11 @@ class SampledSum:
         moved, most = self.shift(exact, other), 1 / event.noise_multiplier
         return too_far(moved, most, "the sum of gradients, in standard deviations of noise,")
 
-    def shift(self, exact: RowGradients, other: RowGradients) -> float:
+    def shift(self, exact: _RowGradients, other: _RowGradients) -> float:
         """Return how far the sums over all rows are apart, in standard deviations of the noise."""
         return float(np.linalg.norm(np.float64(exact.total - other.total))) / self.sigma
 
-    def _log_likelihood(self, answer: Ints, exact: RowGradients) -> float:
+    def _log_likelihood(self, answer: Ints, exact: _RowGradients) -> float:
         """Log-likelihood up to a constant that is the same for all rows."""
         from scipy.special import logsumexp
 
@@ -580,7 +581,7 @@ class PrivateTraining:
             cells = self._session._release(
                 event,
                 SampledSum(self._plan.rate, _SIGMA),
-                lambda: RowGradients(self._codes, self._function, held, self._grid),
+                lambda: _RowGradients(self._codes, self._function, held, self._grid),
                 paid=self._charged,
             )
         return self._function.split(np.asarray(cells, dtype=np.float64) * self._grid.width)

@@ -21,7 +21,7 @@ from missdp.accounting import (
 from missdp.accounting.exact import boundary
 from missdp.errors import ParameterError, UnprovenError, number
 from missdp.estimator import clone
-from missdp.mechanisms.noise import noise_source
+from missdp.mechanisms.exact_noise import noise_source
 from missdp.pricing.domain import Parameters, RowDomain, Rows, require
 from missdp.pricing.privacy_maps import Bound
 from missdp.pricing.questions import Question, VectorNoise

@@ -17,13 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Assumption, Condition, Event, RDPEvent
 from missdp.errors import DataError, ParameterError, UnprovenError, number, replacing, whole
-from missdp.mechanisms.noise import (
-    Noise,
-    NoiseSource,
-    SeededNoise,
-    distance,
-    too_far,
-)
+from missdp.mechanisms.exact_noise import NoiseSource, SeededNoise
+from missdp.mechanisms.noise import Noise, distance, too_far
 from missdp.mechanisms.session import no_warnings, plain_function, read_only
 from missdp.pricing.domain import (
     NEIGHBOURS,

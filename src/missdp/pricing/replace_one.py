@@ -14,7 +14,7 @@ from missdp.accounting.budget import check_paid
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
 from missdp.estimator import clone
-from missdp.mechanisms.noise import NoiseSource, noise_source
+from missdp.mechanisms.exact_noise import NoiseSource, noise_source
 from missdp.mechanisms.session import Charged, Session, exactly, no_warnings
 from missdp.pricing.domain import (
     NEIGHBOURS,

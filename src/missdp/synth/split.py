@@ -20,7 +20,7 @@ from missdp.accounting.filters import filter_cost, selection_worth
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
 from missdp.errors import ParameterError, replacing
 from missdp.mechanisms.door import Noise, RowProducts
-from missdp.mechanisms.noise import check_scale
+from missdp.mechanisms.exact_noise import check_scale
 from missdp.synth.caps import Caps, Gate
 
 EVERY_ROW = Gate()

@@ -76,10 +76,8 @@ def columns_from_native(
 ) -> dict[str, Cells]:
     """Return the columns of a frame as cells; with ``names``, exactly those in that order.
 
-    No cell of an ``unread`` column is looked at.
-
-    Names of columns stand in the frame; of a list of records they are the declared ones, or the
-    keys of the first record.
+    No cell of an ``unread`` column is looked at. Of a list of records the columns are the declared
+    ones, or the keys of the first record.
     """
     import pandas as pd
     import pyarrow as pa

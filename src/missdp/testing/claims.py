@@ -39,7 +39,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.accountants import GDP
 from missdp.accounting.costs import gdp_cost, pure_epsilon
-from missdp.errors import MissingDependencyError, ParameterError, UnprovenError, replacing
+from missdp.errors import MissingDependencyError, UnprovenError, number, replacing
 from missdp.record import Record
 from missdp.synth import Synthesizer
 from missdp.table import Table
@@ -72,8 +72,6 @@ class Claim:
     --------
     >>> Claim(((1.0, 0.0),)).most_hits(0.1) == 0.1 * math.e
     True
-    >>> round(Claim((), mu=1.0).mu_at(0.1), 6)
-    1.0
     """
 
     pairs: tuple[tuple[float, float], ...]
@@ -98,11 +96,12 @@ class Claim:
         return Claim((*self.pairs, *other.pairs), min(self.mu, other.mu))
 
     @classmethod
-    def of(cls, events: Iterable[Event] | Guarantee) -> Claim:
+    def of(cls, events: Claim | Guarantee | Iterable[Event]) -> Claim:
         """Return what a guarantee claims, or what events that were fixed in advance do."""
+        if isinstance(events, Claim):
+            return events
         if isinstance(events, Guarantee):
-            stated = ((events.epsilon, events.delta),)
-            return cls(stated, math.inf).and_also(cls.of(events.events))
+            return cls(((events.epsilon, events.delta),)).and_also(cls.of(events.events))
         parts = flatten(events)
         return cls(_pairs(parts), _gaussian_of(parts))
 
@@ -137,14 +136,6 @@ def mu_of(event: Event) -> float:
     found numerically, for false alarms above 10^-18: the curve of the Gaussian is convex, so that
     it lies below the rest. Steps that read every row are Gaussian; for those that sample rows no mu
     is known here. Everything else is what `missdp.accounting.costs` proves.
-
-    Examples
-    --------
-    >>> from missdp.accounting import GaussianEvent, PureEvent
-    >>> mu_of(GaussianEvent(sensitivity=2.0, sigma=4.0, discrete=False))
-    0.5
-    >>> round(mu_of(PureEvent(epsilon=1.0)), 3)
-    1.232
     """
     if isinstance(event, GaussianEvent) and event.discrete and event.sensitivity < 2 - 1e-9:
         return _discrete_gaussian_mu(event.sigma)
@@ -172,7 +163,6 @@ class Audit(Record):
 
     Parameters
     ----------
-    subject : str
     trials : int
         Runs on each of the two tables; a quarter of them chose the threshold.
     hits, alarms : float
@@ -186,7 +176,6 @@ class Audit(Record):
     flagged : bool
         Whether the claim is refuted, with the confidence: the lower bound on the hits is more than
         the claim allows at the upper bound on the false alarms.
-    confidence : float
     blind : tuple of str
         Laws that could not be used, since they have no ``log_ratio``.
     """
@@ -227,16 +216,9 @@ def judge(
 ) -> Audit:
     """Return the verdict on a statistic that tends to be larger where a row is present.
 
-    The first quarter of the values chooses a threshold; the others count hits and false alarms.
-    Their shares have Clopper-Pearson bounds, each at half of what the confidence leaves.
-
-    Parameters
-    ----------
-    present, absent : array of float
-        The statistic of independent runs on either table.
-    claim : Claim
-    confidence : float, default 0.95
-    subject : str
+    Values are of independent runs. The first quarter of them chooses a threshold; the others count
+    hits and false alarms. Their shares have Clopper-Pearson bounds, each at half of what the
+    confidence leaves.
     """
     quarter = max(1, len(present) // 4)
     threshold = _best_threshold(present[:quarter], absent[:quarter], len(present), confidence)
@@ -318,8 +300,6 @@ def audit_samples(
         Runs on each table.
     confidence : float, default 0.95
         Of the lower bound on mu.
-    subject : str
-        Public name, for reports.
 
     Returns
     -------
@@ -350,7 +330,7 @@ def audit_samples(
         ]
     )
     absent, present = _learned(seen) if statistic is None else seen.T
-    return judge(present, absent, _claim_of(claim), confidence=confidence, subject=subject)
+    return judge(present, absent, Claim.of(claim), confidence=confidence, subject=subject)
 
 
 def _agreement(sample: Any, row: Any) -> list[float]:
@@ -419,9 +399,6 @@ def audit(
         audit has power: it should be flagged.
     confidence : float, default 0.95
         Of the lower bound.
-    seed : int, default 0
-    subject : str
-        Public name, for reports.
 
     Examples
     --------
@@ -435,13 +412,9 @@ def audit(
     _check(trials, confidence, scale)
     attacker = _Attacker(run, (table, neighbour), scale, seed)
     present, absent = attacker.ratios(trials)
-    claimed = attacker.charged() if claim is None else _claim_of(claim)
+    claimed = attacker.charged() if claim is None else Claim.of(claim)
     found = judge(present, absent, claimed, confidence=confidence, subject=subject)
     return replace(found, blind=tuple(sorted(attacker.blind)))
-
-
-def _claim_of(claim: Claim | Guarantee | Iterable[Event]) -> Claim:
-    return claim if isinstance(claim, Claim) else Claim.of(claim)
 
 
 @dataclass
@@ -523,12 +496,11 @@ def audit_synthesizer(
 
     Parameters
     ----------
-    family : type of Synthesizer
+    family, strategies
+        By default, all strategies that the family lists.
     parameters : mapping, optional
         Of the family. Without an epsilon among them one is chosen at which audits have most power,
         mu near 2; it does not matter to what is audited.
-    strategies : iterable of str, optional
-        Those to audit; by default all that the family lists.
     tables : pair of Table, optional
         Two neighbours, the larger second. By default twelve equal rows, and a row that differs. If
         their schema declares a unit, of rows as `canary` or `Table.read` choose them.
@@ -594,7 +566,6 @@ def _telling_epsilon(delta: float) -> float:
 
 
 def _check(trials: int, confidence: float, scale: float) -> None:
-    if trials < 20:
-        raise ParameterError("an audit needs at least 20 trials")
-    if not 0 < confidence < 1 or not scale > 0:
-        raise ParameterError("confidence must be in (0, 1), and scale above 0")
+    number("trials of an audit", trials, least=20)
+    number("confidence", confidence, most=1 - 1e-12, open_end=True)
+    number("scale", scale, open_end=True)

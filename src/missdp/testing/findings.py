@@ -166,11 +166,6 @@ class Finding(Record):
 class Report(Record):
     """Everything that was checked on one subject; prints as a table.
 
-    Parameters
-    ----------
-    subject : str
-    findings : tuple of Finding
-
     Examples
     --------
     >>> report = Report("MyFamily", (Finding("habits", "saves and loads", "joint", True),))
@@ -208,13 +203,7 @@ class Report(Record):
         return "\n".join([head, *map(str, self.findings)])
 
     def checked(self) -> Report:
-        """Return the report if every promise is kept.
-
-        Raises
-        ------
-        CheckFailedError
-            Otherwise; it lists what failed and what to do.
-        """
+        """Return the report if every promise is kept; else raise what lists what failed."""
         if self.passed:
             return self
         lines = "\n".join(f"- {found}" for found in self.failures)
@@ -389,27 +378,14 @@ class Recorder(Witness):
 
 
 class Repeater(Recorder):
-    """Repeat the answers that were kept, and keep what is behind them here.
-
-    Parameters
-    ----------
-    kept : Recorder
-    reads : bool, default True
-        Whether exact numbers are computed.
-    """
+    """Repeat the answers that were kept, and keep what is behind them here, if that is read."""
 
     def __init__(self, kept: Recorder, *, reads: bool = True) -> None:
         super().__init__(kept.seed, stop_after=kept.stop_after)
         self.tape, self.reads = kept.kept, reads
 
     def answer(self, event: Event, law: Mechanism, exact: Callable[[], Any]) -> Any:
-        """Return the answer that was kept, if the question is the same.
-
-        Raises
-        ------
-        Differs
-            If it is not.
-        """
+        """Return the answer that was kept; raise ``Differs`` if the question is not the same."""
         position = len(self.kept)
         behind = self._computed(exact) if self.reads else None
         if position == len(self.tape):
@@ -453,13 +429,7 @@ for _name in ("choice", "random", "integers", "normal", "standard_normal", "unif
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same, bit by bit.
-
-    Examples
-    --------
-    >>> same({"a": np.arange(2)}, {"a": np.arange(2)}), same(1, 1.0)
-    (True, False)
-    """
+    """Whether two values are the same, bit by bit."""
     if type(one) is not type(other):
         return False
     if is_dataclass(one):

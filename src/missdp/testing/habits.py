@@ -347,17 +347,8 @@ def check_habits(
 ) -> Report:
     """Check parameters, budgets, output, saving and refusals of a family.
 
-    Parameters
-    ----------
-    family, parameters, strategies, schema
-        See `check_synthesizer`.
-    habits : iterable of str, optional
-        Names of those to check (see ``HABITS``); all by default.
-
-    Raises
-    ------
-    CheckFailedError
-        If the family does not have one of them.
+    See `check_synthesizer`; ``HABITS`` has the names of the habits, all of which are checked by
+    default.
 
     Examples
     --------
@@ -412,12 +403,6 @@ def check_synthesizer(
         Pairs of neighbours for the check of sensitivities.
     audit_trials : int, default 100
         Runs of the audit on each of two tables; 0 leaves it out. More find smaller mistakes.
-    seed : int, default 0
-
-    Returns
-    -------
-    Report
-        Prints as a table of everything that was checked.
 
     Raises
     ------

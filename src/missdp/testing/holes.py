@@ -25,12 +25,8 @@ _MOST = 2 / 3  # of the values: what a level has for certain, whatever noise the
 class HolePair:
     """Two tables that differ in one cell.
 
-    Parameters
-    ----------
-    name : str
-    one, other : DataFrame
-        Columns ``job`` (levels "a", "b", "c"), ``town`` ("x", "y"), ``grade`` (the whole numbers 1,
-        2, 3 as levels), ``age`` (whole numbers from 18 to 80) and ``score`` (numbers from 0 to 1).
+    Columns are ``job`` (levels "a", "b", "c"), ``town`` ("x", "y"), ``grade`` (the whole numbers 1,
+    2, 3 as levels), ``age`` (whole numbers from 18 to 80) and ``score`` (numbers from 0 to 1).
     """
 
     name: str
@@ -41,24 +37,11 @@ class HolePair:
 def hole_pairs(rows: int = 300, *, seed: int = 0) -> tuple[HolePair, ...]:
     """Return pairs of tables that differ in one cell, a missing cell in at least one of them.
 
-    Parameters
-    ----------
-    rows : int, default 300
-    seed : int, default 0
-
-    Returns
-    -------
-    tuple of HolePair
-        ``"one hole"``: one more, in a column that has some. ``"a hole where others have none"``:
-        the only one of its column. ``"one missing code"``: a cell is -9 instead of a number. ``"a
-        hole among whole numbers"``: the only one of a column of whole numbers, which data frames
-        then hold as decimal ones. ``"NaN against null"``: the same missing cell, as NaN or as None.
-        ``"an all-missing column"``: no value at all, or one.
-
-    Examples
-    --------
-    >>> [pair.name for pair in hole_pairs()][:2]
-    ['one hole', 'a hole where others have none']
+    ``"one hole"``: one more, in a column that has some. ``"a hole where others have none"``: the
+    only one of its column. ``"one missing code"``: a cell is -9 instead of a number. ``"a hole
+    among whole numbers"``: the only one of a column of whole numbers, which data frames then hold
+    as decimal ones. ``"NaN against null"``: the same missing cell, as NaN or as None. ``"an
+    all-missing column"``: no value at all, or one.
     """
     rng = np.random.default_rng(seed)
     full = pd.DataFrame(

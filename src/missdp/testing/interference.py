@@ -90,11 +90,6 @@ def check_non_interference(
     tables : mapping of str to pair, optional
         Pairs of tables for a function, by name, instead of those that are made up.
 
-    Raises
-    ------
-    CheckFailedError
-        If something else of the rows is seen.
-
     Examples
     --------
     >>> from missdp import PrivBayes
@@ -277,13 +272,7 @@ def differences(one: Facts, other: Facts) -> list[str]:
 
 
 def _facts_of(value: Any, name: str) -> Facts:
-    """Return a value as facts, whatever it holds: one for each number, text or array in it.
-
-    Examples
-    --------
-    >>> _facts_of({"a": [1, "x"]}, "model")
-    {'model': 'dict of 1', "model['a']": 'list of 2', "model['a'][0]": '1', "model['a'][1]": "'x'"}
-    """
+    """Return a value as facts, whatever it holds: one for each number, text or array in it."""
     seen: Facts = {}
     _walk(value, name, seen, {}, 0)
     return seen

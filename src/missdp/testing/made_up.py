@@ -28,7 +28,6 @@ from missdp.table.encode import Column
 from missdp.table.follow import follow_rules
 from missdp.types import Ints
 
-# Names and levels of several kinds, one attribute without holes.
 SCHEMA = Schema(
     (
         Categorical(name="größe", levels=("S", "M", "L"), nullable=True),
@@ -38,7 +37,6 @@ SCHEMA = Schema(
     )
 )
 """A schema with names and levels of several kinds, and one attribute without holes."""
-# Two attributes, whose second level is rare: where audits look for one row.
 TINY = Schema(
     tuple(Categorical(name=n, levels=("common", "rare"), nullable=True) for n in ("x", "y"))
 )
@@ -82,21 +80,8 @@ def has_kinds_or_rules(schema: Schema) -> bool:
 def made_up(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Table:
     """Return a table whose attributes depend on each other, with missing cells at random.
 
-    Rules are applied to it, as they are to rows that are read.
-
-    Parameters
-    ----------
-    schema : Schema
-    n : int
-        Number of rows.
-    seed : int, default 0
-    holes : float, default 0.2
-        Share of missing cells of each nullable attribute; each kind of missing is as likely.
-
-    Examples
-    --------
-    >>> len(made_up(SCHEMA, 7))
-    7
+    Rules are applied to it, as they are to rows that are read. ``holes`` is the share of missing
+    cells of each nullable attribute; each kind of missing is as likely.
     """
     return _read_again(unread(schema, n, seed, holes=holes))
 
@@ -164,7 +149,7 @@ def _most_rows(schema: Schema) -> int:
 
 def _beside(table: Table, rows: Codes, order: Ints | None = None) -> Table:
     """Return the table with the rows of one unit more, or with one row more, in some order."""
-    both, more = appended(table, rows), len(next(iter(rows.values())))
+    both, more = _appended(table, rows), len(next(iter(rows.values())))
     if table.schema.unit is None:
         return _read_again(both)
     own = np.arange(len(table)) // table.schema.unit.max_rows
@@ -174,7 +159,7 @@ def _beside(table: Table, rows: Codes, order: Ints | None = None) -> Table:
     )
 
 
-def appended(table: Table, row: Codes) -> Table:
+def _appended(table: Table, row: Codes) -> Table:
     """Return the table with rows more, the last; the others keep their values, too."""
     both = (table, Table.from_codes(table.schema, row))
     return Table.joined(rows.with_values(np.random.default_rng(0)) for rows in both)

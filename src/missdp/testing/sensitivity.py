@@ -91,13 +91,6 @@ def check_sensitivity(
         (table, neighbour, row) as `neighbours` yields them, which checks gates, too.
     trials : int, default 20
         Pairs of neighbours for each strategy.
-    seed : int, default 0
-        Of the pairs.
-
-    Raises
-    ------
-    CheckFailedError
-        If a row moves more than was declared, or rows are read without a charge.
 
     Examples
     --------
