@@ -162,8 +162,8 @@ def synthesize(
     asked = None if charge is None else charge.request
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
-    paid = paid_schema(schema, charge)
-    facts = _read_for(declaring(paid, unit, max_rows, weight, weight_upper), engine)
+    in_file = paid_schema(schema, charge)
+    facts = _read_for(declaring(in_file, unit, max_rows, weight, weight_upper), engine)
     check_holds(output, facts, values)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
