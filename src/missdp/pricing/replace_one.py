@@ -73,11 +73,6 @@ class Stage:
     alone: TableDistance
     conditions: tuple[Condition, ...]
 
-    def run(self, table: Floats) -> Floats:
-        """Fit the step on a table, apply it, and forget what was learned; private."""
-        fresh: StableTransformer = clone(self.step)
-        return np.asarray(fresh.fit_transform(table))
-
     def margin(self, table: Floats) -> float:
         """Return the step's distance to failure of its conditions; private."""
         return self.step.failure_margin(table, self.distance, self.domain)
@@ -292,7 +287,7 @@ class ReplaceOneDoor(Session):
             exact = lambda: self._exact(question)(point, next(samples))  # noqa: E731
             return self._release(event, law, exact, paid=charged)
 
-        return NoisyGradients(question, at)
+        return NoisyGradients(question, at, question.steps)
 
     # What is made of the rows, private
 
@@ -321,7 +316,7 @@ class ReplaceOneDoor(Session):
             failed = DataError(f"step {step.name!r} failed")  # an error or a warning could tell
             with replacing(Exception, by=failed), no_warnings():
                 margin = min(margin, step.margin(table)) if tested else margin
-                table = step.run(table)
+                table = np.asarray(clone(step.step).fit_transform(table))  # and is forgotten
         # The bound on row norms after the steps is proven; this guards against rounding only.
         self._known["rows"] = facts.domain.enforce(table) if facts.steps else table
         return np.array([margin])
