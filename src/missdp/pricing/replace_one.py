@@ -73,6 +73,11 @@ class Stage:
     alone: TableDistance
     conditions: tuple[Condition, ...]
 
+    def run(self, table: Floats) -> Floats:
+        """Fit the step on a table, apply it, and forget what was learned; private."""
+        fresh: StableTransformer = clone(self.step)
+        return np.asarray(fresh.fit_transform(table))
+
     def margin(self, table: Floats) -> float:
         """Return the step's distance to failure of its conditions; private."""
         return self.step.failure_margin(table, self.distance, self.domain)
@@ -316,7 +321,7 @@ class ReplaceOneDoor(Session):
             failed = DataError(f"step {step.name!r} failed")  # an error or a warning could tell
             with replacing(Exception, by=failed), no_warnings():
                 margin = min(margin, step.margin(table)) if tested else margin
-                table = np.asarray(clone(step.step).fit_transform(table))  # and is forgotten
+                table = step.run(table)
         # The bound on row norms after the steps is proven; this guards against rounding only.
         self._known["rows"] = facts.domain.enforce(table) if facts.steps else table
         return np.array([margin])
