@@ -26,10 +26,8 @@ Kind: TypeAlias = Literal["not_applicable", "missing", "refused", "unknown", "no
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
-def kind_mark(kind: Kind) -> int:
-    """Return the negative number by which readers of cells mark a kind of missing."""
-    return MISSING if kind == "missing" else -3 - KINDS.index(kind)
-
+#: The negative numbers by which readers of cells mark kinds of missing.
+KIND_MARKS: Final = {k: MISSING if k == "missing" else -3 - i for i, k in enumerate(KINDS)}
 
 _NUMBER = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)",
@@ -90,7 +88,7 @@ class LevelReader:
         self._number |= self._meant(read_number, number_text)
         self._truth |= self._meant(lambda text: _TRUTH.get(text.lower()), lambda b: str(b).lower())
         for kind, given in (codes or {}).items():
-            self._add_codes(given, kind_mark(kind))
+            self._add_codes(given, KIND_MARKS[kind])
 
     def _meant(
         self, value_of: Callable[[str], _Value | None], shortest: Callable[[_Value], str]

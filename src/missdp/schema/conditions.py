@@ -353,11 +353,3 @@ class Derives:
 
 
 Bound: TypeAlias = Forbids | Routes | Derives
-
-
-def surely_broken(rule: Bound, known: KnownCells, names: tuple[str, ...]) -> Flags:
-    """Return which combinations of cells surely break a rule, an axis for each attribute."""
-    shape = [len(known[name].hole) for name in names]
-    places = np.indices(shape).reshape(len(shape), -1)
-    cells = {name: known[name].taken(at) for name, at in zip(names, places, strict=True)}
-    return rule.broken(cells, places.shape[1])[0].reshape(shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -18,7 +18,7 @@ from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute
-from missdp.schema.differences import Computed, Difference, EitherDate, with_computed
+from missdp.schema.differences import Computed, Difference, EitherDate
 from missdp.schema.layout import (
     EACH_UNIT,
     PLAIN,
@@ -104,7 +104,7 @@ class Schema(Record):
             raise SchemaError("layout must be a Layout, whose columns left out are no attributes")
         if not isinstance(self.ledger, str) or not _LEDGER.fullmatch(self.ledger):
             raise SchemaError("ledger must be URL#NAME or #NAME, and tell no password")
-        object.__setattr__(self, "attributes", with_computed(given))
+        object.__setattr__(self, "attributes", _with_computed(given))
         self._check_unit()
         self._check_rules()
 
@@ -368,6 +368,17 @@ class Schema(Record):
         told = ("layout", "ledger", "unit", "weight")
         of_table: dict[str, Any] = {name: getattr(self, name) for name in told}
         write_tables(written, Path(path), rules=self.rules, **of_table)
+
+
+def _with_computed(attributes: Sequence[AnyAttribute]) -> tuple[AnyAttribute, ...]:
+    """Return the attributes of a schema, with differences in units of their dates, and eithers."""
+    given = {a.name: a for a in attributes}
+    bound = [a.within(given) if isinstance(a, Difference) else a for a in attributes]
+    found = {a.name: a for a in bound}
+    # Later schemas of the same table have what the first one had, whatever may be missing there.
+    new = (a for a in attributes if isinstance(a, Difference) and a.resolution is None)
+    eithers = (found[a.name].either(found) for a in new)  # type: ignore[union-attr]
+    return (*bound, *(e for e in eithers if e is not None and e.name not in found))
 
 
 def _apart(

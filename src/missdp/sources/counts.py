@@ -257,6 +257,10 @@ class Counter:
         used = {name for clique in self._cliques for name in clique}
         return tuple(name for name in self._schema.names if name in used)
 
+    def needed(self, weight: RowWeight | None) -> Clique:
+        """Return the attributes whose codes are needed to count rows."""
+        return tuple(dict.fromkeys((*self.names, *(weight.names if weight else ()))))
+
     def add(
         self,
         codes: Mapping[str, NDArray[np.unsignedinteger]],
@@ -461,11 +465,6 @@ def count_block(
         counter.add(chunk, n_chunk, times)
 
 
-def names_read(counter: Counter, weight: RowWeight | None) -> Clique:
-    """Return the attributes whose codes are needed to count rows."""
-    return tuple(dict.fromkeys((*counter.names, *(weight.names if weight else ()))))
-
-
 class MemorySource(CountingSource):
     """Count a :class:`~missdp.table.Table` in memory, a chunk of rows at a time.
 
@@ -532,5 +531,5 @@ class MemorySource(CountingSource):
         return Counter(self.schema, cliques, group_cells=few)
 
     def _count(self, counter: Counter, weight: RowWeight | None) -> None:
-        codes = {name: self.table.codes(name) for name in names_read(counter, weight)}
+        codes = {name: self.table.codes(name) for name in counter.needed(weight)}
         count_block(counter, codes, len(self.table), weight, self._weights)

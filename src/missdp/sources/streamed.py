@@ -30,7 +30,6 @@ from missdp.sources.counts import (
     CountingSource,
     RowWeight,
     count_block,
-    names_read,
 )
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
@@ -104,7 +103,7 @@ class StreamedSource(CountingSource):
         self._validated = True
 
     def _count(self, counter: Counter, weight: RowWeight | None) -> None:
-        self._run(self._needed(names_read(counter, weight)), counter, weight)
+        self._run(self._needed(counter.needed(weight)), counter, weight)
         self._validated = True
 
     def _needed(self, counted: Clique) -> Clique:
@@ -227,7 +226,7 @@ class DuckDBSource(StreamedSource):
         self._validated = True
 
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:
-        read = names_read(counter, weight) if counter else ()
+        read = counter.needed(weight) if counter else ()
         for _ in self._blocks(names, read, counter, weight):
             pass
 
