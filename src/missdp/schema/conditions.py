@@ -44,10 +44,7 @@ class Predicate(ABC):
         return frozenset(a.name for part in self.comparisons() for a in part.attributes)
 
     def select(self, rows: Any) -> Flags:
-        """Return True for the rows, of a table or a view of one, that belong.
-
-        A missing cell satisfies no comparison, as if the attribute were not applicable.
-        """
+        """Return True for the rows that belong; a missing cell satisfies no comparison."""
         read = {a.name: a for part in self.comparisons() for a in part.attributes}
         cells = {
             name: Known.of(

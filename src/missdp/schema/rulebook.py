@@ -259,8 +259,8 @@ class RuleBook:
     def filled(self) -> frozenset[str]:
         """Attributes that a row may have settled although no value of them was observed.
 
-        Rules fill their missing cells; or they are not applicable to some rows, whatever went
-        missing: where there is no value, none is lost. One of two dates is there if either is.
+        Rules fill their missing cells, or they are not applicable to some rows, whatever went
+        missing.
         """
         known = {
             a.name

@@ -221,7 +221,6 @@ class Schema(Record):
     def subset(self, names: Iterable[str]) -> Schema:
         """Schema of the named attributes, in the order given, with the rules about them alone.
 
-        Who is protected, what rows count, and which ledger pays, stay as they are.
         What a rule that is left out may have filled is marked as ``settled``.
         """
         wanted = tuple(names)
@@ -481,10 +480,7 @@ def write_tables(
     unit: Unit | None = None,
     weight: SurveyWeight | None = None,
 ) -> None:
-    """Write attributes to a TOML file, whole or not at all.
-
-    ``comments`` has lines that go above attributes, by name; ``notes`` are comments that go last.
-    """
+    """Write attributes to a TOML file, whole, with ``comments`` above some and ``notes`` last."""
     rows = [{"name": name, "kind": "key"} for name in layout.keys]
     rows += [attribute.to_dict() for attribute in attributes]
     stated = layout.to_dict()

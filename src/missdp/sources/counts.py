@@ -162,13 +162,7 @@ def offers(source: object, method: str) -> bool:
 
 
 def weighing(source: MarginalSource) -> Any:
-    """Return a source that adds up weights of rows (``weighted_counts``); refuse one that cannot.
-
-    Raises
-    ------
-    ParameterError
-        If the source has no method ``weighted_counts``.
-    """
+    """Return a source that adds up weights of rows (``weighted_counts``); refuse others."""
     if not offers(source, "weighted_counts"):
         raise ParameterError(
             "this release counts rows by weights, and the source has no method weighted_counts; "
@@ -188,17 +182,11 @@ def recodable(source: MarginalSource) -> frozenset[str]:
 def readable(source: MarginalSource, reads: Reads) -> MarginalSource:
     """Return a source that can be read as a family needs it; refuse one that cannot.
 
-    Parameters
-    ----------
-    source : MarginalSource
-    reads : {"counts", "weights", "rows"}
-        Counts of cliques only; sums of rows' weights as well; or the rows themselves.
-
     Raises
     ------
     ParameterError
     DataError
-        If rows are read, and hold only bins of a number that is compared between two rows.
+    If rows are read, and hold only bins of a number that is compared between two rows.
     """
     if reads == "rows":
         if not isinstance(source, MemorySource):
@@ -283,10 +271,7 @@ class Counter:
                     np.add.at(total, cell, 1 if weights is None else weights)
 
     def blocks(self) -> Iterator[tuple[int, Ints]]:
-        """Yield everything counted so far as numbered vectors, of a megabyte at most.
-
-        They are views: what is added to a block of the same number here is counted here.
-        """
+        """Yield everything counted so far as numbered vectors of a megabyte: views, to add to."""
         starts = ((t, s) for t in self._totals for s in range(0, t.size, _BLOCK_CELLS))
         for number, (total, start) in enumerate(starts):
             yield number, total[start : start + _BLOCK_CELLS]

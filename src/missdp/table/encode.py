@@ -95,10 +95,7 @@ class Encoder:
             self._levels = LevelReader(attribute.levels, codes)
 
     def occurring(self, data: Cells) -> Iterator[tuple[str, int]]:
-        """Yield how many cells have each value of an open attribute; private.
-
-        A cell counts for one value, or for none: if it is missing, or in the bucket as it is.
-        """
+        """Yield how many cells have each value of an open attribute, one or none each; private."""
         attribute = self._attribute
         assert isinstance(attribute, OpenCategorical)
         for chunk in _chunks(data):
@@ -205,8 +202,7 @@ def _stripped(code: str | float) -> str | float:
 def _code_of_mark(attribute: AnyAttribute) -> Ints:
     """Return the code of a cell without a value, by minus the mark that its reading gave.
 
-    A null is plainly missing, or not applicable where nothing may be plainly missing. So is what
-    has no mark, or that of a cell outside the domain.
+    A null is plainly missing, or not applicable where nothing may be plainly missing.
     """
     marks = [-KIND_MARKS[kind] for kind in KINDS]
     null = attribute.missing_code if attribute.nullable else attribute.size

@@ -37,11 +37,7 @@ def _arrow_like() -> tuple[type, ...]:
 
 
 def engine_of(data: Any) -> Any:
-    """Return the module of the wing that reads frames of this type: those of Spark; or None.
-
-    It has ``source``, to count rows where they are, ``of_units``, to choose rows by their units
-    before, and ``quiet``, in which nothing is logged.
-    """
+    """Return the module that counts frames of this type (Spark) where they are; or None."""
     kinds = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
     spark = any(kind.__module__.startswith("pyspark.sql") for kind in kinds)
     return import_module("missdp.engines.spark") if spark else None
@@ -210,10 +206,7 @@ def check_columns(
 
 
 def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
-    """Give an Arrow table back as the kind of frame that came in.
-
-    The dtypes depend on the schema alone (pandas: the nullable extension types).
-    """
+    """Give an Arrow table back as the kind of frame that came in; types follow the schema."""
     if kind == "pyarrow":
         return table
     if kind == "pandas":

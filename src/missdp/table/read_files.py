@@ -75,9 +75,8 @@ def file_batches(
 ) -> Iterator[pa.RecordBatch | HeldBatch]:
     """Yield the named columns of a file, a batch of rows at a time.
 
-    Nothing is guessed from private cells. The header line of a CSV file decides what separates its
-    fields (comma, semicolon, tab or bar); quotes are double; cells stay bytes here, because the
-    schema says how to read them. Empty fields are null. All other cells keep their types.
+    The header line of a CSV file decides what separates its fields; quotes are double; cells stay
+    bytes here, because the schema says how to read them. Empty fields are null.
     """
     import pyarrow as pa
 
