@@ -20,7 +20,6 @@ from missdp.accounting import (
     SelectionEvent,
     releases,
 )
-from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.inference.conditionals import fit_conditionals
 from missdp.mechanisms import (
@@ -268,7 +267,7 @@ def test_shares_that_sum_to_one_fit(parts, delta, epsilon):
             if noise.kind == "laplace"
             else GaussianEvent(sensitivity=1, sigma=noise.scale)
         )
-        assert float(filter_cost(event, left)) == pytest.approx(share, rel=1e-9)
+        assert float(left.price(event)) == pytest.approx(share, rel=1e-9)
         budget.charge(event)
 
 
@@ -309,7 +308,7 @@ def test_a_part_in_any_currency_costs_what_it_is_capped_by(whole, currency):
     part = door.reserve(cost, label="part")
     assert part.left == cost
     event = budget.events[0].capacity
-    price = float(filter_cost(event, before))
+    price = float(before.price(event))
     assert door.left.amount == pytest.approx(before.amount - price, rel=1e-12)
     part.marginal(("a",), Noise.worth(part.left))
     assert door.left.amount == pytest.approx(before.amount - price, rel=1e-12)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.accounting.filters import selection_worth
 from missdp.baselines.network import DEPENDENCE, Family, candidates, reachable_cliques
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Clique, Door, Noise, Total
@@ -54,7 +53,7 @@ class Plan:
 
     def choice_epsilon(self, cost: float) -> float:
         """Epsilon of a selection that costs so much."""
-        return selection_worth(replace(self.whole, amount=cost))
+        return replace(self.whole, amount=cost).selection
 
     def scale(self, cost: float) -> float:
         """Noise scale (Laplace b, Gaussian sigma) of a table that costs so much."""

@@ -8,9 +8,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, PureEvent, scale_for, share_of
+from missdp.accounting import Budget, Cost, PureEvent, scale_for, share_of
 from missdp.accounting.exact import float_up
-from missdp.accounting.filters import counting_cost, filter_cost
 from missdp.baselines.learn_network import ROOM, Learner, Plan, check_degree, smallest_piece
 from missdp.baselines.network import Network, fill_holes, fit_filling_model, observed_part
 from missdp.baselines.restrict import restricted
@@ -136,7 +135,7 @@ class PrivBayes(Synthesizer):
 
     @property
     def _budget(self) -> Budget:
-        currency = counting_cost(float(self.epsilon), self._delta).currency
+        currency = Cost.for_counts(float(self.epsilon), self._delta).currency
         return Budget(self.epsilon, self._delta_to_spend, schedule="adaptive", currency=currency)
 
     def _check_schema(self, schema: Schema) -> None:
@@ -187,7 +186,7 @@ class PrivBayes(Synthesizer):
     ) -> Part:
         """Return the part of a number that is released for a share of epsilon, pure; public."""
         whole = self._budget.left
-        cost = filter_cost(PureEvent(epsilon=share_of(float(self.epsilon), share)), whole)
+        cost = whole.price(PureEvent(epsilon=share_of(float(self.epsilon), share)))
         left = Split(whole, tuple(before)).after(*(part.name for part in before)).amount
         return Part(name, float_up(cost) / left, gates, kind="other")
 
