@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Date, DateTime, Difference, Numeric, Schema, Table
 from missdp.cli.main import main
-from missdp.engines import DuckDBRows, SparkSource
+from missdp.engines import SparkSource
 from missdp.errors import DataError, SchemaError
 from missdp.schema import Impossible, Layout, NotApplicable, Order
 from missdp.sources import DuckDBSource, MemorySource
@@ -166,23 +165,6 @@ def test_what_cannot_be_computed_back_is_refused() -> None:
 def test_no_gate_claims_that_one_date_was_observed_because_either_was() -> None:
     assert "in or out" in SCHEMA.rulebook.filled
     assert all(a.settled for a in SCHEMA.subset(("in or out", "stay")))
-
-
-@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "VARCHAR"])
-def test_databases_count_differences_as_memory_does(kind: str, tmp_path: Path) -> None:
-    query = (
-        f"SELECT (DATE '2020-01-01' + i::INT % 90)::{kind} AS \"in\", CASE WHEN i % 7 > 0 THEN "
-        f"(DATE '2020-01-01' + i::INT % 90 + i::INT % 11)::{kind} END AS out FROM range(500) t(i)"
-    )
-    with duckdb.connect(tmp_path / "rows.duckdb") as connection:
-        connection.execute(f"CREATE TABLE visits AS {query}")
-    held = MemorySource(Table.read(duckdb.sql(query), SCHEMA))
-    of_file = DuckDBSource(DuckDBRows(tmp_path / "rows.duckdb", table="visits"), SCHEMA)
-    asked = [("stay",), ("stay", "in"), ("in or out",)]
-    for source in (of_file, DuckDBSource(duckdb.sql(query), SCHEMA)):
-        found, wanted = (s.counts(asked, rows="extended") for s in (source, held))
-        assert all(np.array_equal(found[names], wanted[names]) for names in asked)
-    assert found["stay",].sum() == 500
 
 
 ZONED = Schema(

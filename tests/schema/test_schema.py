@@ -124,18 +124,6 @@ def test_repeated_and_unknown_names_are_refused():
         Schema.from_dict({"attribute": [{"kind": "numeric", 3: 4}]})
 
 
-def test_undeclared_facts_are_listed_until_declared():
-    schema = Schema(
-        (
-            Numeric(name="x", lower=0, upper=1, undeclared=("upper",)),
-            Categorical(name="y", levels=("a",)),
-        )
-    )
-    assert schema.undeclared == {"x": ("upper",)}
-    assert schema.declare_public().undeclared == {}
-    assert schema.subset(("y",)).undeclared == {}
-
-
 @pytest.mark.parametrize("kind", ["list", ["numeric"], {"a": 1}, 3, None])
 def test_an_unknown_kind_of_any_type_is_refused(kind):
     with refuses(SchemaError, "kind must be one of"):
@@ -279,13 +267,6 @@ def test_a_missing_code_may_be_written_nan_or_beside_the_domain():
     codes = ("NaN", "k.A.", -9, 99.5)
     Numeric(name="x", lower=0, upper=99, nullable=True, missing_codes=codes)
     Categorical(name="x", levels=("7",), nullable=True, missing_codes=("007", " "))
-
-
-def test_extended_domain_has_one_more_code_only_if_nullable():
-    open_ = Categorical(name="x", levels=("a", "b"), nullable=True)
-    closed = Categorical(name="x", levels=("a", "b"))
-    assert (open_.extended_size, closed.extended_size) == (3, 2)
-    assert open_.missing_code == closed.missing_code == 2
 
 
 def test_default_bins_are_ten_or_one_per_whole_number():

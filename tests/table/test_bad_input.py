@@ -101,12 +101,6 @@ def test_moments_of_two_zones_are_the_same_moments_where_a_zone_is_declared():
     assert str(table.to_arrow()["day"].type) == "timestamp[s, tz=UTC]"
 
 
-def test_labels_of_no_level_are_refused():
-    with pytest.raises(SchemaError, match="label of 'y', which is neither") as caught:
-        Categorical(name="a", levels=("x",), labels={"y": "why"})
-    _check_line(caught.value)
-
-
 BIG = [2**53, 2**53 + 1]
 SIZE = Numeric(name="x", lower=0, upper=2**53 - 1, integer=True)
 HOLDERS = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from typing import Any
 
 import duckdb
@@ -16,11 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp import Date, DateTime, Schema, Table
-from missdp.errors import DataError
-from refusing import refuses
 
 BOUNDS = {"lower": "2018-01-01", "upper": "2024-12-31", "nullable": True, "outside": "missing"}
-ORIGIN = dt.date(1970, 1, 1)
 DAYS = [
     dt.date(2020, 2, 29),
     None,
@@ -159,12 +155,3 @@ def test_sentinels_are_missing_and_come_back() -> None:
     assert table.mask("a", "unknown").tolist() == [False, False, False, True, True, False]
     back = Table.read(table.to_native(holes="codes"), schema)
     assert back.codes("a").tolist() == table.codes("a").tolist()
-
-
-@pytest.mark.parametrize("cell", ["2019-02-29", "01.02.2020", "1850-01-01", None])
-def test_a_refusal_quotes_no_cell(cell: str | None) -> None:
-    strict = Date(name="a", lower="2018-01-01", upper="2024-12-31")
-    with refuses(DataError, r"column 'a' has") as refused:
-        Table.read({"a": ["2020-05-05", cell]}, Schema((strict,)))
-    quoted = set(re.findall(r"\d{4}-\d\d-\d\d", str(refused.value)))
-    assert quoted <= {"2018-01-01", "2024-12-31"}

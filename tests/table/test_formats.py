@@ -1,23 +1,17 @@
 """Files as other software writes them, read, and written again for that software to read."""
 
 import datetime as dt
-import gzip
-import re
 from dataclasses import replace
 
-import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyreadstat
 import pytest
-import xlsxwriter
 
-from missdp import AllPairs, Categorical, Date, DateTime, Numeric, Ordinal, Schema, Table
+from missdp import Categorical, Date, DateTime, Numeric, Ordinal, Schema, Table
 from missdp.errors import OutputError, SchemaError
-from missdp.evaluate import plot_columns
 from missdp.table import draft_columns, draft_schema
 from missdp.table.read_files import READABLE, file_columns
 from missdp.table.written import check_holds, numbered, output_format, write_each
@@ -143,45 +137,6 @@ def test_stata_reads_labels_letters_and_dates(tmp_path):
     assert frame["day"].tolist()[0] == pd.Timestamp("2024-02-29")
 
 
-def workbook(path):
-    book = xlsxwriter.Workbook(path, {"remove_timezone": True})
-    sheet, date = book.add_worksheet(), book.add_format({"num_format": "dd/mm/yy"})
-    for row, cells in enumerate([("sex", "day"), (1, dt.date(2024, 2, 29)), (None, None)]):
-        for place, cell in enumerate(cells):
-            if isinstance(cell, dt.date):
-                sheet.write_datetime(row, place, cell, date)
-            elif cell is not None:
-                sheet.write(row, place, cell)
-    sheet.write(3, 0, 2)
-    book.close()
-
-
-TWO = SCHEMA.subset(("sex", "day"))
-FRAME = pd.DataFrame({"sex": [1, None, 2], "day": pd.to_datetime(["2024-02-29", None, None])})
-WRITERS = {
-    "pandas .csv.gz": (".csv.gz", lambda path: FRAME.to_csv(path, index=False)),
-    "pandas .tsv": (".tsv", lambda path: FRAME.to_csv(path, sep="\t", index=False)),
-    "pandas .feather": (".feather", FRAME.to_feather),
-    "pandas .dta": (".dta", lambda path: FRAME.to_stata(path, write_index=False)),
-    "polars .arrow": (".arrow", lambda path: pl.from_pandas(FRAME).write_ipc(path)),
-    "polars .parquet": (".parquet", lambda path: pl.from_pandas(FRAME).write_parquet(path)),
-    "duckdb .parquet": (".parquet", lambda path: duckdb.sql("FROM FRAME").write_parquet(str(path))),
-    "duckdb .csv": (".csv", lambda path: duckdb.sql("FROM FRAME").write_csv(str(path))),
-    "XlsxWriter .xlsx": (".xlsx", workbook),
-    "pyreadstat .sav": (".sav", lambda path: pyreadstat.write_sav(FRAME, path)),
-    "pyreadstat .xpt": (".xpt", lambda path: pyreadstat.write_xport(FRAME, path)),
-}
-
-
-@pytest.mark.parametrize(("suffix", "write"), WRITERS.values(), ids=WRITERS.keys())
-def test_files_of_other_software_are_read(suffix, write, tmp_path):
-    path = tmp_path / f"rows{suffix}"
-    write(path)
-    found = Table.read(path, TWO).to_arrow().to_pylist()
-    day = dt.date(2024, 2, 29)
-    assert found == [{"sex": s, "day": d} for s, d in ((1, day), (None, None), (2, None))]
-
-
 def test_dates_beyond_the_calendar_are_outside_and_refuse_no_other_row(tmp_path):
     frame = pd.DataFrame({"day": [86400.0 * 161000, 9e15, -1e300, np.nan]})
     pyreadstat.write_sav(frame, tmp_path / "far.sav", variable_format={"day": "DATE11"})
@@ -236,13 +191,6 @@ def test_columns_that_a_file_cannot_hold_are_refused_early(tmp_path):
     assert [p.name for p in numbered(tmp_path / "a.csv.gz", 2)] == ["a-1.csv.gz", "a-2.csv.gz"]
 
 
-def test_what_writes_packed_text_is_read_by_others(tmp_path):
-    with gzip.open(written(tmp_path / "rows.csv.gz"), "rt", encoding="utf-8") as file:
-        assert file.readline().startswith('"sex","grade"')
-    assert pd.read_csv(tmp_path / "rows.csv.gz")["pay"].tolist()[0] == 10.5
-    assert pd.read_excel(written(tmp_path / "rows.xlsx"), engine="calamine").shape == (3, 7)
-
-
 def test_text_is_never_a_formula(tmp_path):
     schema = Schema((Categorical(name="t", levels=("=1+1", "https://a.b")),))
     table = Table.read([{"t": "=1+1"}, {"t": "https://a.b"}], schema)
@@ -255,18 +203,6 @@ def test_labels_take_the_place_of_levels_where_asked():
     assert labelled["sex"].to_pylist() == ["woman", None, None]
     assert labelled["grade"].to_pylist()[0] == "low"
     assert pa.types.is_string(ROWS.take(np.array([2])).to_arrow(values="labels")["sex"].type)
-
-
-def test_pictures_and_estimates_show_labels_and_dates(tmp_path):
-    schema = SCHEMA.subset(("sex", "ok", "day"))
-    cells = {"sex": [1, 2] * 200, "ok": [True, False] * 200, "day": [dt.date(2024, 1, 1)] * 400}
-    rows = Table.read(cells, schema)
-    plot_columns(rows, rows, tmp_path / "p.svg")
-    picture = (tmp_path / "p.svg").read_text()
-    for shown in ("Sex of the person", "woman", "man", "true", r"20\d\d-\d\d-\d\d"):
-        assert re.search(f"<!-- {shown} -->", picture)
-    model = AllPairs(epsilon=9, delta=1e-6, random_state=0).fit(rows.subset(("sex", "ok")))
-    assert model.estimate("share(ok = true) by sex").labels == ("woman", "man")
 
 
 def test_labels_are_kept_in_files_of_schemas_and_refused_without_a_level(tmp_path):

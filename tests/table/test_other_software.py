@@ -238,6 +238,7 @@ def drafted(path, folder, *, header):
 
 QUICK = ("pandas, semicolon and decimal comma", "csv, quoted with CR LF", "duckdb, Parquet")
 QUICK += ("XlsxWriter, dates by format", "pyreadstat, SPSS", "pyreadstat, Stata")
+QUICK += ("pandas, packed", "pandas, tab", "polars, Arrow IPC", "pyreadstat, SAS transport")
 
 
 @pytest.mark.parametrize(
@@ -266,10 +267,6 @@ def test_a_file_is_drafted_synthesized_and_read_again(name, tmp_path):
         found.append(read(out))
     assert [*map(str, found[0].dtypes)] == [*map(str, found[-1].dtypes)]
     check(found[0], schema)
-    if suffix in (".sav", ".dta") and "pyreadstat" in name:
-        about = getattr(pyreadstat, f"read_{suffix[1:]}")(out, metadataonly=True)[1]
-        assert about.column_names_to_labels["sex"] == "Sex of the person"
-        assert {*about.variable_value_labels["sex"].values()} == {*LABELS.values()}
 
 
 def check(rows, schema):

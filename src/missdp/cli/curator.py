@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,9 +28,9 @@ from missdp.cli.options import (
     check_apart,
     facts_at,
     option,
+    prints,
     reads_rows,
 )  # fmt: skip
-from missdp.cli.pipes import prints
 from missdp.cli.side_files import check_free, check_together
 from missdp.errors import DataError, MissDPError, OutputError, ParameterError, replacing
 from missdp.files import reserved
@@ -43,7 +42,7 @@ from missdp.table import FileRows, RowStream, Table, draft_columns
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import HeldRows
 from missdp.table.table import check_rows_fit, in_sizes, read_columns
-from missdp.table.tally import LostCells, lost_cells
+from missdp.table.tally import lost_cells
 from missdp.table.units import rows_of_units
 from missdp.table.written import check_holds, holes_in, output_format, write_blocks
 
@@ -140,7 +139,7 @@ def check(
     of columns whose cells cannot be read: it is for the curator.
     """
     facts = Schema.from_toml(schema)
-    lost = LostCells()
+    lost: dict[str, tuple[str, ...]] = {}
     if data is not None:
         check_rows_fit(data, at_most(facts))
         lost = lost_cells(data, facts)
@@ -155,7 +154,7 @@ def check(
         document["stops"] = stops
     if opened := [a.name for a in facts if is_open(a)]:
         document["open"] = opened
-    document |= {name: list(columns) for name, columns in asdict(lost).items() if columns}
+    document |= {name: list(columns) for name, columns in lost.items()}
     if kinds := {a.name: list(a.kinds) for a in facts if {*a.kinds} - {"missing"}}:
         document["kinds"] = kinds
     if facts.rules:
@@ -204,28 +203,22 @@ def _kinds_in_words(facts: Schema) -> Iterator[str]:
             yield f"May be {kind.replace('_', ' ')}: {', '.join(names)}."
 
 
-def _lost_in_words(lost: LostCells) -> Iterator[str]:
-    """Yield lines on columns of which cells are lost without a word."""
-    if lost.without_values:
-        yield f"But no cell of these is in its declared domain: {', '.join(lost.without_values)}."
-    if lost.blank:
-        yield (
-            f"But no cell of these has a value: {', '.join(lost.blank)}. Values of synthetic rows "
-            "would be made up; they have none if the column is categorical, with levels = [] and "
-            "not_applicable = []."
-        )
-    if lost.other_styles:
-        yield (
-            "But cells of these look like numbers and cannot be read, as with thousands "
-            f"separators, decimal commas or signs: {', '.join(lost.other_styles)}."
-        )
-    if lost.unreadable:
-        yield (
-            "But cells of these are neither short text in UTF-8, numbers nor true/false: "
-            f"{', '.join(lost.unreadable)}."
-        )
+# What is said of columns of which cells are lost without a word.
+_LOST = {
+    "without_values": "But no cell of these is in its declared domain: {}.",
+    "blank": "But no cell of these has a value: {}. Values of synthetic rows would be made up; "
+    "they have none if the column is categorical, with levels = [] and not_applicable = [].",
+    "other_styles": "But cells of these look like numbers and cannot be read, as with thousands "
+    "separators, decimal commas or signs: {}.",
+    "unreadable": "But cells of these are neither short text in UTF-8, numbers nor true/false: {}.",
+}
+
+
+def _lost_in_words(lost: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    for what, columns in lost.items():
+        yield _LOST[what].format(", ".join(columns))
     if lost:
-        anew = " Write these cells anew." if replace(lost, blank=()) else ""
+        anew = " Write these cells anew." if {*lost} - {"blank"} else ""
         yield f"(For the curator only: this was read from the rows.{anew})"
 
 

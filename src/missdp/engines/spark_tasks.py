@@ -29,21 +29,8 @@ HANDED_IN = pa.schema([("block", pa.int32()), ("cells", pa.binary())])
 
 @dataclass(frozen=True, kw_only=True)
 class CountTask:
-    """Count cells of the named columns.
+    """Count cells of the named columns; without a counter, only see whether cells fit.
 
-    Parameters
-    ----------
-    schema : Schema
-    names : tuple of str
-        The attributes that the columns of each batch hold, in the schema's order.
-    counter : Counter, optional
-        What to count, without counts; if not given, cells are only read, to see whether they fit.
-    weight : RowWeight, optional
-    observed : tuple of str
-        Rows with a hole in one of these attributes are not counted.
-
-    Notes
-    -----
     What one cell becomes depends on it alone, and what one row adds on this row alone: on no other
     row of its task, and on nothing that the task or an earlier one has seen.
     """

@@ -252,6 +252,9 @@ class Attribute(Record, abstract=True):
     def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
         return _refusal(data.get("name"), why)
 
+    def _not_valid(self, why: str) -> SchemaError:
+        return _refusal(self.name, why)
+
     @property
     def size(self) -> int:
         """Number of values in the declared domain, missing not counted."""

@@ -83,10 +83,7 @@ class Compare(Predicate):
 
 @dataclass(frozen=True)
 class Join(Predicate):
-    """Conjunction or disjunction: rows that belong to all parts, or to any.
-
-    All rows belong to a conjunction of nothing.
-    """
+    """Conjunction or disjunction of rows that belong to all parts, or any; of none, all rows."""
 
     parts: tuple[Predicate, ...]
     all_of: bool

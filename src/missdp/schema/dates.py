@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import SchemaError, replacing
+from missdp.errors import replacing
 from missdp.schema.attributes import Kind, number_text, read_number
 from missdp.schema.numeric import Numeric
 from missdp.types import Flags, Floats
@@ -97,10 +97,7 @@ class DateFormat:
     def read(
         self, texts: Sequence[str], resolution: Resolution, *, zoned: bool
     ) -> tuple[Floats, Flags]:
-        """Return the unit of the calendar that each text lies in, and whether it is a date at all.
-
-        Where a time zone is declared a text must say its own, and otherwise it may not.
-        """
+        """Return the unit of the calendar that each text lies in, and whether it is a date."""
         if self.format in ORIGINS:
             numbers = [read_number(text) for text in texts]
             return self.since_origin([np.nan if n is None else n for n in numbers], resolution)
@@ -275,9 +272,6 @@ class Date(Numeric):
             known = [name for name, (unit, _) in _UNITS.items() if unit in self.resolutions]
             raise self._not_valid(f"step must be one of {', '.join(known)}, or several of them")
         return unit, size * int(match[1] or 1)
-
-    def _not_valid(self, why: str) -> SchemaError:
-        return self._refusal({"name": self.name}, why)
 
     def _bound(self, given: Any) -> Any:
         """Return the number of a bound that is given as a date; anything else as it is."""

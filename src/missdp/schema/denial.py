@@ -100,11 +100,6 @@ class Denial(Rule):
             del found["holds"]
         return found
 
-    @property
-    def text(self) -> str:
-        """The rule in words."""
-        return str(self.constraint)
-
     @cached_property
     def _parts(self) -> tuple[language.Part, ...]:
         if not isinstance(self.constraint, str):

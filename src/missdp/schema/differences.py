@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 import numpy as np
@@ -19,7 +19,6 @@ from missdp.schema.dates import Date, Resolution
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.types import Floats
 
-_FACTS: Final = tuple(f.name for f in fields(Numeric))
 _MONTHS: Final = {"year": 12.0, "quarter": 3.0, "month": 1.0}
 _SECONDS: Final = {
     "year": 365.25 * 86400, "week": 604800.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0,
@@ -144,9 +143,6 @@ class Difference(Numeric):
             spikes=tuple(map(steps, self.spikes)),
         )
 
-    def _not_valid(self, why: str) -> Exception:
-        return self._refusal({"name": self.name}, why)
-
     def computing(self, columns: Columns) -> Derives:
         """Return the rule by which one of the dates follows."""
         if any(columns[name].not_applicable is not None for name in self.dates):
@@ -189,10 +185,6 @@ class Difference(Numeric):
         """Return what it is in each row; NaN is missing."""
         return later - earlier
 
-    def plain(self) -> Numeric:
-        """Return the same numbers, whose dates are not known."""
-        return _plain(self)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as they are written: in its own unit, if no fit has cut them."""
         found = super().to_dict()
@@ -217,10 +209,7 @@ class Difference(Numeric):
 
 @dataclass(frozen=True, kw_only=True)
 class EitherDate(Date):
-    """One of two dates, or the other one where it is missing: no column, but modelled.
-
-    A schema adds it by itself where a date is computed from one that may be missing.
-    """
+    """One of two dates, or the other where it is missing: no column, but modelled by itself."""
 
     kind: ClassVar[str] = "either_date"
     resolutions: ClassVar[tuple[Resolution, ...]] = get_args(Resolution)
@@ -242,14 +231,6 @@ class EitherDate(Date):
     def computed(first: Floats, second: Floats) -> Floats:
         """Return what it is in each row; NaN is missing."""
         return np.where(np.isnan(first), second, first)
-
-    def plain(self) -> Numeric:
-        """Return the same numbers, whose dates are not known."""
-        return _plain(self)
-
-
-def _plain(attribute: Numeric) -> Numeric:
-    return Numeric(**{fact: getattr(attribute, fact) for fact in _FACTS})
 
 
 Computed: TypeAlias = Difference | EitherDate  #: What is modelled, and is no column.

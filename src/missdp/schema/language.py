@@ -241,10 +241,7 @@ def order(text: str, columns: Columns) -> list[tuple[AnyAttribute, str, AnyAttri
 
 
 def equation(text: str, columns: Columns) -> tuple[dict[str, float], float]:
-    """Read a linear equation: the multiple of each attribute on the left, the number on the right.
-
-    Such as ``2 * a - b = c + 1``.
-    """
+    """Read a linear equation, ``2 * a - b = c + 1``: the multiples on its left, and the number."""
     words, terms, constant = _Words(text, keywords=()), dict[str, float](), 0.0
     for side, end in ((1.0, "="), (-1.0, "end")):
         joined = "+"
@@ -269,10 +266,7 @@ Part: TypeAlias = tuple[Cell, str, Cell | Level | float]
 
 
 def denial(text: str) -> tuple[Part, ...]:
-    """Read the comparisons of a denial constraint; the schema is not needed for that.
-
-    Of two rows t1 is on the left, and a constant is always on the right.
-    """
+    """Read the comparisons of a denial constraint: t1 on the left, constants on the right."""
     rows, negated = _ROWS.match(text), _NOT.fullmatch(text)
     if negated:
         words = _Words(negated["inside"])

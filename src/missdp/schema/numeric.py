@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cached_property
 from numbers import Real
@@ -95,6 +95,10 @@ class Numeric(Attribute):
             if isinstance(given := getattr(self, fact), (list, tuple)):
                 object.__setattr__(self, fact, tuple(map(_as_float, given)))
         super().__post_init__()
+
+    def plain(self) -> Numeric:
+        """Return the same numbers, without what a kind of its own knows of them."""
+        return Numeric(**{f.name: getattr(self, f.name) for f in fields(Numeric)})
 
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()

@@ -128,12 +128,9 @@ def is_open(attribute: Attribute) -> TypeGuard[OpenCategorical]:
 
 
 def open_attributes(schema: Schema) -> tuple[OpenCategorical, ...]:
-    """Return the attributes whose levels are still to be found.
+    """Return the attributes whose levels are still to be found; refuse one that a rule names.
 
-    Raises
-    ------
-    SchemaError
-        If a rule names one: what it says of levels would depend on which are found.
+    What the rule says of levels would depend on which are found.
     """
     wanted = tuple(a for a in schema if is_open(a))
     book = schema.rulebook
@@ -202,8 +199,7 @@ def _numbers(attribute: Numeric) -> float:
 def pending(schema: Schema, names: Iterable[str]) -> Schema:
     """Return a schema with the named attributes, if their bins are open, marked as to be cut.
 
-    Each has as many codes as it can have once it is cut. Where there are few numbers each is a bin,
-    and nothing is to be found. What follows from other attributes is not counted, and stays.
+    Each has as many codes as it can have once it is cut. Few numbers are a bin each.
     """
     wanted = {*names} - {*schema.rulebook.derives}
     earlier = {a.name: replace(a, cuts_from="an earlier fit") for a in schema if _is_found(a)}

@@ -292,10 +292,7 @@ class RuleBook:
         return tuple(name for name in names if self._columns[name].not_applicable is not None)
 
     def told_by_rules(self, name: str) -> bool:
-        """Whether nothing but other cells can tell that an attribute is not applicable.
-
-        A cell in which nothing is written may as well have lost its value.
-        """
+        """Whether nothing but other cells can tell that an attribute is not applicable."""
         attribute = self._columns[name]
         return attribute.nullable and not attribute.codes_of("not_applicable")
 

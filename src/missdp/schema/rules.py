@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -38,9 +38,9 @@ class Rule(Record, abstract=True):
     """A public fact about one row. Use a subclass."""
 
     @property
-    @abstractmethod
     def text(self) -> str:
-        """The rule in words."""
+        """The rule in words: what its first field says."""
+        return str(getattr(self, fields(self)[0].name))
 
     @abstractmethod
     def bound(self, columns: Columns) -> tuple[Bound, ...]:
@@ -297,11 +297,6 @@ class Equation(Rule):
     equation: str
     determines: str | None = None
 
-    @property
-    def text(self) -> str:
-        """The rule in words."""
-        return str(self.equation)
-
     def bound(self, columns: Columns) -> tuple[Bound, ...]:
         """Return the bound rule."""
         terms, constant = self._parsed(language.equation, self.equation, columns)
@@ -356,11 +351,6 @@ class Order(Rule):
 
     kind: ClassVar[str] = "order"
     order: str
-
-    @property
-    def text(self) -> str:
-        """The rule in words."""
-        return str(self.order)
 
     def bound(self, columns: Columns) -> tuple[Bound, ...]:
         """Return one bound rule for each two neighbours: what is forbidden is the opposite."""

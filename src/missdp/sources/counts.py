@@ -338,9 +338,7 @@ def _plan_groups(
 ) -> tuple[_Group, ...]:
     """Cover the cliques by few groups of attributes (greedily; public facts only).
 
-    A group starts as the largest uncovered clique. It grows by the attribute that completes most
-    uncovered cliques, as long as its joint domain has at most ``group_cells`` cells. That takes
-    time that grows with the square of the number of cliques, so many cliques are planned in
+    That takes time that grows with the square of the number of cliques, so many are planned in
     batches of those that lie in the same blocks of neighbouring attributes.
     """
     if len(cliques) <= _PLANNED_AT_ONCE:

@@ -107,10 +107,7 @@ def _drawn(law: Floats, uniforms: Floats) -> Ints:
 def filled_given_all(
     source: MarginalSource, laws: Conditionals, rng: np.random.Generator, modelled: Modelled
 ) -> MarginalSource:
-    """Return the rows with missing cells drawn given the rest of the row, and rules settled again.
-
-    See `fill_codes`.
-    """
+    """Return rows whose missing cells are drawn given the rest of the row, and settled again."""
     names = source.schema.names
 
     def filled(block: CodeBlock) -> dict[str, Ints]:
@@ -318,10 +315,7 @@ class _Block:
         return np.cumsum(law * attribute.centres, axis=1)[:, -1] / np.where(total > 0, total, 1)
 
     def _loosened(self, codes: Ints, rows: Ints, turn: int) -> Ints:
-        """Let half of the missing cells be any level, for rows that no filling made obey the rules.
-
-        Never "not applicable" where no rule says so.
-        """
+        """Let half of the missing cells be any level, for rows that no filling made obey."""
         d = len(self._names)
         drawn = self._uniforms(_ROUNDS + _LOOSE + turn, 2 * d)[rows]
         never = self._modelled.never_filled
@@ -342,10 +336,7 @@ class _Block:
 def _with_cells(
     attribute: AnyAttribute, column: Column, codes: Ints, unit: Floats | None, mean: Floats | None
 ) -> Column:
-    """Return a column with codes in place of missing cells; numbers in their bins, or the mean.
-
-    "Not applicable" has the same code in what is modelled as in the table.
-    """
+    """Return a column with codes in place of missing cells; numbers in their bins, or the mean."""
     hole = column.codes >= attribute.missing_code
     cells, values = np.where(hole, codes, column.codes), column.values
     if values is not None and unit is not None and isinstance(attribute, Numeric):
@@ -388,10 +379,7 @@ def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], 
 
 
 def _but_one_term(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
-    """Take back one filled term of each equation whose sum was observed: it follows from the rest.
-
-    Two terms may have been missing, so that neither followed by itself.
-    """
+    """Take back one filled term of each equation whose sum was observed: it follows."""
     schema, found = part.schema, dict(columns)
     for target, rule in schema.rulebook.derives.items():
         if rule.lookup is not None:

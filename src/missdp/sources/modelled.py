@@ -52,10 +52,7 @@ class Modelled:
 
     @property
     def plain_rows(self) -> bool:
-        """Whether nothing follows from anything in a row, and no attribute has levels of its own.
-
-        Then any cell of a row may be exchanged without a look at the others.
-        """
+        """Whether any cell of a row may be exchanged without a look at the others."""
         same = self.schema.shape(self.schema.names) == self.whole.shape(self.whole.names)
         return same and not self.whole.rulebook.bound
 
@@ -218,10 +215,7 @@ def _plain(attribute: AnyAttribute) -> AnyAttribute:
 
 
 class _PlainerSource:
-    """A source that counts what is modelled of the rows of another one.
-
-    It can do beside that what the other one can: `Strategy.check` asks that one.
-    """
+    """A source of what is modelled of the rows of another one."""
 
     def __init__(self, source: MarginalSource, modelled: Modelled) -> None:
         self._source, self._modelled = source, modelled

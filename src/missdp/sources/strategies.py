@@ -248,10 +248,7 @@ class ExactCounts:
         return found
 
     def expect(self, cliques: Iterable[Clique]) -> None:
-        """Note what is to be counted together in one pass, when the first of it is needed.
-
-        What has more cells than are held at once is counted in blocks, each when it is needed.
-        """
+        """Note what is to be counted together, in few passes, when the first of it is needed."""
         ordered = dict.fromkeys(self._ordered(clique) for clique in cliques)
         self._block = {c: block for block in self._batches(ordered) for c in block}
 

@@ -123,8 +123,8 @@ def misfit(
     return _marginal_score(observed * possible, expected, bias=bias, weight=weight)
 
 
-#: One row moves one cell of each marginal by one, and weights are at most one.
-MISFIT = Score(misfit, sensitivity=SCORE_SENSITIVITY)
+#: One row moves one cell of each marginal by one or by its share of one; weights are at most one.
+MISFIT = Score(misfit, sensitivity=SCORE_SENSITIVITY, of_shares=True)
 
 
 class _Expectations:

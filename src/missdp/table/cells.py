@@ -292,10 +292,7 @@ def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[Floats, Ma
 
 
 def spelled(data: Cells, number: Callable[[str], float | None]) -> Cells:
-    """Return cells with the number that each text is, as ``number`` reads it.
-
-    Text that it does not read stays text, and is unreadable where another spelling is a number.
-    """
+    """Return cells with the number that each text is, as ``number`` reads it; other text stays."""
     import pyarrow as pa
 
     if isinstance(data, pa.ChunkedArray):
@@ -394,11 +391,7 @@ class Iso(str):
 
 
 def read_dates(data: Chunk, attribute: Date, codes: Mapping[str, int] = {}) -> tuple[Floats, Marks]:
-    """Return the dates of a column as numbers, and the mark of each cell, as ``read_numbers`` does.
-
-    The mark is 0 for a date, else that of a text among the codes, ``OUTSIDE`` for what is no date
-    in the declared format, ``MISSING`` if there is nothing.
-    """
+    """Return the dates of a column as numbers, and the mark of each cell, as in `read_numbers`."""
     import pyarrow as pa
 
     if isinstance(data, pa.DictionaryArray):

@@ -276,10 +276,7 @@ def check_holes(holes: str, values: str = "codes") -> None:
 
 
 def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
-    """Return what each kind of missing is written as: its first code that is read as that kind.
-
-    A kind without such a code is left out; it is written as null.
-    """
+    """Return what each kind is written as: its first code that is read as that kind, else null."""
     given = {kind: attribute.codes_of(kind) for kind in attribute.kinds}
     if not any(given.values()):
         return {}
@@ -370,10 +367,7 @@ def related(
     free: Collection[str],
     rng: np.random.Generator,
 ) -> dict[str, Column]:
-    """Return synthetic columns in which values of the free attributes have another order in bins.
-
-    All numbers have values.
-    """
+    """Return synthetic columns in which values of free attributes have another order in bins."""
     numbers = [a for a in attributes if isinstance(a, Numeric)]
     found = dict(columns)
     if len(numbers) < 2 or len(columns[numbers[0].name].codes) < _FEWEST:

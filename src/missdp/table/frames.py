@@ -39,8 +39,8 @@ def _arrow_like() -> tuple[type, ...]:
 def engine_of(data: Any) -> Any:
     """Return the module of the wing that reads frames of this type: those of Spark; or None.
 
-    It has ``source``, to count rows where they are, ``of_units``, to choose rows by their units
-    before, and ``quiet``, in which nothing is logged.
+    It has ``check``, which refuses schemas, ``source``, to count rows where they are, ``of_units``,
+    to choose rows by their units before, and ``quiet``, in which nothing is logged.
     """
     kinds = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
     spark = any(kind.__module__.startswith("pyspark.sql") for kind in kinds)
@@ -76,10 +76,8 @@ def columns_from_native(
 ) -> dict[str, Cells]:
     """Return the columns of a frame as cells; with ``names``, exactly those in that order.
 
-    No cell of an ``unread`` column is looked at.
-
-    Names of columns stand in the frame; of a list of records they are the declared ones, or the
-    keys of the first record.
+    No cell of an ``unread`` column is looked at. Of a list of records the columns are the declared
+    ones, or the keys of the first record.
     """
     import pandas as pd
     import pyarrow as pa

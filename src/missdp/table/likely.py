@@ -136,13 +136,7 @@ def is_identifier(name: str, found: Sequence[tuple[Plain, int]]) -> bool:
 
 
 def is_weight(name: str) -> bool:
-    """Whether a column has a name that survey weights have.
-
-    Examples
-    --------
-    >>> [name for name in ("wt", "pweight", "WTMEC2YR", "fnlwgt", "width") if is_weight(name)]
-    ['wt', 'pweight', 'WTMEC2YR', 'fnlwgt']
-    """
+    """Whether a column has a name that survey weights have: ``wt``, ``pweight``, ``WTMEC2YR``."""
     return _WEIGHS.search(name.lower()) is not None
 
 
@@ -157,10 +151,7 @@ def layout_of(texts: Collection[str]) -> Layout:
 
 
 def between(rows: RowStream, attributes: Iterable[AnyAttribute]) -> Iterator[Mapping[str, Any]]:
-    """Yield facts of differences of dates of which one is never before the other, the least first.
-
-    Each date is computed from one other at most.
-    """
+    """Yield facts of differences of dates, one never before the other, the least first."""
     dates = [a for a in attributes if isinstance(a, Date)]
     spans = _spans(rows, dates)
     likely = [

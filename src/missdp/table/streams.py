@@ -114,16 +114,7 @@ class RowStream(abc.ABC):
 
 
 class HeldRows(RowStream):
-    """The rows of a frame, or of lists, which are held already: one batch.
-
-    Parameters
-    ----------
-    data : pandas, polars or Arrow table, Arrow stream, dict of lists, or list of dicts
-    names : tuple of str, optional
-        What must be the columns.
-    unread : collection of str, default ()
-        Columns that may be there, of which no cell is looked at.
-    """
+    """The rows of a frame, or of lists, as one batch; no ``unread`` cell is looked at."""
 
     def __init__(
         self, data: Any, names: tuple[str, ...] | None = None, *, unread: Collection[str] = ()
@@ -425,17 +416,6 @@ class KeptRows(RowStream):
 
     They are kept in memory as long as there is room, then in a temporary file, which only this user
     may read, and which has no name from the moment it is made, where the system can do that.
-
-    Parameters
-    ----------
-    rows : RowStream
-    names : tuple of str
-        Columns to keep.
-
-    Raises
-    ------
-    DataError
-        If the rows cannot be read or kept. Quotes no cell.
     """
 
     def __init__(self, rows: RowStream, names: tuple[str, ...]) -> None:

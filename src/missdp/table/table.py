@@ -386,10 +386,7 @@ _Out = TypeVar("_Out")
 def in_order(
     function: Callable[[_In], _Out], items: Iterable[_In], *, n_jobs: int | None = None
 ) -> Iterator[_Out]:
-    """Yield a function of each item, in the order of the items, worked out by a few threads.
-
-    By default by as many as there are processors, at most 4. One item alone needs none.
-    """
+    """Yield a function of each item, in order, worked out by a few threads (by default 4)."""
     items = iter(items)
     begin = list(islice(items, 2))
     if len(begin) < 2:

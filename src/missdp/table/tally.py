@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -284,10 +284,7 @@ class Tally:
         self._values, self._counts = self._values[keep], self._counts[keep]
 
     def _take_numbers_for_numbers(self) -> None:
-        """Move texts written like numbers to the numbers: of so many, none is a level.
-
-        Those that begin with zeros stay: they tell that the others are no numbers either.
-        """
+        """Move texts written like numbers to the numbers, but those that begin with zeros."""
         cells, self._cells = self._cells, Counter()
         numbers: Counter[float] = Counter()
         for (kind, value), count in cells.items():
@@ -337,25 +334,13 @@ def _mixed(values: Floats) -> NDArray[np.uint64]:
     return bits ^ (bits >> np.uint64(33))
 
 
-@dataclass(frozen=True, repr=False)
-class LostCells:
-    """Columns of which more is lost than their curator may know. Private."""
+def lost_cells(stream: RowStream, schema: Schema) -> dict[str, tuple[str, ...]]:
+    """Return the columns of which a schema loses cells without a word, by what is lost. Private.
 
-    #: No cell of these is in the declared domain; columns that rules may fill are left out.
-    without_values: tuple[str, ...] = ()
-    #: The same, and nothing stands in any of their cells, or codes of missing alone.
-    blank: tuple[str, ...] = ()
-    #: Numeric ones of which a cell looks like a number in a spelling that is not read as one.
-    other_styles: tuple[str, ...] = ()
-    #: A cell of these is neither text, number nor true/false: it is not UTF-8, or very long.
-    unreadable: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return any((self.without_values, self.blank, self.other_styles, self.unreadable))
-
-
-def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
-    """Return the columns of which a schema loses cells without a word; none of no rows."""
+    No cell is in the declared domain (but of columns that rules may fill), or nothing stands in any
+    cell but codes of missing; or a cell looks like a number that is not read as one, or is neither
+    text, number nor true/false.
+    """
     filled, schema = schema.rulebook.may_fill, schema.stored
     closed = [a for a in schema if a.size and not isinstance(a, OpenCategorical)]
     bare = [replace(a, nullable=True, outside="missing") for a in closed]
@@ -380,7 +365,10 @@ def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
                     styles |= {name} if number_style([cell.strip()], every=True) else set()
     ordered = (tuple(n for n in schema.names if n in found) for found in (styles, unreadable))
     nothing = tuple(name for name in empty if name in blank and rows)
-    return LostCells(tuple(n for n in empty if rows and n not in nothing), nothing, *ordered)
+    without = tuple(n for n in empty if rows and n not in nothing)
+    names = ("without_values", "blank", "other_styles", "unreadable")
+    found = zip(names, (without, nothing, *ordered), strict=True)
+    return {name: columns for name, columns in found if columns}
 
 
 def _unread(column: Chunk, attribute: AnyAttribute) -> list[Plain]:

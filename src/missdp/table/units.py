@@ -55,24 +55,7 @@ _REPEATABLE = (FileRows, HeldRows)
 class UnitRows(RowStream):
     """The rows of a stream, of which each unit has at most so many; without identifier and weight.
 
-    Parameters
-    ----------
-    rows : RowStream
-        They must come in the same order whenever they are read.
-    unit : Unit or None
-    weight : SurveyWeight, optional
-
-    Attributes
-    ----------
-    weights : ndarray of int64 or None
-        What each row that takes part counts, in steps; None if each counts one. Private.
-    sums : ndarray of int64
-        See `missdp.table.units.unit_sums`. Private.
-
-    Raises
-    ------
-    DataError
-        If there is no such column, or a row has no identifier and the unit says to refuse that.
+    What each row counts (``weights``), and `unit_sums` (``sums``), are in steps. Private.
     """
 
     def __init__(
@@ -80,17 +63,22 @@ class UnitRows(RowStream):
     ) -> None:
         self._rows, self.unchecked = rows, rows.unchecked
         self._apart = tuple(fact.column for fact in (unit, weight) if fact is not None)
-        for column, what in zip(self._apart, _whats(unit, weight), strict=True):
-            if column not in rows.columns():
-                raise DataError(f"the data has no column {column!r}, which {what}")
-        survey = None if weight is None else self._survey(weight)
+        for fact, what in ((unit, "identifies units"), (weight, "weighs rows")):
+            if fact is not None and fact.column not in rows.columns():
+                raise DataError(f"the data has no column {fact.column!r}, which {what}")
+        survey = None
+        if weight is not None:  # of each row, whether it takes part or not
+            found = [_survey_weights(chunk, weight) for chunk in self._chunks(weight.column)]
+            survey = np.concatenate([np.zeros(0, dtype=np.int64), *found])
         if unit is None:
             assert survey is not None
             self._kept, units = np.ones(len(survey), dtype=bool), np.arange(len(survey))
         else:
-            found = self._identifiers(unit)
-            self._kept = chosen(found, unit)
-            units = _each(found[self._kept])
+            own = numbers(identifiers(chunk, unit) for chunk in self._chunks(unit.column))
+            self._kept = chosen(own, unit)
+            units = own[self._kept]
+            alone = units < 0  # a row without an identifier is a unit of its own
+            units = np.where(alone, units.max(initial=-1) + np.cumsum(alone), units)
         survey = None if survey is None else survey[self._kept]
         self.weights = _row_weights(units, unit, survey)
         self.sums = unit_sums(units, self.weights, 1 if unit is None else unit.bound)
@@ -132,26 +120,6 @@ class UnitRows(RowStream):
             column = batch.column(0)
             yield from column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
-    def _survey(self, weight: SurveyWeight) -> Ints:
-        """Return what each row counts by its weight, whether it takes part or not. Private."""
-        found = [_survey_weights(chunk, weight) for chunk in self._chunks(weight.column)]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
-
-    def _identifiers(self, unit: Unit) -> Ints:
-        """Return which unit each row belongs to, by number; -1 is none. Private."""
-        return numbers(identifiers(chunk, unit) for chunk in self._chunks(unit.column))
-
-
-def _whats(unit: Unit | None, weight: SurveyWeight | None) -> list[str]:
-    said = [(unit, "identifies units"), (weight, "weighs rows")]
-    return [what for fact, what in said if fact is not None]
-
-
-def _each(units: Ints) -> Ints:
-    """Return numbers of units in which each row without an identifier is a unit of its own."""
-    alone = units < 0
-    return np.where(alone, units.max(initial=-1) + np.cumsum(alone), units)
-
 
 def identifiers(chunk: Chunk, unit: Unit) -> pa.Array:
     """Return identifiers as bytes, null where there is none; each cell by itself. Private."""
@@ -174,10 +142,7 @@ def identifiers(chunk: Chunk, unit: Unit) -> pa.Array:
 
 
 def _identifier(cell: Any) -> Plain:
-    """Return an identifier as text without blanks around it, exactly: none is taken for another.
-
-    The same whole number is the same identifier, whatever the type of its column.
-    """
+    """Return an identifier as exact text; the same whole number of any type is the same one."""
     try:
         if isinstance(cell, decimal.Decimal) and cell.is_finite():
             return _digits(cell)
@@ -230,19 +195,7 @@ def _taken(cells: Cells, rows: Ints) -> Cells:
 def chosen(units: Ints, unit: Unit) -> Flags:
     """Return True for the rows that take part: at most ``max_rows`` of each unit, drawn at random.
 
-    Parameters
-    ----------
-    units : ndarray of int64, shape (n,)
-        The number of each row's unit; -1 is none, and -2 one that cannot be read.
-    unit : Unit
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from missdp.schema import Unit
-    >>> kept = chosen(np.array([0, 1, 0, 0, -1]), Unit("patient", max_rows=2))
-    >>> kept[1], kept[4], kept[[0, 2, 3]].sum()
-    (np.True_, np.False_, np.int64(2))
+    Units are numbers: -1 is none, -2 is one that cannot be read.
     """
     known = units >= 0
     if unit.missing == "refuse" and not known.all():
@@ -276,12 +229,6 @@ def rows_of_units(data: Any, schema: Schema) -> RowStream:
     """Return the rows of any table, of each unit as many as take part if the schema declares one.
 
     Rows that may come in another order when they are read again are read once, and kept.
-    Where it declares a unit or a weight, what each row counts is known with them: `UnitRows`.
-
-    Raises
-    ------
-    SchemaError
-        If the data counts by itself.
     """
     unit, weight = schema.unit, schema.weight
     if unit is None and weight is None:
@@ -397,14 +344,7 @@ def _shorter(identifier: bytes | None) -> bytes | None:
 
 
 def _survey_weights(cells: pa.Array, weight: SurveyWeight) -> Ints:
-    """Return what rows count by a column of weights, each by itself, in steps.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> survey_weights(pa.array([2.0, 9.0, None, -1.0]), SurveyWeight("wt", upper=4)).tolist()
-    [524288, 1048576, 0, 0]
-    """
+    """Return what rows count by a column of weights, each by itself, in steps."""
     values, marks = read_numbers(cells)
     known = (marks == 0) & np.isfinite(values) & (values >= 0)
     share = np.minimum(np.where(known, values, weight.default), weight.upper) / weight.upper
@@ -412,13 +352,7 @@ def _survey_weights(cells: pa.Array, weight: SurveyWeight) -> Ints:
 
 
 def _weights_of_units(units: Ints) -> Ints:
-    """Return what each row counts if all rows of a unit count as one, in steps, rounded down.
-
-    Examples
-    --------
-    >>> (weights_of_units(np.array([0, 1, 0, 0])) * 3).tolist()  # never more than one together
-    [1048575, 3145728, 1048575, 1048575]
-    """
+    """Return what each row counts if all rows of a unit count as one, in steps, rounded down."""
     return STEPS // np.bincount(units)[units] if len(units) else units
 
 
@@ -434,11 +368,6 @@ def unit_sums(units: Ints, weights: Ints | None, bound: int) -> Ints:
     """Return the sums over units of what each counts, and of its square over the bound, in steps.
 
     A unit counts the bound at most, so it adds no more than the bound to either sum.
-
-    Examples
-    --------
-    >>> (unit_sums(np.array([0, 0, 1]), None, 2) / STEPS).tolist()
-    [3.0, 2.5]
     """
     if weights is None:
         of_each = np.bincount(units) * STEPS

@@ -99,8 +99,7 @@ def write_blocks(
 ) -> int:
     """Write rows to several files as they come, and return how many each got.
 
-    The files appear when all are complete; if anything fails before that, none does. They take
-    their places one after the other: if the system refuses one of these, others may be there.
+    All files appear when all are complete, one after the other; if anything fails, none does.
     """
     rows = 0
     with _files(paths, schema) as write:
