@@ -11,8 +11,6 @@ from missdp.schema.conditions import Predicate
 from missdp.schema.language import parse_where
 from missdp.statistics.worst_case import Names
 
-__all__ = ["BOUNDED", "Statistic", "Uncertainty", "check_kind"]
-
 Uncertainty: TypeAlias = Literal["total", "noise", "worst-case"]
 
 BOUNDED = ("count", "proportion", "mean", "sum")

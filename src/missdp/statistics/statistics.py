@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 from missdp.accounting import Budget, Cost, PureEvent
 from missdp.errors import BudgetExceededError, DataError, ParameterError, number
 from missdp.mechanisms.row_door import RandomState, RowDoor
-from missdp.mechanisms.smooth import ScaleRelease
+from missdp.mechanisms.smooth import ScaleRelease as ScaleRelease
 from missdp.schema import Numeric, Schema
 from missdp.schema.language import parse_names
 from missdp.statistics.answers import answered
@@ -21,8 +21,6 @@ from missdp.statistics.questions import Statistic, Uncertainty, check_kind
 
 if TYPE_CHECKING:
     from missdp.table import Table
-
-__all__ = ["ImputedStatistics", "QueryRequest", "ScaleRelease", "run_queries", "run_query"]
 
 
 class _Options(TypedDict, total=False):

@@ -38,15 +38,13 @@ from missdp.mechanisms.questions import QUANTA, Rows, Sums
 from missdp.schema import Numeric, Schema
 from missdp.schema.conditions import Known, Predicate, Verdict, decided
 
-__all__ = ["PLACES", "Interval", "MissingCells", "Names", "decide"]
-
 Interval: TypeAlias = tuple[float, float]
 Names: TypeAlias = tuple[str, ...]
 
 PLACES: Names = ("in_high", "in_low", "may_high", "may_low", "in_unknown", "may_unknown")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class MissingCells:
     """Which cells of a question may be missing, and how far they could move its answer: public.
 
