@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ _WORST_CASE = 0.1  # of the cost of a question, for `Estimate.imputation_interva
 _ABOUT = 0.02  # of it, for each number that says how large other errors are
 _TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # by which noise might be less
 
+
+_Wider: TypeAlias = Callable[[float], Interval | None]
+"""What an interval is if noise were so many times less."""
 
 NO_INTERVAL = (
     "No noise interval: the answer reads filled cells, so the scale of its noise is private. For "
@@ -138,9 +141,8 @@ class Asking:
     def begin(self, *asks: Ask) -> tuple[Charged, ...]:
         """Charge for all releases of the answer, before anything is read."""
         about = [self._observed(name, q, _ABOUT) for name, q in self.about.items()]
-        worst = []
-        if self.missing is not None:
-            worst.append(self._observed("missing cells", self.missing.question, _WORST_CASE))
+        hidden = [] if self.missing is None else [self.missing.question]
+        worst = [self._observed("missing cells", question, _WORST_CASE) for question in hidden]
         self.asks = (*about, *asks, *worst)
         warn_if_weak(self.door.guarantee(*self.asks).epsilon)
         self._charged = self.door.begin(*self.asks)
@@ -157,8 +159,9 @@ class Asking:
 
     @property
     def _wants_total(self) -> bool:
-        question = self.question
-        return question.uncertainty != "noise" and self.kind in BOUNDED and not question.by
+        """Whether the population's value is asked for, and the scale of all noise is known."""
+        question, told = self.question, self.door.tells_scale or not self.rough
+        return question.uncertainty != "noise" and self.kind in BOUNDED and not question.by and told
 
     def _others(self) -> dict[str, Question]:
         """Return what is asked beside the answer: how many rows there are, are filled, and vary.
@@ -166,7 +169,7 @@ class Asking:
         Of the rows as they came, each by itself, with noise of public scale.
         """
         kind = self.kind
-        if (self.rough and not self.door.tells_scale) or not self._wants_total:
+        if not self._wants_total:
             return {}
         every = self.question.reads(self.schema)
         about: Names = self.schema.rulebook.not_everywhere(sorted(every))
@@ -269,7 +272,7 @@ class Asking:
 
     def _beside(self, *numbers: Noisy) -> Beside | None:
         """Return what was released beside an answer, if the population's value was asked for."""
-        if not self._wants_total or (self.rough and not self.door.tells_scale):
+        if not self._wants_total:
             return None
         a = self.numeric(self.names[0]) if self.kind in ("mean", "sum") else None
         return Beside(
@@ -279,12 +282,7 @@ class Asking:
         )  # fmt: skip
 
     def estimate(
-        self,
-        value: float,
-        interval: Callable[[float], Interval | None],
-        bounds: Interval,
-        *,
-        rows: Noisy | None = None,
+        self, value: float, interval: _Wider, bounds: Interval, *, rows: Noisy | None = None
     ) -> Estimate:
         """Put an answer and its guarantee together.
 
@@ -302,12 +300,7 @@ class Asking:
         )  # fmt: skip
         return answer if self.missing is None else self._widened(answer, self.missing)
 
-    def _whole_range(
-        self,
-        interval: Callable[[float], Interval | None],
-        bounds: Interval,
-        rows: Interval | None,
-    ) -> str:
+    def _whole_range(self, interval: _Wider, bounds: Interval, rows: Interval | None) -> str:
         """Return why an interval is as wide as it can be, and about which epsilon would help."""
         why = "The interval is the whole range: noise is as large as what it is added to"
         if rows is not None and rows[0] <= 0:  # less noise would perhaps show that nobody is there

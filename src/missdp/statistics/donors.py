@@ -16,15 +16,15 @@ donors once. No label is drawn, and recipients of one matching cell have the sam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import ParameterError, UnprovenError, number, one_of
 from missdp.mechanisms.questions import Rows
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.shelf import blocks, in_portions, room, runs
@@ -94,15 +94,13 @@ def build_metric(
     ... ).tables[0][0].tolist()
     [0, 32768, 65536]
     """
-    if metric not in get_args(MetricName):
-        raise ParameterError(f"metric must be 'gower' or 'euclidean', not {metric!r}")
+    one_of("metric", metric, get_args(MetricName))
     if len(match_on) > _MAX_MATCH or len(group) > _MAX_GROUP:
         raise ParameterError(f"at most {_MAX_MATCH} matching and {_MAX_GROUP} grouping attributes")
     if len(together) > _MAX_GROUP:
         raise ParameterError(f"impute at most {_MAX_GROUP} attributes that may not be applicable")
     for weight in match_on.values():
-        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 < weight < np.inf:
-            raise ParameterError("matching weights must be finite and above 0")
+        number("a matching weight", weight, most=math.inf, open_end=True)
     names = (*group, *match_on)
     if unknown := set(partition) - set(names):
         raise ParameterError(f"partition names attributes not matched on: {sorted(unknown)}")

@@ -175,13 +175,10 @@ class Beside:
         rows = self.known.get("rows in question", 1.0)
         return max(rows if self.divisor is None else self.divisor.value, 1.0)
 
-    @property
-    def _everyone(self) -> float:
-        return max(self.known.get("all rows", 1.0), 1.0)
-
     def _variance(self, value: float) -> float:
         """Variance of the answer without noise as an estimate of the population's."""
-        rows, everyone, filled = self._rows, self._everyone, self.known.get("rows filled", 0.0)
+        rows, filled = self._rows, self.known.get("rows filled", 0.0)
+        everyone = max(self.known.get("all rows", 1.0), 1.0)
         if self.kind == "count":
             part = min(value / everyone, 1.0)
             return everyone**2 * _of_mean(everyone, filled, part * (1 - part))

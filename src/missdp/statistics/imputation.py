@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError, SchemaError, names_of, number
+from missdp.errors import ParameterError, SchemaError, names_of, number, one_of
 from missdp.mechanisms.questions import Filled, Preparation, Prepared, Rows, Ways
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.shelf import blocks, pick, room
@@ -149,8 +149,7 @@ class KNNImputation:
                 f"aggregate or default for attributes not imputed: {sorted(unknown)}"
             )
         for how in self._aggregates().values():
-            if how not in get_args(Aggregate):
-                raise ParameterError(f"aggregate must be one of {get_args(Aggregate)}, not {how!r}")
+            one_of("aggregate", how, get_args(Aggregate))
             if how == "nearest" and self.k > 1:
                 raise ParameterError("aggregate 'nearest' copies one donor: use k = 1")
 

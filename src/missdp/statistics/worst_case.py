@@ -95,9 +95,6 @@ class MissingCells:
         return frozenset({self.of.name}) if isinstance(self.of, Numeric) else self.of.names
 
 
-_NOTHING: Interval = (0.0, 0.0)
-
-
 def _tally(
     rows: Rows,
     where: Predicate,
@@ -184,7 +181,7 @@ def _total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> In
 
 def _rows(box: Mapping[str, Interval]) -> dict[str, Interval]:
     """All six places; numbers of rows are never below 0."""
-    found = {name: box.get(name, _NOTHING) for name in PLACES}
+    found = {name: box.get(name, (0.0, 0.0)) for name in PLACES}
     return {name: (max(low, 0.0), max(high, 0.0)) for name, (low, high) in found.items()}
 
 
