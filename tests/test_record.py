@@ -38,7 +38,7 @@ from missdp.accounting import (
     UnitEvent,
 )
 from missdp.accounting.risk import Risk
-from missdp.baselines.class_table import ClassTable
+from missdp.baselines.fit_classes import ClassTable
 from missdp.baselines.network import Family, Network
 from missdp.baselines.networks import Layers, NetworkModel
 from missdp.cli.first_formats import convert_file

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from missdp.baselines.class_table import ClassTable
+from missdp.baselines.fit_classes import ClassTable
 from missdp.baselines.networks import NetworkModel, calibrated, random_layers
 from missdp.inference.model import Levels
 

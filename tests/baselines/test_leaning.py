@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from missdp import Categorical, Numeric, Ordinal, Schema
-from missdp.baselines.leaning import leaned
+from missdp.baselines.placing import leaned
 from missdp.evaluate import pair_violations, rule_violations
 from missdp.schema import Denial, Determined, Impossible
 from missdp.synth.sampling import followed

@@ -22,8 +22,8 @@ from missdp.baselines.network import (
     fit_filling_model,
     observed_part,
     reachable_cliques,
+    restricted,
 )
-from missdp.baselines.restrict import restricted
 from synth.conformance import make_table
 
 
@@ -207,7 +207,7 @@ def test_counting_in_small_batches_changes_nothing(monkeypatch):
         return model.fit(make_table()).sample(200)
 
     expected = synthetic()
-    monkeypatch.setattr("missdp.baselines.learn_network._CELLS_PER_CALL", 40)
+    monkeypatch.setattr("missdp.baselines.privbayes._CELLS_PER_CALL", 40)
     monkeypatch.setattr("missdp.sources.strategies._CELLS_AT_ONCE", 40)
     monkeypatch.setattr("missdp.baselines.network._CELLS_AT_ONCE", 100)
     assert synthetic().equals(expected)
@@ -216,7 +216,7 @@ def test_counting_in_small_batches_changes_nothing(monkeypatch):
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 def test_more_cells_than_memory_holds_are_counted_when_needed(monkeypatch):
     monkeypatch.setattr("missdp.sources.counts._MAX_TOTAL_CELLS", 20_000)
-    monkeypatch.setattr("missdp.baselines.learn_network._CELLS_PER_CALL", 10_000)
+    monkeypatch.setattr("missdp.baselines.privbayes._CELLS_PER_CALL", 10_000)
     monkeypatch.setattr("missdp.sources.strategies._CELLS_AT_ONCE", 10_000)
     levels = ("a", "b", "c", "d")
     schema = Schema(tuple(Categorical(name=f"c{i}", levels=levels) for i in range(8)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from missdp.cli.main import main
-from missdp.cli.pipes import as_file
+from missdp.cli.options import as_file
 from missdp.schema import Schema
 
 ROWS = "pay,sex\n" + "".join(f"{k % 50},{'fm'[k % 2]}\n" for k in range(300))

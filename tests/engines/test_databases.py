@@ -19,6 +19,7 @@ from missdp.engines import DuckDBRows, SQLRows, databases
 from missdp.errors import CheckFailedError, DataError, MissDPError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.table import draft_columns
+from missdp.table.cells import distinct
 from refusing import refuses
 from testing.source_checks import check_source
 
@@ -184,6 +185,29 @@ def test_sqlite_is_counted_like_memory_and_not_made(sqlite, tmp_path):
     assert not absent.exists()
     with refuses(DataError, "cannot be read"):
         SQLRows(f"sqlite:///{sqlite}", table="nobody").columns()
+
+
+DAY, LATER = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [DAY, LATER],
+        [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)],
+        [1.5, True],
+        [7, 7.5],
+        [None, "7", b"7"],
+        [decimal.Decimal("0.1"), decimal.Decimal("1E-30"), None],
+    ],
+)
+def test_what_a_cell_is_does_not_depend_on_those_beside_it(cells):
+    def read(cells):
+        found, places = distinct(databases._array(cells))
+        return [repr(None if place < 0 else found[place]) for place in places]
+
+    for order in (cells, cells[::-1]):
+        assert read(order) == [one for cell in order for one in read([cell])]
 
 
 def test_cells_of_several_types_are_read_one_by_one(server, tmp_path):

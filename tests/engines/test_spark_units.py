@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 
 from missdp import MST, Categorical, Numeric, Schema, Table
+from missdp.accounting import Budget
 from missdp.engines import SparkSource
 from missdp.engines.spark import of_units
-from missdp.errors import DataError
-from missdp.schema import Unit
+from missdp.errors import DataError, SchemaError
+from missdp.schema import SurveyWeight, Unit
+from missdp.schema.layout import STEPS
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,27 +44,28 @@ def visits(spark, people=400, each=10):
     return frame.mapInArrow(shuffled, frame.schema)
 
 
-def counted(frame):
+def counted(frame, _=None):
     cliques = [("who",), ("who", "last"), ("last",)]
     return SparkSource(frame, with_unit().of_rows).counts(cliques, rows="extended")
 
 
 def test_rows_are_drawn_by_unit_and_every_pass_sees_the_same(spark, capfd):
     given = visits(spark)
-    frame = of_units(given, with_unit(max_rows=3))
+    frame, sums = of_units(given, with_unit(max_rows=3))
+    assert (sums / STEPS).tolist() == [1200.0, 1200.0]
     assert frame.columns == ["who", "last"]
     found, again = counted(frame), counted(frame)
     for clique in found:
         np.testing.assert_array_equal(found[clique], again[clique])
     assert (found["who",] == 3).all()
-    another = counted(of_units(given, with_unit(max_rows=3)))
+    another = counted(*of_units(given, with_unit(max_rows=3)))
     assert not np.array_equal(found["who", "last"], another["who", "last"])
     frame.explain()
     assert len(re.findall(r"Exchange hashpartitioning", capfd.readouterr().out)) == 1
 
 
 def test_each_row_is_drawn_as_often_and_not_each_sort_of_rows(spark):
-    found = counted(of_units(visits(spark), with_unit()))
+    found = counted(*of_units(visits(spark), with_unit()))
     assert found["who",].sum() == 400
     # One of ten rows: 40 on average, and within 5 and 90 but once in 10^9 times.
     assert 5 < found["last",][1] < 90
@@ -74,14 +77,14 @@ def test_rows_without_an_identifier_and_those_with_one_that_cannot_be_read(spark
     )
     codes = {"missing_codes": ("NA",)}
     frame = spark.createDataFrame(table)
-    assert counted(of_units(frame, with_unit(**codes)))["last",].sum() == 2
-    assert counted(of_units(frame, with_unit(missing="own", **codes)))["last",].sum() == 5
+    assert counted(*of_units(frame, with_unit(**codes)))["last",].sum() == 2
+    assert counted(*of_units(frame, with_unit(missing="own", **codes)))["last",].sum() == 5
     with pytest.raises(DataError, match="a row has no identifier in the column 'p'"):
         of_units(frame, with_unit(missing="refuse", **codes))
     unread = spark.createDataFrame(
         [([1], 1.0, "no"), (None, 2.0, "no")], "p array<int>, who double, last string"
     )
-    assert counted(of_units(unread, with_unit(missing="own")))["who",].nonzero()[0].tolist() == [2]
+    assert counted(*of_units(unread, with_unit(missing="own")))["who",].nonzero()[0].tolist() == [2]
     with pytest.raises(DataError, match="lacks columns"):
         of_units(frame.drop("p"), with_unit())
 
@@ -92,3 +95,17 @@ def test_a_fit_to_a_frame_of_spark_protects_the_unit(spark):
     assert (model.guarantee_.unit, model.guarantee_.max_rows) == ("p", 2)
     assert abs(model.n_rows_ - 200) < 30
     assert len(Table.read(frame, with_unit(max_rows=2))) == 200
+
+
+def test_weights_are_refused_before_anything_is_charged(spark):
+    class Ledger(Budget):
+        charged_first = True
+
+    for schema in (
+        with_unit(max_rows=2, counts="unit"),
+        Schema((WHO, LAST), weight=SurveyWeight("p", upper=4)),
+    ):
+        budget = Ledger(9.0, 1e-3)
+        with pytest.raises(SchemaError, match="Spark counts every row as one"):
+            MST(epsilon=1.0, budget=budget).fit(visits(spark, people=2), schema=schema)
+        assert budget.events == ()

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from missdp import AllPairs, Categorical, Numeric, Schema
-from missdp.accounting import Guarantee
+from missdp.accounting import Guarantee, WeightsOfRows
 from missdp.cli.main import main
 from missdp.errors import DataError, OutputError, ParameterError
 from missdp.evaluate.align import align
@@ -165,10 +165,13 @@ def test_what_a_test_of_membership_gains_is_bounded_as_the_guarantee_says():
     tight = Membership(n, round(p * n), round((1 - p) * n), allowed(Guarantee(1.0)))
     assert not tight.broken
     assert Membership(n, round(p * n) + 300, round((1 - p) * n) - 300, tight.bound).broken
-    with pytest.raises(ParameterError, match="at least 16"):
-        membership(
-            lambda t: t, align(people(50, 1), people(50, 1), SCHEMA)[0], Guarantee(1.0), refits=15
-        )
+    rows = align(people(50, 1), people(50, 1), SCHEMA)[0]
+    for guarantee, says in (
+        (Guarantee(1.0), "at least 16"),
+        (Guarantee(1.0, conditions=(WeightsOfRows("wt"),)), "these have weights"),
+    ):
+        with pytest.raises(ParameterError, match=says):
+            membership(lambda t: t, rows, guarantee, refits=15)
 
 
 def test_f1_from_real_rows_stands_beside(tmp_path):

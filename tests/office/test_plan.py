@@ -18,7 +18,7 @@ from missdp.office.rehearsal import (
     noise_of_tables,
     width_of_mean,
 )
-from missdp.schema import NotApplicable, OpenCategorical
+from missdp.schema import NotApplicable, OpenCategorical, Unit
 
 ROWS, MISSING = 2500, {"smoker": 0.2, "pay": 0.1}
 SCHEMA = Schema(
@@ -169,3 +169,11 @@ def test_the_command_prints_draws_and_writes_json(tmp_path, capsys, monkeypatch)
     assert "as you declared" in said
     assert "nan" not in said
     assert main([*given, "--missing", "pay"]) == 2
+
+
+def test_noise_is_said_in_rows_of_which_a_unit_may_have_several():
+    unit = Unit("p", max_rows=3)
+    schema = Schema(SCHEMA.attributes[:2], unit=unit)
+    said = str(plan(schema, rows=300, epsilons=(5.0,), method="mst"))
+    assert "one-way (± rows)" in said
+    assert "people" not in said

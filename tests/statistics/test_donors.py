@@ -34,8 +34,8 @@ from missdp.errors import UnprovenError
 from missdp.mechanisms import Prepared
 from missdp.schema import NotApplicable
 from missdp.statistics import ImputedStatistics, KNNImputation
-from missdp.statistics.metric import build_metric
-from missdp.statistics.profile import _change_bounds, _share
+from missdp.statistics.donors import build_metric
+from missdp.statistics.imputation import _change_bounds, _share
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -199,8 +199,9 @@ def test_smooth_bound_is_the_maximum_over_all_terms() -> None:
     # Terms beyond the limit are bounded by the number of donees.
     found = prepare(random_rows(50, 4), 1).profile
     found.max_terms = 4
-    j = 1 / 0.01 - found.donees
-    expected = math.exp(-0.01 * j) * (j + found.donees)
+    donees = len(found._layout.donees.rows)
+    j = 1 / 0.01 - donees
+    expected = math.exp(-0.01 * j) * (j + donees)
     assert found.smooth_bound(own=0.0, donee=1.0, beta=0.01) == pytest.approx(expected)
 
 
@@ -319,7 +320,7 @@ def test_answers_are_what_they_were() -> None:
 
 IN_PARTS = {
     "mechanisms.questions.PART_ROWS": 64, "mechanisms.row_door.PART_ROWS": 64,
-    "statistics.profile._PAIRS": 7, "statistics.imputation._AT_ONCE": 50,
+    "statistics.imputation._PAIRS": 7, "statistics.imputation._AT_ONCE": 50,
     "statistics.donors._CHUNK": 33, "statistics.donors._ROWS": 33,
     "shelf._LEAST": 1, "shelf._BLOCK": 70, "shelf._STRETCH": 160,
     "shelf._TIGHT": 0, "shelf._FULL": 0,

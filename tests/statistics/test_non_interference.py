@@ -33,7 +33,7 @@ from missdp.mechanisms.questions import Rows
 from missdp.mechanisms.row_door import _PrivateRows
 from missdp.mechanisms.session import Session
 from missdp.statistics import ImputedStatistics
-from missdp.statistics.profile import Profile
+from missdp.statistics.imputation import Profile
 
 SURVEY = [
     Row(

@@ -6,8 +6,7 @@ import pytest
 from scipy import stats
 
 from missdp import AllPairs, Categorical, Numeric, Schema, Table
-from missdp.baselines.network import Family, Network
-from missdp.baselines.restrict import restricted
+from missdp.baselines.network import Family, Network, restricted
 from missdp.errors import DataError
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
 from missdp.sources.modelled import Modelled

@@ -11,10 +11,10 @@ import pytest
 
 from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table, load
 from missdp.accounting import Budget, MissingCompletelyAtRandom
-from missdp.errors import DataError, LedgerError, ParameterError, UnprovenError
+from missdp.errors import DataError, LedgerError, ParameterError, SchemaError, UnprovenError
 from missdp.estimate import estimate
 from missdp.ground_truth import epsilon_for_ground_truth, planned_ground_truth
-from missdp.office.dossier import write_dossier
+from missdp.office.dossier import from_measurements, write_dossier
 from missdp.office.facts import Facts
 from missdp.office.pages import _gaps
 from missdp.schema import OpenCategorical, Unit
@@ -81,7 +81,7 @@ def test_a_forgotten_choice_of_rows_or_a_charge_by_the_row_is_found(family, monk
         found, claim = moved(family, 2, visits(), beside)
         assert found > 1.5 * claim
     with monkeypatch.context() as broken:
-        broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
+        broken.setattr("missdp.accounting.filters.Cost.of_each", lambda cost, _: cost)
         broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
         found, claim = moved(family, 4, visits(), beside)
         assert found > 1.5 * claim
@@ -232,3 +232,22 @@ def test_evidence_that_takes_rows_for_independent_is_not_shown_of_units():
         facts = Facts(AllPairs(epsilon=5.0, random_state=0).fit(data, schema=schema))
         (one,) = [_gaps(facts, found) for found in facts.gaps if facts.names[found.at] == "sex"]
         assert shown in one["p"]
+
+
+def test_published_measurements_come_back_by_the_schema_that_declared_the_unit(tmp_path):
+    schema = with_unit(3)
+    model = AllPairs(epsilon=5.0).fit(visits(600, each=3), schema=schema)
+    write_dossier(model, tmp_path / "d")
+    file = tmp_path / "d" / "measurements.parquet"
+    for given in (None, schema, schema.of_rows):
+        again = from_measurements(file, given)
+        assert (again.guarantee_.unit, again.guarantee_.max_rows) == ("person", 3)
+        assert again.effective_size_ == model.effective_size_
+    for other in (with_unit(2), Schema((SEX, ILL), unit=Unit("other", max_rows=3))):
+        with pytest.raises(SchemaError, match="no sealed record of a release from rows of this"):
+            from_measurements(file, other)
+
+
+def test_a_unit_is_not_called_row():
+    with pytest.raises(SchemaError, match="a column called 'row' cannot identify units"):
+        Unit("row")

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table, load
+from missdp import AIM, MST, AllPairs, Categorical, Numeric, PrivBayes, Schema, Table, load
 from missdp.accounting import Budget, MissingCompletelyAtRandom, SelectionEvent, WeightsOfRows
 from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
 from missdp.mechanisms import Noise, RowDoor, SeededNoise
+from missdp.mechanisms.door import Score, Total, UnitSums
 from missdp.pricing import RowDomain
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
 from missdp.schema.layout import STEPS
 from missdp.sources import MemorySource
-from missdp.table import weights
-from missdp.table.units import rows_of_units
+from missdp.table import units as of_units
+from missdp.table.units import rows_of_units, unit_sums
 from missdp.testing.findings import Recorder, Repeater
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
@@ -110,7 +111,7 @@ def test_a_row_of_the_largest_weight_moves_what_one_row_does(family):
 def test_audits_find_what_would_be_wrong(family, monkeypatch):
     with monkeypatch.context() as broken:  # rounded up
         up = lambda units: -(-STEPS // np.bincount(units)[units])  # noqa: E731
-        broken.setattr(weights, "weights_of_units", up)
+        broken.setattr(of_units, "_weights_of_units", up)
         assert moved(family, schema_of(3, "unit", attributes=ALL), more=3)[2]
     with monkeypatch.context() as broken:  # rows that are not chosen
         every = lambda units, _: np.ones(len(units), dtype=bool)  # noqa: E731
@@ -118,13 +119,13 @@ def test_audits_find_what_would_be_wrong(family, monkeypatch):
         found, claim, *_ = moved(family, schema_of(2, weight=SURVEY, attributes=ALL), more=5)
         assert found > 1.5 * claim
     with monkeypatch.context() as broken:  # a charge by the row
-        broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
+        broken.setattr("missdp.accounting.filters.Cost.of_each", lambda cost, _: cost)
         broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
         found, claim, *_ = moved(family, schema_of(4, weight=SURVEY, attributes=ALL), more=5)
         assert found > 1.5 * claim
     with monkeypatch.context() as broken:  # weights that are not bounded
         broken.setattr(np, "minimum", lambda one, _: one)
-        assert weights.survey_weights(np.array([9.0], dtype=object), SURVEY) > STEPS
+        assert of_units._survey_weights(np.array([9.0], dtype=object), SURVEY) > STEPS
 
 
 CELLS = st.sampled_from([0, 1, 2])  # the last one is missing
@@ -147,11 +148,11 @@ def test_no_unit_moves_counts_by_more_than_its_bound(rows, most, counts, weighed
         found = Table.from_codes(Schema((SEX, ILL)), cells)
         units = np.unique(frame["person"], return_inverse=True)[1].astype(np.int64)
         chunk = np.array(frame["wt"].where(frame["wt"].notna(), None), dtype=object)
-        survey = weights.survey_weights(chunk, SURVEY) if weighed else None
-        found._weights = weights.row_weights(units, unit, survey)
+        survey = of_units._survey_weights(chunk, SURVEY) if weighed else None
+        found._weights = of_units._row_weights(units, unit, survey)
         each = 1 if found._weights is None else STEPS
         counts = MemorySource(found).counts([("sex",), ("sex", "ill"), ()], rows="extended")
-        sums = weights.unit_sums(units, found._weights, unit.bound)
+        sums = unit_sums(units, found._weights, unit.bound)
         return [sums / STEPS, *(c / each for c in counts.values())]
 
     whole = counted(kept)
@@ -323,3 +324,36 @@ def test_text_files_write_weights_in_their_own_way(tmp_path):
     (tmp_path / "t.csv").write_text("sex;wt\nf;1,5\nm;3\n")
     rows = rows_of_units(tmp_path / "t.csv", Schema.from_toml(tmp_path / "s.toml"))
     assert (rows.weights / STEPS).tolist() == [0.375, 0.75]
+
+
+def sums_of(door):
+    found = door.measure(UnitSums(), Noise("gaussian", 50.0))
+    return Total(float(np.sum(found.value)), 1.0)
+
+
+def many_cells(counts):
+    return float((counts > 0.3).sum())  # which a whole row moves by one, and a third of one as well
+
+
+def steps_of(door):
+    door.select([("sex",), ("ill",)], Score(many_cells, sensitivity=1.0), epsilon=0.1)
+    return Total(9.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("asks", "schema", "says"),
+    [
+        (sums_of, Schema((Numeric(name="_sums", lower=0, upper=9), SEX)), "which belong together"),
+        (steps_of, schema_of(3, "unit"), "a score that is not proven for a share of a row"),
+    ],
+)
+def test_a_family_of_strangers_gets_nothing_that_is_not_proven(asks, schema, says):
+    class Strange(AIM):
+        def _fit(self, door):
+            return asks(door)
+
+    frame = visits(schema).assign(_sums=7.0)[
+        [*schema.names, *(["person"] if schema.unit is not None else [])]
+    ]
+    with pytest.raises(ParameterError, match=says):
+        Strange(epsilon=1.0).fit(frame, schema=schema)

@@ -72,7 +72,7 @@ def test_statistics_keep_their_promises():
 
 
 def test_statistics_whose_bound_is_too_small_are_found(monkeypatch):
-    from missdp.statistics.profile import Profile
+    from missdp.statistics.imputation import Profile
 
     monkeypatch.setattr(Profile, "smooth_bound", lambda self, *, own, donee, beta: own / 2)
     assert "its private bound is" in failure(check_sensitivity, charged_for_statistics, trials=8)

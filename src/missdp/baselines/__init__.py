@@ -3,8 +3,8 @@
 The core neither needs nor imports them: the registry finds them by entry points, as it finds those
 of other packages, and they use nothing that another package could not.
 
-* `privbayes`: a Bayesian `network`, learned in `learn_network`, kept to rules by `restrict`.
-* `kamino`: attribute by attribute, and what holds between two rows.
+* `privbayes`: a Bayesian `network`, learned and kept to rules.
+* `kamino`: attribute by attribute, and what holds between two rows (`placing`).
 * `dp_misgan`, `dp_autogan`, `dp_ctgan`: adversarial families, fitted with PyTorch.
 """
 

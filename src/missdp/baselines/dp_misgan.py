@@ -18,9 +18,8 @@ from missdp.baselines.adversarial import (
     Side,
     leaky_score,
 )
-from missdp.baselines.class_table import ClassTable
 from missdp.baselines.critics import expected_gradient, two_critics_gradient
-from missdp.baselines.fit_classes import PairMoments, fit_classes
+from missdp.baselines.fit_classes import ClassTable, PairMoments, fit_classes
 from missdp.baselines.networks import (
     LEAK,
     START,

@@ -19,20 +19,82 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.baselines.adversarial import as_array, import_torch, torch_device
-from missdp.baselines.class_table import ClassTable
 from missdp.baselines.networks import known_margins
 from missdp.inference.clipping import clipped_away
+from missdp.inference.masks import RowModel
+from missdp.inference.model import Levels, draw, finite, split_rows
 from missdp.synth.learn_pairs import Crude, PairRelease
-from missdp.types import Floats, Ints
+from missdp.types import Flags, Floats, Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTable(RowModel):
+    """A distribution of rows: given a hidden class, values and missing cells are independent."""
+
+    levels: tuple[Levels, ...]  # how those of each attribute are grouped
+    shares: Floats  # of the classes
+    heads: tuple[Floats, ...]  # the law of each attribute's groups, by class
+    observed: Floats  # chance that a value is, by class and attribute
+    always: dict[int, int]  # by attribute, a group of levels that is never missing
+    n_rows: float  # that were counted
+
+    def _coheres(self) -> bool:
+        classes, sizes = len(self.shares), [level.n_groups for level in self.levels]
+        return (
+            [head.shape for head in self.heads] == [(classes, size) for size in sizes]
+            and self.shares.shape == (classes,)
+            and self.observed.shape == (classes, len(sizes))
+            and {*self.always} <= {*range(len(sizes))}
+            and finite((self.shares, *self.heads, self.observed), least=0.0)
+            and all((head.sum(axis=1) > 0).all() for head in (self.shares[np.newaxis], *self.heads))
+        )
+
+    def sample(
+        self, n: int, rng: np.random.Generator, *, keep_holes: bool
+    ) -> list[NDArray[np.int64]]:
+        """Draw ``n`` rows, an array of codes per attribute; a missing cell has the code ``size``.
+
+        They are spread over the classes, and over the levels in each, as evenly as
+        whole rows can be: less chance than in independent rows, and the same law of each.
+        """
+        rows, holes = self._drawn(n, rng)
+        return split_rows(self.levels, rows, holes & keep_holes, rng)
+
+    def with_holes(self, n: int, rng: np.random.Generator) -> Ints:
+        """Draw rows on groups of levels; a hole has the code after the last group."""
+        rows, holes = self._drawn(n, rng)
+        return np.where(holes, [head.shape[1] for head in self.heads], rows)
+
+    def _drawn(self, n: int, rng: np.random.Generator) -> tuple[Ints, Flags]:
+        """Return the values of ``n`` rows, and where they are missing."""
+        classes = draw(self.shares[np.newaxis], np.zeros(n, dtype=np.int64), rng)
+        rows = np.stack([draw(head, classes, rng) for head in self.heads], axis=1)
+        holes = np.asarray(rng.random(rows.shape) >= self.observed[classes])
+        for a, group in self.always.items():
+            holes[:, a] &= rows[:, a] != group
+        return rows, holes
+
+    @classmethod
+    def mixed(cls, tables: list[Self]) -> Self:
+        """Return the mixture of several tables of the same attributes, all of equal weight."""
+        first = tables[0]
+        return cls(
+            first.levels,
+            np.concatenate([table.shares for table in tables]) / len(tables),
+            tuple(np.concatenate(parts) for parts in zip(*(t.heads for t in tables), strict=True)),
+            np.concatenate([table.observed for table in tables]),
+            first.always,
+            first.n_rows,
+        )
 
 
 _SPREAD = 0.5  # of the logits of classes at the start
@@ -80,31 +142,16 @@ class PairMoments:
     linear in them is a kernel: its best weights are the mean over private rows less that over
     generated rows, and what it can tell at most is the length of this difference (Gretton et al.
     2012).
-
-    Parameters
-    ----------
-    crude : Crude
-        Released margins, with their own noise.
-    blocks : tuple of ndarray, shape (codes, width)
-        What each code of each attribute stands for.
-    single : ndarray, shape (D,)
-        Mean of the blocks of all attributes, one after the other; D is the sum of their widths.
-    products : ndarray, shape (D, D)
-        Mean of their products; 0 for two numbers of one attribute, which have no product.
-    single_std, product_std : float
-        Noise of each number.
-    clip, alone : float
-        Norm to which a row's vector was clipped, and the factor of blocks in it.
     """
 
     crude: Crude
-    blocks: tuple[Floats, ...]
-    single: Floats
-    products: Floats
+    blocks: tuple[Floats, ...]  # what each code of each attribute stands for
+    single: Floats  # mean of the blocks of all attributes, one after the other
+    products: Floats  # mean of their products; 0 for two numbers of one attribute
     single_std: float
     product_std: float
-    clip: float
-    alone: float
+    clip: float  # norm to which a row's vector was clipped
+    alone: float  # factor of blocks in it
 
     @cached_property
     def ends(self) -> NDArray[np.int64]:

@@ -4,6 +4,10 @@ A family is chosen by how far its counts are from independence of child and pare
 (``_dependence_score``), among all that public facts allow. All else is post-processing of released
 values.
 
+Rows may be restricted to what public rules allow. What was drawn first keeps its law; what comes
+later is also given what rules connect it with, has no chance where the row could no longer be
+possible, and is weighted so that its own margin stays what was released.
+
 Missing cells are filled by a model that has the network's families, with conditional laws on
 complete cells. It starts at the law of each child among family members that are all observed, and
 is then re-estimated from the filled synthetic rows: stochastic expectation-maximisation, which is
@@ -15,6 +19,7 @@ in it.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -26,6 +31,8 @@ from missdp.inference.model import cell_index, draw, draw_each, finite, sample_r
 from missdp.inference.raking import sample_raked
 from missdp.mechanisms.door import Clique, Score
 from missdp.record import Record
+from missdp.schema.rulebook import ImpossibleCells
+from missdp.types import Flags, Floats
 
 # Proven: below 2. The rest is room for one rounding of each of two neighbours' scores, which are at
 # most _LARGEST: 2**-18 together, for every number of rows that counts can hold.
@@ -51,20 +58,14 @@ def _dependence_score(counts: NDArray[np.int64]) -> float:
     """Distance between a family's joint counts and independence of child and parents.
 
     ``S = 1/2 sum |c(x, pi) - c(x) c(pi) / m|`` with ``m = sum c``, over the rows observed on the
-    family, in units of rows: between 0 and ``m``.
+    family, in units of rows: between 0 and ``m``. Sensitivity under add-remove is below 2 whatever
+    ``m`` is. With p, q the distributions of child and parents, adding the row (x, pi) changes
+    ``D = c - c c / m`` by ``m / (m + 1) * (e_x - p) (e_pi - q)^T``, whose L1 norm is below
+    2 * 2, halved: 2. A row that is missing on the family changes nothing. So no private row count
+    enters the sensitivity, unlike with mutual information. Added up are the whole numbers
+    ``|m c - c c|``, exactly, and their quotient by ``2 m`` is rounded once; before that it is
+    clipped to 2^34, which moves no two values further apart.
 
-    Notes
-    -----
-    Sensitivity under add-remove is below 2 whatever ``m`` is. With p, q the distributions of
-    child and parents, adding the row (x, pi) changes ``D = c - c c / m`` by
-    ``m / (m + 1) * (e_x - p) (e_pi - q)^T``, whose L1 norm is below 2 * 2, halved: 2.
-    A row that is missing on the family changes nothing. So no
-    private row count enters the sensitivity, unlike with mutual information. Added up are the whole
-    numbers ``|m c - c c|``, exactly, and their quotient by ``2 m`` is rounded once; before that it
-    is clipped to 2^34, which moves no two values further apart.
-
-    Examples
-    --------
     >>> _dependence_score(np.array([[5, 0], [0, 5]])), _dependence_score(np.array([[2, 2], [4, 4]]))
     (5.0, 0.0)
     """
@@ -167,21 +168,14 @@ Codes: TypeAlias = dict[str, NDArray[np.int64]]
 class Network(Record):
     """Released families with their conditional tables, in ancestral order.
 
-    Parameters
-    ----------
-    families : tuple of Family
-        Parents come before children.
-    conditionals : mapping of str to array
-        For each child the law of the child given its parents, shape ``(parents..., child)``; the
-        last axis sums to one.
-    tables : mapping of tuple of str to array
-        Released tables of families, which rows are raked to: conditional laws alone do not hold
-        what they say about parents together.
+    For each child ``conditionals`` holds its law given its parents, shape ``(parents..., child)``.
+    Rows are raked to ``tables``, the released ones of families: conditional laws alone do not hold
+    what these say about parents together.
     """
 
     families: tuple[Family, ...]
-    conditionals: Mapping[str, NDArray[np.float64]]
-    tables: dict[Clique, NDArray[np.float64]] = field(default_factory=dict)
+    conditionals: Mapping[str, Floats]
+    tables: dict[Clique, Floats] = field(default_factory=dict)
 
     def _coheres(self) -> bool:
         sizes, before = self.sizes, [family.child for family in self.families]
@@ -202,9 +196,7 @@ class Network(Record):
         return {child: law.shape[-1] for child, law in self.conditionals.items()}
 
     @classmethod
-    def from_joints(
-        cls, families: tuple[Family, ...], joints: Mapping[Clique, NDArray[np.float64]]
-    ) -> Network:
+    def from_joints(cls, families: tuple[Family, ...], joints: Mapping[Clique, Floats]) -> Network:
         """Condition each family's non-negative joint table on the parents.
 
         Parent cells with no mass take the child's margin.
@@ -220,7 +212,7 @@ class Network(Record):
         return sample_raked(steps, self.tables, n, rng)
 
 
-def _condition(joint: NDArray[np.float64]) -> NDArray[np.float64]:
+def _condition(joint: Floats) -> Floats:
     """Law of the last axis given the others; empty cells take the margin, then uniform."""
     flat = joint.reshape(-1, joint.shape[-1])
     margin = flat.sum(axis=0)
@@ -298,7 +290,7 @@ def _gibbs(
 
 def _full_conditional(
     family: Family, model: Network, filled: Codes, rows: NDArray[np.int64]
-) -> NDArray[np.float64]:
+) -> Floats:
     """Unnormalised law of a child given everything else in its row, shape ``(rows, child)``."""
     children = [other for other in model.families if family.child in other.parents]
     near = set(family.clique).union(*(other.clique for other in children))
@@ -312,9 +304,7 @@ def _full_conditional(
     return law
 
 
-def _slice(
-    table: NDArray[np.float64], clique: Clique, free: str, codes: Codes
-) -> NDArray[np.float64]:
+def _slice(table: Floats, clique: Clique, free: str, codes: Codes) -> Floats:
     """Look up a table with all attributes of the clique fixed but one, shape ``(rows, free)``."""
     moved = np.moveaxis(table, clique.index(free), -1)
     return np.asarray(moved[tuple(codes[name] for name in clique if name != free)]).reshape(
@@ -332,3 +322,123 @@ def _refit(model: Network, filled: Codes) -> Network:
         # Keep a little of the previous law so that no cell of the model dies by sampling.
         conditionals[family.child] = _condition(counts + 0.05 * prior)
     return Network(model.families, conditionals)
+
+
+_CELLS = 2_000_000  # of one conditional table: 16 MB
+_ROWS = 50_000  # on which margins are taken
+_ROUNDS = 30
+_MOST = 50.0  # by which one level may be weighted more, or less
+
+
+def restricted(network: Network, impossible: ImpossibleCells, rng: np.random.Generator) -> Network:
+    """Return the network with every attribute's law restricted to what rules allow.
+
+    A table that would grow too large is left as it is.
+    """
+    if not impossible:
+        return network
+    sizes = {f.child: network.conditionals[f.child].shape[-1] for f in network.families}
+    ahead = _looked_ahead(impossible, sizes)
+    families, laws, rows = [], {}, Codes()
+    for family in network.families:
+        law, child = network.conditionals[family.child], family.child
+        cells = cell_index(rows, family.parents, law.shape[:-1], _ROWS)
+        wide, new = _with_rules(family, law, ahead, sizes, {*rows})
+        given = cell_index(rows, new.parents, wide.shape[:-1], _ROWS)
+        if wide is not law:
+            target = _margin(law, cells)
+            wide = _keeping_margin(wide, given, target)
+        rows[child] = draw(wide.reshape(-1, wide.shape[-1]), given, rng)
+        families.append(new)
+        laws[child] = wide
+    return Network(tuple(families), laws, network.tables)
+
+
+def _with_rules(
+    family: Family,
+    law: Floats,
+    impossible: ImpossibleCells,
+    sizes: Mapping[str, int],
+    placed: set[str],
+) -> tuple[Floats, Family]:
+    """Return the law given also what rules connect the child with, and the family it is of."""
+    child = family.child
+    for names, cells in impossible.items():
+        if child in names and placed.issuperset({*names} - {child}):
+            parents = (*family.parents, *(n for n in names if n not in family.clique))
+            if sizes[child] * math.prod(sizes[n] for n in parents) <= _CELLS:
+                law = _allowed(law, (*parents, child), names, cells, sizes)
+                family = Family(child, parents)
+    return law, family
+
+
+def _margin(law: Floats, cells: NDArray[np.int64]) -> Floats:
+    """Return the law of the child alone, over rows in these cells of its parents."""
+    flat = law.reshape(-1, law.shape[-1])
+    share = np.bincount(cells, minlength=len(flat)) / len(cells)
+    return np.asarray(share @ flat)
+
+
+def _keeping_margin(law: Floats, cells: NDArray[np.int64], target: Floats) -> Floats:
+    """Weight the levels of the child so that its margin is the target, as far as it can be."""
+    weight = np.ones(len(target))
+    for _ in range(_ROUNDS):
+        margin = _margin(_weighted(law, weight), cells)
+        weight *= np.where(margin > 0, target / np.maximum(margin, 1e-12), 1.0)
+        weight = np.clip(weight / max(weight.max(), 1e-300) * _MOST, 1 / _MOST, _MOST)
+    return _weighted(law, weight)
+
+
+def _weighted(law: Floats, weight: Floats) -> Floats:
+    found = law * weight
+    return np.asarray(found / np.maximum(found.sum(axis=-1, keepdims=True), 1e-300))
+
+
+def _looked_ahead(impossible: ImpossibleCells, sizes: Mapping[str, int]) -> dict[Clique, Flags]:
+    """Add the cells that leave an attribute that is drawn later without any level.
+
+    Attributes are taken from the last one drawn to the first: what all its tables together rule out
+    of the attributes before it is one more table (bucket elimination; Dechter 1999).
+    """
+    found = dict(impossible)
+    place = {name: i for i, name in enumerate(sizes)}
+    for last in reversed(list(sizes)):
+        about = [names for names in found if max(names, key=place.__getitem__) == last]
+        near = {name for names in about for name in names if name != last}
+        clique = (*sorted(near, key=place.__getitem__), last)
+        if not near or math.prod(sizes[name] for name in clique) > _CELLS:
+            continue
+        never = np.zeros([sizes[name] for name in clique], dtype=bool)
+        for names in about:
+            never |= _along(clique, names, found[names], sizes)
+        dead = never.all(axis=-1)
+        if dead.any():
+            found[clique[:-1]] = dead | found.get(clique[:-1], np.zeros_like(dead))
+    return found
+
+
+def _allowed(
+    law: Floats,
+    clique: Clique,
+    names: Clique,
+    cells: Flags,
+    sizes: Mapping[str, int],
+) -> Floats:
+    """Return the law of a family with more parents, zero where its cells are impossible."""
+    shape = tuple(sizes[name] for name in clique)
+    wide = law.reshape(law.shape[:-1] + (1,) * (len(shape) - law.ndim) + law.shape[-1:])
+    wide = np.broadcast_to(wide, shape)
+    possible = ~_along(clique, names, cells, sizes)
+    left = wide * possible
+    # Where the law has nothing that is allowed, all that is allowed; if nothing is, the law.
+    total = left.sum(axis=-1, keepdims=True)
+    some = np.broadcast_to(possible.any(axis=-1, keepdims=True), total.shape)
+    left = np.where(total > 0, left, np.where(some, possible * np.ones(shape), wide))
+    return np.asarray(left / left.sum(axis=-1, keepdims=True))
+
+
+def _along(clique: Clique, names: Clique, cells: Flags, sizes: Mapping[str, int]) -> Flags:
+    """Return impossible cells with an axis for each of a clique's attributes."""
+    never = np.pad(cells, [(0, sizes[n] - k) for n, k in zip(names, cells.shape, strict=True)])
+    order = sorted(range(len(names)), key=lambda i: clique.index(names[i]))
+    return never.transpose(order).reshape([sizes[n] if n in names else 1 for n in clique])

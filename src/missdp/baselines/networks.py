@@ -113,39 +113,19 @@ def same_masks(rates: Floats) -> Layers:
 class NetworkModel(RowModel):
     """Networks that draw rows and their missing cells from noise; released values.
 
-    Parameters
-    ----------
-    levels : tuple of Levels
-        How the levels of each attribute are grouped.
-    values : Layers
-        From noise, and a condition if there are any, to scores of all levels.
-    masks : Layers
-        From noise, and the values if it sees them, to the log odds of missing of each attribute
-        that may be missing.
-    holed : tuple of int
-        These attributes.
-    sees_values : bool
-        Whether masks depend on values.
-    always : mapping of int to int
-        By attribute, a group of levels that is never missing.
-    conditions : tuple of ndarray
-        Law of the levels of each attribute, for networks that are given one level of one attribute;
-        empty if they are given none.
-    asked : ndarray
-        How often the condition is about each attribute.
-    n_rows : float
-        Number of rows that were counted.
+    ``values`` leads from noise, and a level of one attribute if there are ``conditions``, to scores
+    of all levels; ``masks`` from noise, and the values if it sees them, to the log odds of missing.
     """
 
-    levels: tuple[Levels, ...]
+    levels: tuple[Levels, ...]  # how those of each attribute are grouped
     values: Layers
     masks: Layers
-    holed: tuple[int, ...]
+    holed: tuple[int, ...]  # attributes that may be missing
     sees_values: bool
-    always: dict[int, int]
-    conditions: tuple[Floats, ...]
-    asked: Floats
-    n_rows: float
+    always: dict[int, int]  # by attribute, a group of levels that is never missing
+    conditions: tuple[Floats, ...]  # law of the levels of each attribute
+    asked: Floats  # how often the condition is about each attribute
+    n_rows: float  # that were counted
 
     def _coheres(self) -> bool:
         sizes, d = [level.n_groups for level in self.levels], len(self.levels)

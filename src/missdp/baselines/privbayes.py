@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, PureEvent, scale_for, share_of
+from missdp.accounting import Budget, Cost, PureEvent, scale_for, share_of
 from missdp.accounting.exact import float_up
-from missdp.accounting.filters import counting_cost, filter_cost
-from missdp.baselines.learn_network import ROOM, Learner, Plan, check_degree, smallest_piece
-from missdp.baselines.network import Network, fill_holes, fit_filling_model, observed_part
-from missdp.baselines.restrict import restricted
+from missdp.baselines.network import (
+    DEPENDENCE,
+    Family,
+    Network,
+    candidates,
+    fill_holes,
+    fit_filling_model,
+    observed_part,
+    reachable_cliques,
+    restricted,
+)
 from missdp.errors import ParameterError
-from missdp.mechanisms.door import Door, Noise, Total
+from missdp.mechanisms.door import Clique, Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.caps import Gate
@@ -26,9 +35,259 @@ from missdp.synth.impute_first import (
     imputation_parts,
     impute,
 )
-from missdp.synth.noisy_counts import least_squares_total
+from missdp.synth.noisy_counts import least_squares_total, make_consistent
 from missdp.synth.split import CHOICES, EVERY_ROW, ROWS, TABLES, Part, Split
 from missdp.synth.state import is_declared, is_number, is_whole
+from missdp.types import Floats
+
+_MAX_CELLS = 200_000
+_MAX_CLIQUES = 500_000
+_AUTO_DEGREE = 2
+# What many parts cost together is rounded many times: this much is left unspent for it.
+_ROOM = 1 - 1e-9
+_LEAST_LEFT = 1e-7
+_CELLS_PER_CALL = 50_000_000  # 400 MB of counts
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What each part of a fit may cost; functions of public parameters only."""
+
+    whole: Cost  # of the fit: Laplace noise if it is pure, Gaussian noise if not
+    choice_cost: float  # of all choices of parents together
+    table_cost: float  # of all tables together
+
+    @property
+    def pure(self) -> bool:
+        """Whether pure epsilons count."""
+        return self.whole.currency == "pure"
+
+    def scale(self, cost: float) -> float:
+        """Noise scale (Laplace b, Gaussian sigma) of a table that costs so much."""
+        return Noise.worth(replace(self.whole, amount=cost)).scale
+
+    def noise_scales(self, cells: Mapping[Clique, int], cost: float) -> dict[Clique, float]:
+        """Noise scale of each table, minimising the expected total absolute error.
+
+        Minimising sum(cells * scale) at a fixed total cost gives each table a cost proportional to
+        ``cells ** (1/2)`` (Laplace noise) or ``cells ** (2/3)`` (Gaussian noise).
+        """
+        power = _power(self.pure)
+        weight = {clique: size**power for clique, size in cells.items()}
+        whole = sum(weight.values())
+        return {clique: self.scale(cost * w / whole) for clique, w in weight.items()}
+
+
+def _smallest_piece(attributes: int, largest: int, *, pure: bool) -> float:
+    """Return how many times the cost of a table of one cell goes into that of all tables, at most.
+
+    Beside it there are two tables for each attribute, of the most cells that there may be.
+    """
+    return 1 + 2 * attributes * math.pow(max(_MAX_CELLS, largest), _power(pure))
+
+
+def _power(pure: bool) -> float:
+    """Return the power of cells that costs go with; see `_Plan.noise_scales`."""
+    return 0.5 if pure else 2.0 / 3.0
+
+
+def _check_degree(degree: int, sizes: Sequence[int]) -> None:
+    """Refuse a degree that makes for more sets of parents than can be looked at.
+
+    >>> _check_degree(2, [3] * 50)
+    >>> _check_degree(4, [3] * 50)
+    Traceback (most recent call last):
+        ...
+    missdp.errors.ParameterError: degree 4 makes ...
+    """
+    if _many_cliques(degree, sizes, _MAX_CELLS):
+        raise ParameterError(
+            f"degree {degree} makes for more than {_MAX_CLIQUES:,} possible tables of these "
+            "attributes; use a smaller degree, or 'auto'"
+        )
+
+
+def _many_cliques(degree: int, sizes: Sequence[int], cells: float) -> bool:
+    """Whether more than `_MAX_CLIQUES` sets of up to ``degree + 1`` attributes are small enough."""
+    most = sum(math.comb(len(sizes), k) for k in range(1, degree + 2))
+    if most <= _MAX_CLIQUES:
+        return False
+    ordered, found = sorted(sizes), 0
+    stack = [(0, 1, 0)]  # next attribute, cells so far, attributes so far
+    while stack:
+        start, product, members = stack.pop()
+        for i in range(start, len(ordered)):
+            if product * ordered[i] > cells:
+                break  # all later ones are larger
+            found += 1
+            if found > _MAX_CLIQUES:
+                return True
+            if members < degree:
+                stack.append((i + 1, product * ordered[i], members + 1))
+    return False
+
+
+def _usefulness_rule(
+    sizes: Mapping[str, int], *, degree: int | str, theta: float, n_rows: float, plan: _Plan
+) -> tuple[Callable[[Clique], bool], int]:
+    """Return the public rule on which tables are small enough, and the largest number of parents.
+
+    With ``degree="auto"`` a table is useful if its mean count per cell is at least ``theta``
+    times the noise scale (Zhang et al. 2017, theta-usefulness), with the *released* row count; a
+    degree given as a number replaces the rule by a plain memory limit.
+    """
+    cells, most = float(_MAX_CELLS), _AUTO_DEGREE if degree == "auto" else int(degree)
+    if degree == "auto":
+        cells = min(
+            max(0.0, n_rows) / (theta * plan.scale(plan.table_cost / len(sizes))), _MAX_CELLS
+        )
+        while most > 1 and _many_cliques(most, list(sizes.values()), cells):
+            most -= 1
+    return lambda clique: math.prod(map(sizes.__getitem__, clique)) <= cells, most
+
+
+class _Learner:
+    """Choose and measure families over one view of the private rows.
+
+    ``tables`` is asked for each table: the same door, or what is set aside for tables.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        plan: _Plan,
+        *,
+        tables: Door,
+        total: Total | None,
+        report: Callable[[str, float], None],
+        ruled: Iterable[Clique] = (),
+    ) -> None:
+        self._door, self._tables, self._ruled = door, tables, tuple(ruled)
+        self._plan, self._rows = plan, total
+        self._report = report
+        self._names = door.schema.names
+        #: Released number of rows behind each measured table.
+        self.totals: dict[Clique, Total] = {}
+        self._noisy: dict[Clique, Floats] = {}
+        self._variances: dict[Clique, float] = {}
+
+    def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
+        """Choose parents for every attribute, one private selection at a time.
+
+        The first attribute is the one with fewest codes: a public choice, so it is free.
+        """
+        sizes = self._door.sizes
+        rows = self._rows.value if self._rows is not None else 0.0
+        rule, most = _usefulness_rule(
+            sizes, degree=degree, theta=theta, n_rows=max(0.0, rows), plan=self._plan
+        )
+        self._expect(rule, most)
+        first = min(self._names, key=lambda name: sizes[name])
+        # No parent of these is small enough, not even the smallest attribute: nothing to choose.
+        alone = [n for n in self._names if n != first and not (most and rule((first, n)))]
+        chosen = [Family(first, ()), *(Family(name, ()) for name in alone)]
+        waiting = [name for name in self._names if name not in (first, *alone)]
+        left = self._plan.choice_cost
+        for done in range(1, len(self._names)):
+            self._report("choosing parents", 0.1 + 0.5 * done / len(self._names))
+            if not waiting:
+                continue
+            placed = tuple(family.child for family in chosen)
+            found = candidates(placed, waiting, rule, most, ruled=self._ruled)
+            family = found[0]
+            if len(found) > 1:
+                cost = left / len(waiting)
+                family, left = self._select(found, cost), left - cost
+            chosen.append(family)
+            waiting.remove(family.child)
+        return tuple(chosen)
+
+    def measure(self, families: tuple[Family, ...]) -> dict[Clique, Floats]:
+        """Release every family's table as consistent proportions on the simplex."""
+        sizes = self._door.sizes
+        cells = {
+            clique: math.prod(sizes[n] for n in clique) for clique in self._to_measure(families)
+        }
+        self._report("measuring tables", 0.6)
+        if self._tables is not self._door:  # what was set aside for tables, and what choices left
+            self._release(cells, self._tables, self._plan.table_cost)
+        left = self._door.left.amount * _ROOM
+        if left > _LEAST_LEFT * self._plan.table_cost:
+            self._release(cells, self._door, left)
+        totals = self._normalisers()
+        consistent = make_consistent(
+            {clique: table / totals[clique] for clique, table in self._noisy.items()},
+            {clique: var / totals[clique] ** 2 for clique, var in self._variances.items()},
+        )
+        return {f.clique: _table_of(f.clique, consistent) for f in families}
+
+    def _expect(self, rule: Callable[[Clique], bool], degree: int) -> None:
+        """Have every family that can come up counted in one pass over the rows.
+
+        Not if they would fill the memory: then they are counted when they are needed.
+        """
+        schema = self._door.schema
+        sizes = {a.name: a.extended_size for a in schema}
+        cliques, cells = [], 0
+        for clique in reachable_cliques(self._names, rule, degree):
+            cliques.append(clique)
+            cells += math.prod(map(sizes.__getitem__, clique))
+            if cells > _CELLS_PER_CALL:
+                return
+        self._door.expect(cliques)
+
+    def _select(self, families: list[Family], cost: float) -> Family:
+        cliques = [family.clique for family in families]
+        pure, epsilon = self._plan.pure, replace(self._plan.whole, amount=cost).selection
+        # Permute-and-flip where pure epsilons count; its range is not bounded, for zCDP.
+        method: Literal["exponential", "permute-and-flip"]
+        method = "permute-and-flip" if pure else "exponential"
+        return families[self._door.select(cliques, DEPENDENCE, epsilon=epsilon, method=method)]
+
+    def _release(self, cells: Mapping[Clique, int], door: Door, cost: float) -> None:
+        """Measure tables, or measure them again and take means weighted by precision."""
+        for clique, scale in self._plan.noise_scales(cells, cost).items():
+            noise = Noise("laplace" if self._plan.pure else "gaussian", scale)
+            table, variance = door.marginal(clique, noise).astype(np.float64), noise.variance
+            if clique in self._noisy:
+                before = self._variances[clique]
+                weight = variance / (before + variance)
+                table = weight * self._noisy[clique] + (1 - weight) * table
+                variance = weight * before
+            self._noisy[clique], self._variances[clique] = table, variance
+            self.totals[clique] = Total(float(table.sum()), table.size * variance)
+
+    def _to_measure(self, families: tuple[Family, ...]) -> list[Clique]:
+        """Cliques to measure: a family inside another one needs no table of its own.
+
+        Of partial marginals nothing is left out, and every one-way margin is added: a smaller
+        clique is observed in more rows, so that it is sharper and less biased when cells do not go
+        missing completely at random.
+        """
+        cliques = list(dict.fromkeys(family.clique for family in families))
+        if not self._door.every_row_counts:
+            return list(dict.fromkeys([*cliques, *((name,) for name in self._names)]))
+        return [c for c in cliques if not any(set(c) < set(other) for other in cliques)]
+
+    def _normalisers(self) -> dict[Clique, float]:
+        """Rows behind each table: its own noisy sum, or that of all tables if they count alike."""
+        if not self._door.every_row_counts:
+            return {clique: max(1.0, total.value) for clique, total in self.totals.items()}
+        counted = [] if self._rows is None else [self._rows]
+        everywhere = least_squares_total([*counted, *self.totals.values()])
+        return dict.fromkeys(self.totals, max(1.0, everywhere.value))
+
+
+def _table_of(clique: Clique, tables: Mapping[Clique, Floats]) -> Floats:
+    """Table over a clique, from its own measurement or summed out of a larger one."""
+    if clique in tables:
+        return tables[clique]
+    larger = next(other for other in tables if set(clique) <= set(other))
+    out = tuple(i for i, name in enumerate(larger) if name not in clique)
+    rest = [name for name in larger if name in clique]
+    summed = tables[larger].sum(axis=out)
+    return np.transpose(summed, [rest.index(name) for name in clique])
+
 
 _COMPLETE_COUNT_SHARE = 0.02
 _ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it was needed
@@ -136,7 +395,7 @@ class PrivBayes(Synthesizer):
 
     @property
     def _budget(self) -> Budget:
-        currency = counting_cost(float(self.epsilon), self._delta).currency
+        currency = Cost.for_counts(float(self.epsilon), self._delta).currency
         return Budget(self.epsilon, self._delta_to_spend, schedule="adaptive", currency=currency)
 
     def _check_schema(self, schema: Schema) -> None:
@@ -147,7 +406,7 @@ class PrivBayes(Synthesizer):
                 "coarser ones"
             )
         if self.degree != "auto":
-            check_degree(int(self.degree), sizes)
+            _check_degree(int(self.degree), sizes)
 
     def split(self, schema: Schema) -> list[Part]:
         """Return the parts of the budget of a fit; see :meth:`Synthesizer.split`.
@@ -172,14 +431,14 @@ class PrivBayes(Synthesizer):
             parts.append(self._counted(_COMPLETE, _COMPLETE_COUNT_SHARE, everything, parts))
         parts = parts[first:]
         if len(schema) > 2 and self.degree != 0:  # elsewhere there is nothing to choose
-            share, count = float(self.structure_share) * ROOM, len(schema) - 1
+            share, count = float(self.structure_share) * _ROOM, len(schema) - 1
             parts.append(Part(CHOICES, share, everything, kind="selections", count=count))
         singles = self._gates([(name,) for name in schema.names], schema)
         largest = max(strategy.shape(schema.names, schema))
-        pieces = smallest_piece(len(schema), largest, pure=self._delta == 0)
+        pieces = _smallest_piece(len(schema), largest, pure=self._delta == 0)
         tables = singles if chosen else everything
         reserved = self._delta == 0
-        rest = Part(TABLES, ROOM, tables, count=pieces, chosen=chosen, reserved=reserved)
+        rest = Part(TABLES, _ROOM, tables, count=pieces, chosen=chosen, reserved=reserved)
         return [*parts, rest]
 
     def _counted(
@@ -187,7 +446,7 @@ class PrivBayes(Synthesizer):
     ) -> Part:
         """Return the part of a number that is released for a share of epsilon, pure; public."""
         whole = self._budget.left
-        cost = filter_cost(PureEvent(epsilon=share_of(float(self.epsilon), share)), whole)
+        cost = whole.price(PureEvent(epsilon=share_of(float(self.epsilon), share)))
         left = Split(whole, tuple(before)).after(*(part.name for part in before)).amount
         return Part(name, float_up(cost) / left, gates, kind="other")
 
@@ -217,9 +476,11 @@ class PrivBayes(Synthesizer):
         tables = door
         if pure and self._strategy.gates == "data":  # amplified up to a cap that is known before
             tables = door.reserve(split.cost(TABLES), label="tables")
-        plan = Plan(split.whole, split.cost(CHOICES).amount, split.cost(TABLES).amount * ROOM)
+        plan = _Plan(split.whole, split.cost(CHOICES).amount, split.cost(TABLES).amount * _ROOM)
         ruled = self._modelled.impossible
-        learner = Learner(door, plan, tables=tables, total=behind, report=self._report, ruled=ruled)
+        learner = _Learner(
+            door, plan, tables=tables, total=behind, report=self._report, ruled=ruled
+        )
         degree = self.degree if isinstance(self.degree, str) else int(self.degree)
         families = learner.choose_families(degree=degree, theta=self.theta)
         network = Network.from_joints(families, learner.measure(families))

@@ -122,7 +122,9 @@ _ANSWERS = (
 # Commands that are not in a file of their own name.
 _FILES = {
     **dict.fromkeys(("schema", "simulate", "evaluate"), "curator"),
-    **dict.fromkeys(("sample", "estimate", "impute", "guarantee", "price", "convert"), "models"),
+    **dict.fromkeys(("sample", "estimate", "sensitivity", "impute"), "models"),
+    **dict.fromkeys(("guarantee", "price", "convert"), "models"),
+    **dict.fromkeys(("dossier", "report"), "papers"),
     "demo": "synthesize",
 }
 # Parameters of the Python API whose options have another name.

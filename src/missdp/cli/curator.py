@@ -28,9 +28,9 @@ from missdp.cli.options import (
     check_apart,
     facts_at,
     option,
+    prints,
     reads_rows,
 )  # fmt: skip
-from missdp.cli.pipes import prints
 from missdp.cli.side_files import check_free, check_together
 from missdp.errors import DataError, MissDPError, OutputError, ParameterError, replacing
 from missdp.files import reserved

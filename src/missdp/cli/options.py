@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+import io
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial, wraps
 from inspect import signature
@@ -18,8 +24,8 @@ from missdp.accounting import (
     RowIndependentMissingness,
 )
 from missdp.accounting.filters import ROW, counted_as_one
-from missdp.cli.pipes import PIPE, as_file
-from missdp.errors import OutputError, ParameterError, replacing
+from missdp.cli import check_stdout, complain, say
+from missdp.errors import DataError, OutputError, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.open_domains import uncut
@@ -27,6 +33,8 @@ from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
 if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
+
+_PIPE = "-"  # in place of a file: rows from standard input, results to standard output
 
 # Without showing what they are by default, which mostly is nothing.
 option = partial(typer.Option, show_default=False)
@@ -274,7 +282,7 @@ def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
         if data is None:
             command(data=None, **given)
             return
-        if data == PIPE and (asked["parts"] or asked["table"] or asked["select"]):
+        if data == _PIPE and (asked["parts"] or asked["table"] or asked["select"]):
             raise ParameterError("--parts, --table and --select are not for standard input")
         with as_file(data) as path:
             command(data=_rows_at(path, **asked), **given)
@@ -345,3 +353,64 @@ def _rates(text: str, schema: Schema) -> list[tuple[str, float]]:
     if not all(name for name, _ in found):
         raise unreadable
     return found
+
+
+@contextlib.contextmanager
+def as_file(data: str) -> Iterator[str]:
+    """Yield the path of a file: of standard input, which is read once, a copy that is removed.
+
+    Where the system can do that the copy has no name of its own, so that nothing is left of it
+    when the process ends, however it ends.
+    """
+    if data != _PIPE:
+        yield data
+        return
+    with tempfile.TemporaryDirectory(prefix="missdp-") as folder:  # for this user alone
+        path = Path(folder, "standard-input.csv")
+        kept = DataError("standard input cannot be read, or kept in a temporary file")
+        with contextlib.ExitStack() as stack:
+            with replacing(OSError, ValueError, AttributeError, by=kept):
+                file = stack.enter_context(path.open("wb"))
+                nameless = Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+                if nameless.exists():
+                    path.unlink()
+                    path.symlink_to(nameless)
+                shutil.copyfileobj(sys.stdin.buffer, file)
+                file.flush()
+            yield str(path)
+
+
+def prints(suffix: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let the output of a command be `-`: then it alone is printed, and what is said of it is not.
+
+    It is printed when it is whole, or not at all.
+    """
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def called(*, output: Path, **given: Any) -> None:
+            if str(output) != _PIPE:
+                command(output=output, **given)
+                return
+            check_stdout()
+            if given.get("multiple") or given.get("draws", 1) > 1:
+                raise ParameterError("several tables cannot go to standard output: name a file")
+            with tempfile.TemporaryDirectory(prefix="missdp-") as folder:
+                path = Path(folder, f"standard-output{suffix}")
+                with contextlib.redirect_stdout(io.StringIO()) as said:
+                    command(output=path, **given)
+                _print(path)
+                complain(said.getvalue().replace(str(path), "standard output").rstrip())
+
+        vars(called)["__signature__"] = signature(command, eval_str=True)
+        return called
+
+    return decorated
+
+
+def _print(path: Path) -> None:
+    refused = OutputError("cannot write to standard output: the system refuses")
+    with replacing(OSError, by=refused), path.open("rb") as file:
+        sys.stdout.flush()
+        shutil.copyfileobj(file, sys.stdout.buffer)
+        say(end="")

@@ -162,7 +162,8 @@ def synthesize(
     asked = None if charge is None else charge.request
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
-    facts = declaring(_facts(schema, engine, charge), unit, max_rows, weight, weight_upper)
+    in_file = paid_schema(schema, charge)
+    facts = _read_for(declaring(in_file, unit, max_rows, weight, weight_upper), engine)
     check_holds(output, facts, values)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
@@ -241,13 +242,12 @@ def synthesize(
     emit(document, text, as_json=as_json)
 
 
-def _facts(path: Path, engine: str, charge: Charge | None) -> Schema:
+def _read_for(facts: Schema, engine: str) -> Schema:
     """Return the public facts; refuse those that the engine cannot read."""
-    facts = paid_schema(path, charge)
     if engine == "spark":
-        from missdp.engines.spark import check_for_spark
+        from missdp.engines import spark
 
-        check_for_spark(facts)
+        spark.check(facts)
     return facts
 
 

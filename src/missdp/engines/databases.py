@@ -256,10 +256,18 @@ def _array(cells: list[Any]) -> Cells:
     """Return cells of one type as that type; others as they are."""
     import pyarrow as pa
 
+    # Of several types Arrow makes one: a cell would be read by what stands beside it.
+    kinds = {(type(cell), getattr(cell, "tzinfo", None) is None) for cell in cells}
+    if len(kinds - {(type(None), True)}) > 1:
+        return _as_they_are(cells)
     try:
         return pa.array(cells)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return np.fromiter(cells, dtype=object, count=len(cells))
+        return _as_they_are(cells)
+
+
+def _as_they_are(cells: list[Any]) -> Cells:
+    return np.fromiter(cells, dtype=object, count=len(cells))
 
 
 def _sqlalchemy() -> Any:

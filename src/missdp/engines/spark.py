@@ -94,8 +94,8 @@ class _Identified:
                 yield pa.record_batch(columns, names=batch.schema.names)
 
 
-def of_units(frame: DataFrame, schema: Schema) -> DataFrame:
-    """Return the rows of a frame that take part, without identifiers."""
+def of_units(frame: DataFrame, schema: Schema) -> tuple[DataFrame, Ints]:
+    """Return the rows of a frame that take part, without identifiers, and what units count."""
     from pyspark.sql import Window, functions
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
@@ -121,9 +121,7 @@ def of_units(frame: DataFrame, schema: Schema) -> DataFrame:
     rows = rows.withColumn("draw", functions.sha2(key, 256))
     rows = rows.withColumn("place", number.over(window.orderBy("draw")))
     kept = rows.filter((rows["place"] <= unit.max_rows) | rows[own].isNull())
-    found = kept.select(*others).toDF(*schema.names)
-    found._sums = _sums(kept, own, unit)  # where a fit looks for what units count
-    return found
+    return kept.select(*others).toDF(*schema.names), _sums(kept, own, unit)
 
 
 def _sums(kept: DataFrame, own: str, unit: Unit) -> Ints:
@@ -192,7 +190,7 @@ class SparkSource(StreamedSource):
     def __init__(self, frame: DataFrame, schema: Schema) -> None:
         if engine_of(frame) is None:
             raise ParameterError("frame must be a Spark data frame")
-        check_for_spark(schema)
+        check(schema)
         check_columns(list(frame.columns), schema.names)
         self._frame = frame
         super().__init__(schema)
@@ -236,8 +234,13 @@ def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list
     return found
 
 
-def check_for_spark(schema: Schema) -> None:
+def check(schema: Schema) -> None:
     """Refuse by name what Spark cannot read, or reads as something else."""
+    if schema.weighs:
+        raise SchemaError(
+            "Spark counts every row as one: write the rows to a Parquet file, or leave the weight "
+            "out of the schema"
+        )
     computed = [name for name in schema.names if name not in schema.stored]
     if computed:
         raise SchemaError(

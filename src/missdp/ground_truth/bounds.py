@@ -31,10 +31,11 @@ from missdp.ground_truth.mixture import (
     amplified_epsilon,
     distinct_targets_bound,
     gate_probability,
+    gated_epsilon,
     largest_gate_probability,
+    loss_behind_gates,
     mask_mixture,
 )
-from missdp.ground_truth.one_gate import gated_epsilon, loss_behind_gates
 from missdp.ground_truth.replicas import (
     behind_disjoint_gates,
     chosen_costs,

@@ -379,11 +379,15 @@ class Score:
         else.
     sensitivity : float
         How far one row can move the score: the author's proof, rounding of the function included.
+    of_shares : bool, default False
+        Whether it is proven that a row that counts for a share of one moves the score by that share
+        of the sensitivity at most. If not, nothing is selected where rows count different amounts.
 
     """
 
     function: Callable[..., float]
     sensitivity: float
+    of_shares: bool = False
 
     def __post_init__(self) -> None:
         plain_function(self.function, "a score")
@@ -408,6 +412,11 @@ class Scores(DoorQuery):
 
     def __post_init__(self) -> None:
         exactly(Score, self.score)
+
+    def check(self, rows: CountedRows) -> None:
+        """Refuse a score that is proven for whole rows, where rows count different amounts."""
+        if not self.score.of_shares:
+            rows.refuse_weights("a score that is not proven for a share of a row")
 
     def moves(self, norm: float) -> float:
         """How far one row moves any of the scores."""

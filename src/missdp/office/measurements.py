@@ -298,6 +298,12 @@ sealed record of a release in their file covers
             return known
     if schema is None:
         raise SchemaError("the file has no sealed record of a release: give its schema")
+    if schema.of_rows is not schema:
+        raise SchemaError(
+            "the file has no sealed record of a release from rows of this schema, and its numbers "
+            "do not tell how much units count: leave 'unit' and 'weight' out of the schema, and "
+            "intervals take rows for independent"
+        )
     if pending := [a.name for a in schema if is_pending(a)]:
         raise SchemaError(f"the bins of {', '.join(pending)} are not in the schema: declare them")
     modelled = Modelled(schema)
@@ -318,8 +324,12 @@ def _released(table: pa.Table, schema: Schema | None, place: Path) -> Synthesize
         unpacked = zlib.decompressobj().decompress(base64.b64decode(record), _MOST_TEXT)
         document = json.loads(unpacked)
     model = opened_model(document, place)
-    if schema is not None and schema not in (model.schema_, uncut(model.schema_)):
-        return None
+    if schema is not None:
+        who = (schema.unit.column, schema.unit.max_rows) if schema.unit is not None else None
+        protected = who in (None, (model.guarantee_.unit, model.guarantee_.max_rows))
+        known = (model.schema_, uncut(model.schema_))
+        if not protected or schema.of_rows not in known:
+            return None
     model.guarantee_ = model.guarantee_.with_conditions(TakenFromFile())
     return model
 

@@ -41,7 +41,7 @@ class Planned(Record):
     ----------
     epsilon, delta : float
     one_way, two_way : float
-        Standard deviation of the noise of a count of people in a one-way and, in the median, in a
+        Standard deviation of the noise of a count of rows in a one-way and, in the median, in a
         two-way table that is measured; NaN where a family measures none, or does not tell.
     fitted : float
         Mean total variation distance of the two-way tables of synthetic rows to those of the rows
@@ -115,8 +115,8 @@ class Plan(Record):
         lines = [
             line("epsilon", "g", (p.epsilon for p in of)),
             line("delta", "g", (p.delta for p in of)),
-            line("noise of a count, one-way (± people)", ",.1f", (p.one_way for p in of)),
-            line("noise of a count, two-way (± people)", ",.1f", (p.two_way for p in of)),
+            line("noise of a count, one-way (± rows)", ",.1f", (p.one_way for p in of)),
+            line("noise of a count, two-way (± rows)", ",.1f", (p.two_way for p in of)),
         ]
         lines.append(line("distance of synthetic two-way tables", ".3f", (p.fitted for p in of)))
         for m in get_args(Margins):
@@ -177,7 +177,7 @@ class Plan(Record):
         noise, cells, widths = figure.subplots(1, 3)
         noise.plot(at, [p.one_way for p in self.planned], "o-", label="one-way")
         noise.plot(at, [p.two_way for p in self.planned], "s--", label="two-way")
-        noise.set_ylabel("noise of a count (people)")
+        noise.set_ylabel("noise of a count (rows)")
         for name, style in (("uniform", "o-"), ("zipf", "s--")):
             cells.plot(at, [100 * p.swamped[name] for p in self.planned], style, label=name)
         cells.set_ylabel("cells below twice the noise (%)")

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from missdp.accounting import Guarantee
+from missdp.accounting import Guarantee, WeightsOfRows
 from missdp.accounting.filters import ROW
 from missdp.errors import DataError, MissDPWarning, ParameterError
 from missdp.record import Record
@@ -193,6 +193,10 @@ def membership(refit: Refit, private: Table, guarantee: Guarantee, *, refits: in
     """
     if guarantee.unit != ROW:
         raise ParameterError("membership is measured for rows: this release protects larger units")
+    if any(isinstance(condition, WeightsOfRows) for condition in guarantee.conditions):
+        raise ParameterError(
+            "membership is measured for rows that count as one: these have weights"
+        )
     if refits < _FEWEST:
         raise ParameterError(f"refits must be at least {_FEWEST}, half of them with the row")
     codes = _codes(private)

@@ -282,12 +282,7 @@ def plan_test(
     log(2 / delta) / e, for which its proof needs e <= log 4, and adds e to a closed form
     (Theorem 8); here the composition is computed, and never exceeds that sum.
     """
-    return _plan(*pipeline.asked(), test_epsilon, failure_delta)
-
-
-def _plan(
-    facts: PreparedRows, question: Question, test_epsilon: float, failure_delta: float | None
-) -> TestPlan:
+    facts, question = pipeline.asked()
     best = facts.bounds(question)[0]
     epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
     failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)
@@ -358,9 +353,8 @@ def propose_test_release(
     >>> type(propose_test_release(pipeline, narrow, test_epsilon=0.5)).__name__
     'Refused'
     """
-    facts, question = pipeline.asked()
-    plan = _plan(facts, question, test_epsilon, failure_delta)
-    estimator, guarantee = pipeline._released((X, y), facts, question, plan)
+    plan = plan_test(pipeline, test_epsilon=test_epsilon, failure_delta=failure_delta)
+    estimator, guarantee = pipeline._released((X, y), *pipeline.asked(), plan)
     if hasattr(estimator, "guarantee_"):
         return Released(estimator, guarantee)
     return Refused(guarantee)

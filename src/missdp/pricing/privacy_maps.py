@@ -70,14 +70,8 @@ class PrivacyMap:
     for every pair of tables whose rows lie in the domain that the map was built for. The Rényi
     curve of rows that are only replaced is the mechanism's RDP, that of rows that only move its
     smooth RDP; `_theorem_two` combines these. After Hu, Sanyal & Schölkopf 2024, Definition 3 and
-    Table 1.
-
-    Parameters
-    ----------
-    rho, pure : callable
-        The zCDP and the pure-DP parameter of a distance.
-    renyi : callable, optional
-        Bound on the Rényi divergence of an order, of a distance; by default from ``rho``, ``pure``.
+    Table 1. ``renyi`` bounds the divergence of an order; by default it follows from ``rho`` (zCDP)
+    and ``pure`` (pure DP).
     """
 
     rho: Callable[[TableDistance], float] = _unproven
@@ -127,8 +121,6 @@ class PrivacyMap:
         curve of any mechanism with that guarantee: the curve of the continuous Laplace law is
         lower, but not proven for the discrete one.
 
-        Examples
-        --------
         >>> from missdp.pricing import NEIGHBOURS
         >>> PrivacyMap.laplace(sensitivity=Sensitivity(replaced=1.0), scale=2.0).pure(NEIGHBOURS)
         0.5
@@ -320,15 +312,6 @@ ORDERS: list[float] = np.unique(
 def _theorem_two(alpha: float, replaced: Curve, moved: Curve) -> float:
     """Combine RDP and smooth RDP by the weak triangle inequality, with the best split.
 
-    Parameters
-    ----------
-    alpha : float
-        Order above 1.
-    replaced, moved : callable
-        Bounds on the divergence at any order above 1, when rows are only replaced or only move.
-
-    Notes
-    -----
     D_alpha(1 | 2) <= (c alpha - 1) / (c (alpha - 1)) D_{c alpha}(1 | 3)
     + D_{(c alpha - 1) / (c - 1)}(3 | 2) for every c > 1 and every law 3 (Mironov 2017). The table
     in between may have the replaced rows of one side and the moved rows of the other, or the

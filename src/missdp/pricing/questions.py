@@ -419,14 +419,8 @@ class NoisyGradients:
 
     _question: GradientSteps
     _answer: Callable[[Floats], Floats]
-
-    def __post_init__(self) -> None:
-        self._left = self._question.steps
-
-    @property
-    def left(self) -> int:
-        """How many gradients can still be asked for."""
-        return self._left
+    left: int
+    """How many gradients can still be asked for."""
 
     def at(self, point: ArrayLike) -> Floats:
         """Return the noisy mean gradient of the next sample, at coefficients in the loss's ball."""
@@ -435,7 +429,7 @@ class NoisyGradients:
         if point.shape != (self._question.domain.columns,) or not np.linalg.norm(point) <= most:
             raise ParameterError("a gradient is taken at coefficients within the loss's ball")
         found = self._answer(point)
-        self._left -= 1
+        self.left -= 1
         return found
 
 

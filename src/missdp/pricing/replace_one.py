@@ -292,7 +292,7 @@ class ReplaceOneDoor(Session):
             exact = lambda: self._exact(question)(point, next(samples))  # noqa: E731
             return self._release(event, law, exact, paid=charged)
 
-        return NoisyGradients(question, at)
+        return NoisyGradients(question, at, question.steps)
 
     # What is made of the rows, private
 

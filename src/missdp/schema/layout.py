@@ -178,6 +178,11 @@ class Unit(Record):
         super().__post_init__()
         if not (isinstance(self.column, str) and self.column):
             raise SchemaError("unit must be the name of a column")
+        if self.column == "row":
+            raise SchemaError(
+                "a column called 'row' cannot identify units, for a guarantee for each row is said "
+                "by that name: rename it"
+            )
         if self.max_rows > _MOST_ROWS:
             raise SchemaError(f"max_rows must be at most {_MOST_ROWS:,}")
         if self.missing not in get_args(MissingUnit):

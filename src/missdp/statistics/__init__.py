@@ -1,9 +1,9 @@
 """Statistics of private rows, with missing values filled from nearest neighbours, and their noise.
 
 * `questions`: what can be asked; `answers`: how each is answered; `statistics`: what users call.
-* `imputation`, `metric`, `donors`, `profile`: who is filled from whom, and how far that moves an
-  answer (smooth sensitivity; Clifton et al. 2022, corrected).
-* `intervals`, `total`, `worst_case`: noise, sampling and missing cells in an interval.
+* `imputation`, `donors`: who is filled from whom, and how far that moves an answer (smooth
+  sensitivity; Clifton et al. 2022, corrected).
+* `estimates`, `worst_case`: noise, sampling and missing cells in an interval.
 
 Estimates that need no private rows, from a released model, are in `missdp.estimate`.
 """

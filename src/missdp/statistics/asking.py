@@ -1,7 +1,7 @@
 """One question while it is answered: its releases, and what is made of them.
 
 All releases are charged at once before anything is read. Everything here is public, or released;
-what the door runs stands in `of_rows`.
+what the door runs of private rows are the plain functions at the end.
 """
 
 from __future__ import annotations
@@ -9,23 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError
-from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Sums
+from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Rows, Sums
 from missdp.mechanisms.row_door import Charged, Noisy, RowDoor
 from missdp.schema import Numeric
 from missdp.schema.conditions import Predicate
-from missdp.statistics import of_rows
-from missdp.statistics.estimates import Estimate
+from missdp.statistics.estimates import Beside, Estimate, clip, corners, within
 from missdp.statistics.imputation import KNNImputation, check_range
-from missdp.statistics.intervals import clip, corners, within
 from missdp.statistics.questions import BOUNDED, Statistic
-from missdp.statistics.total import Beside
-from missdp.statistics.worst_case import Interval, MissingCells, Names
-
-__all__ = ["Asking", "share"]
+from missdp.statistics.worst_case import Interval, MissingCells, Names, decide
 
 # Shares are rounded down by more than floating point can round their sum up.
 _SHARE = 1 - 2.0**-40
@@ -34,9 +33,23 @@ _ABOUT = 0.02  # of it, for each number that says how large other errors are
 _TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # by which noise might be less
 
 
+_Wider: TypeAlias = Callable[[float], Interval | None]
+"""What an interval is if noise were so many times less."""
+
+NO_INTERVAL = (
+    "No noise interval: the answer reads filled cells, so the scale of its noise is private. For "
+    "the same epsilon, another noise tells it (ScaleRelease(), or --error-bar)"
+)
+
+
 def share(cost: Cost, part: float) -> Cost:
     """Return a part of a cost; shares never add up to more than the whole."""
     return replace(cost, amount=cost.amount * part * _SHARE)
+
+
+def middle_and_half(a: Numeric) -> tuple[float, float]:
+    """Return the middle of an attribute's bounds, and half of the distance between them."""
+    return (a.lower + a.upper) / 2, (a.upper - a.lower) / 2
 
 
 class Asking:
@@ -71,7 +84,12 @@ class Asking:
         self.holes = tuple(name for name in self.names if name not in self.filled)
         self.rough = bool(reads & self.filled)  # noise follows a private bound
         self.about, self._whole = self._others(), cost
-        self.missing, self._known = self._missing_cells(), dict[str, Noisy]()
+        self._known: dict[str, Noisy] = {}
+        self.missing: MissingCells | None = None
+        if question.uncertainty == "worst-case":
+            whole = self.numeric(self.names[0]) if self.names else self.condition
+            mean = self.kind in ("proportion", "mean")
+            self.missing = MissingCells(self.schema, self.where, whole, mean)
         rest = 1 - _ABOUT * len(self.about) - (0.0 if self.missing is None else _WORST_CASE)
         self.cost = share(cost, rest) if rest < 1 else cost
 
@@ -123,9 +141,8 @@ class Asking:
     def begin(self, *asks: Ask) -> tuple[Charged, ...]:
         """Charge for all releases of the answer, before anything is read."""
         about = [self._observed(name, q, _ABOUT) for name, q in self.about.items()]
-        worst = []
-        if self.missing is not None:
-            worst.append(self._observed("missing cells", self.missing.question, _WORST_CASE))
+        hidden = [] if self.missing is None else [self.missing.question]
+        worst = [self._observed("missing cells", question, _WORST_CASE) for question in hidden]
         self.asks = (*about, *asks, *worst)
         warn_if_weak(self.door.guarantee(*self.asks).epsilon)
         self._charged = self.door.begin(*self.asks)
@@ -142,8 +159,9 @@ class Asking:
 
     @property
     def _wants_total(self) -> bool:
-        question = self.question
-        return question.uncertainty != "noise" and self.kind in BOUNDED and not question.by
+        """Whether the population's value is asked for, and the scale of all noise is known."""
+        question, told = self.question, self.door.tells_scale or not self.rough
+        return question.uncertainty != "noise" and self.kind in BOUNDED and not question.by and told
 
     def _others(self) -> dict[str, Question]:
         """Return what is asked beside the answer: how many rows there are, are filled, and vary.
@@ -151,47 +169,37 @@ class Asking:
         Of the rows as they came, each by itself, with noise of public scale.
         """
         kind = self.kind
-        if (self.rough and not self.door.tells_scale) or not self._wants_total:
+        if not self._wants_total:
             return {}
         every = self.question.reads(self.schema)
-        lacking: Names = tuple(sorted(every & self.filled))
         about: Names = self.schema.rulebook.not_everywhere(sorted(every))
-        reads = self.where.names
+        reads, applies = self.where.names, frozenset(about)
+
+        def possible(lacking: Names) -> Counts:
+            given = (self.where, lacking, about)
+            read = reads.union(lacking)
+            return Counts(function=_possible, reads=read, given=given, applies=applies)
+
         asked: dict[str, Question] = {}
         if self.rough:
-            asked["rows filled"] = Counts(
-                function=of_rows.possible,
-                reads=reads.union(lacking),
-                given=(self.where, lacking, about),
-                applies=frozenset(about),
-            )
+            asked["rows filled"] = possible(tuple(sorted(every & self.filled)))
         if self.rough or kind == "sum":
-            asked["rows in question"] = Counts(
-                function=of_rows.possible,
-                reads=reads,
-                given=(self.where, (), about),
-                applies=frozenset(about),
-            )
+            asked["rows in question"] = possible(())
         if kind in ("count", "sum"):
-            asked["all rows"] = Counts(
-                function=of_rows.applicable, given=(about,), applies=frozenset(about)
-            )
+            asked["all rows"] = Counts(function=_applicable, given=(about,), applies=applies)
         if kind in ("mean", "sum"):
             (name,) = self.names
-            a = self.numeric(name)
+            middle, half = middle_and_half(self.numeric(name))
             asked["squares as observed"] = Sums(
-                function=of_rows.squares,
-                reads=reads.union({name}),
-                bound=((a.upper - a.lower) / 2) ** 2,
-                given=(self.where, name, (a.lower + a.upper) / 2),
-                change=0.0,
-            )
+                function=_squares, reads=reads.union({name}), bound=half**2, change=0.0,
+                given=(self.where, name, middle),
+            )  # fmt: skip
         return asked
 
     def size(self, charged: Charged, *also: Predicate) -> Noisy:
         """Return the released number of rows in which the attributes are known."""
         question = Counts(
-            function=of_rows.members, reads=charged.ask.reads, applies=frozenset(self.applicable),
+            function=members, reads=charged.ask.reads, applies=frozenset(self.applicable),
             given=((self.where, *also), self.holes, self.applicable),
         )  # fmt: skip
         return self.door.answer(charged, question).each()[0]
@@ -207,7 +215,7 @@ class Asking:
             # Of donors that are equally near, runs stand for sets: see `profile`.
             change = min(2 * change, limit if names[1:] == names[:1] else 2 * limit)
         question = Sums(
-            function=of_rows.products, reads=charged.ask.reads, applies=frozenset(self.applicable),
+            function=_products, reads=charged.ask.reads, applies=frozenset(self.applicable),
             given=(((self.where,), self.holes, self.applicable), names, centres),
             bound=limit, change=change,
         )  # fmt: skip
@@ -215,24 +223,19 @@ class Asking:
 
     def centred(self, charged: Charged, name: str) -> Noisy:
         """Return the released sum of deviations from the middle of the bounds."""
-        a = self.numeric(name)
-        middle, half = (a.lower + a.upper) / 2, (a.upper - a.lower) / 2
+        middle, half = middle_and_half(self.numeric(name))
         return self.products(charged, (name,), (middle,), half, self.moved(name))
 
     def average(self, name: str) -> tuple[Callable[[float, float], float], Interval]:
         """Return how a sum of deviations from the middle and a size make a mean; its bounds."""
         a = self.numeric(name)
-        middle = (a.lower + a.upper) / 2
+        middle, _ = middle_and_half(a)
         return lambda top, rows: middle + top / max(rows, 1.0), (a.lower, a.upper)
 
     # What is made of them
 
-    def confidence_of_each(self, pieces: int) -> float:
-        """Return the confidence that each of several numbers needs so that all hold together."""
-        return 1 - self.may_fail / pieces
-
     @property
-    def may_fail(self) -> float:
+    def _may_fail(self) -> float:
         """Probability that is left to the noise of what is released."""
         scale = self.door.scale
         fails = 0.0 if scale is None else scale.failure
@@ -242,8 +245,7 @@ class Asking:
         self, numbers: Iterable[Noisy], pieces: int, times: float = 1.0
     ) -> list[Interval | None]:
         """Return where noiseless numbers are, ``pieces`` of them at once."""
-        each = self.confidence_of_each(pieces)
-        return [number.within(each, times=times) for number in numbers]
+        return [number.within(1 - self._may_fail / pieces, times=times) for number in numbers]
 
     def combined(
         self, function: Callable[..., float], *numbers: Noisy, bounds: Interval
@@ -257,7 +259,7 @@ class Asking:
 
         def interval(times: float) -> Interval | None:
             boxes = [
-                number.within(1 - self.may_fail * part, times=times)
+                number.within(1 - self._may_fail * part, times=times)
                 for number, part in zip(numbers, each, strict=True)
             ]
             return corners(function, boxes, bounds)
@@ -270,7 +272,7 @@ class Asking:
 
     def _beside(self, *numbers: Noisy) -> Beside | None:
         """Return what was released beside an answer, if the population's value was asked for."""
-        if not self._wants_total or (self.rough and not self.door.tells_scale):
+        if not self._wants_total:
             return None
         a = self.numeric(self.names[0]) if self.kind in ("mean", "sum") else None
         return Beside(
@@ -280,12 +282,7 @@ class Asking:
         )  # fmt: skip
 
     def estimate(
-        self,
-        value: float,
-        interval: Callable[[float], Interval | None],
-        bounds: Interval,
-        *,
-        rows: Noisy | None = None,
+        self, value: float, interval: _Wider, bounds: Interval, *, rows: Noisy | None = None
     ) -> Estimate:
         """Put an answer and its guarantee together.
 
@@ -293,7 +290,7 @@ class Asking:
         ``rows`` is the released number that the answer is divided by.
         """
         found = interval(1.0)
-        note = self.without_interval() if found is None else ""
+        note = NO_INTERVAL if found is None else ""
         if found == bounds:
             note = self._whole_range(interval, bounds, None if rows is None else rows.within(0.95))
         of = self.question.where or "" if self.kind == "count" else ", ".join(self.question.of)
@@ -303,12 +300,7 @@ class Asking:
         )  # fmt: skip
         return answer if self.missing is None else self._widened(answer, self.missing)
 
-    def _whole_range(
-        self,
-        interval: Callable[[float], Interval | None],
-        bounds: Interval,
-        rows: Interval | None,
-    ) -> str:
+    def _whole_range(self, interval: _Wider, bounds: Interval, rows: Interval | None) -> str:
         """Return why an interval is as wide as it can be, and about which epsilon would help."""
         why = "The interval is the whole range: noise is as large as what it is added to"
         if rows is not None and rows[0] <= 0:  # less noise would perhaps show that nobody is there
@@ -317,16 +309,10 @@ class Asking:
         boxes = ((times, interval(times)) for times in _TIMES)
         enough = next((t for t, box in boxes if box and box[1] - box[0] <= half), _TIMES[-1])
         # Noise for filled cells falls with the square of epsilon, about: so does its scale.
-        needed = self._worth(math.sqrt(enough) if self._rough() else enough)
+        rough = any(ask.reads & self.filled and not ask.observed for ask in self.asks)
+        needed = self._worth(math.sqrt(enough) if rough else enough)
         had = self._worth(1.0).rpartition(" ")[2]
         return f"{why}. It would be half as wide with an {needed} instead of {had}"
-
-    def _missing_cells(self) -> MissingCells | None:
-        if self.question.uncertainty != "worst-case":
-            return None
-        of = self.numeric(self.names[0]) if self.names else self.condition
-        mean = self.kind in ("proportion", "mean")
-        return MissingCells(schema=self.schema, where=self.where, of=of, mean=mean)
 
     def _widened(self, estimate: Estimate, missing: MissingCells) -> Estimate:
         """Add what the missing cells could hide."""
@@ -343,20 +329,53 @@ class Asking:
         interval = (min(low, estimate.value), max(high, estimate.value))
         return replace(estimate, imputation_interval=interval)
 
-    def without_interval(self) -> str:
-        """Return why an answer has no interval, and what would give it one; public."""
-        return (
-            "No noise interval: the answer reads filled cells, so the scale of its noise is "
-            "private. For the same epsilon, another noise tells it (ScaleRelease(), or --error-bar)"
-        )
-
-    def _rough(self) -> list[Ask]:
-        """Return the releases whose noise follows a private bound."""
-        return [ask for ask in self.asks if ask.reads & self.filled and not ask.observed]
-
     def _worth(self, times: float) -> str:
         """Return so many times what an answer costs, the released scale apart, in words."""
         costs = [ask.cost for ask in self.asks if isinstance(ask.cost, Cost)]
         whole = math.fsum(cost.amount for cost in costs)
         name, power = ("rho", 2) if costs[0].currency == "zcdp" else ("epsilon", 1)
         return f"{name} of about {float(f'{whole * times**power:.2g}'):g}"
+
+
+# What the door runs of rows, each alone: plain functions of rows and of public facts
+
+
+def members(
+    rows: Rows, chosen: tuple[Predicate, ...], known: Names, about: Names
+) -> NDArray[np.bool_]:
+    """Tell which rows are in all subpopulations, with values, of those to which some apply."""
+    found = _applicable(rows, about)
+    for predicate in chosen:
+        found &= predicate.select(rows)
+    for name in known:
+        found &= ~rows.mask(name)
+    return found
+
+
+def _products(
+    rows: Rows, who: tuple[Any, ...], names: Names, centres: tuple[float, ...]
+) -> NDArray[np.float64]:
+    """Return products of deviations from centres, of rows in question."""
+    factors = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
+    return np.where(members(rows, *who), math.prod(factors), 0.0)
+
+
+def _possible(rows: Rows, where: Predicate, lacking: Names, about: Names) -> NDArray[np.bool_]:
+    """Tell which rows may be in a subpopulation, and lack one of some attributes, if any."""
+    found = decide(where, rows)[1] & _applicable(rows, about)
+    holes = [rows.holes(name) & rows.applies(name)[0] for name in lacking]
+    return np.asarray(found & np.logical_or.reduce(holes) if holes else found)
+
+
+def _applicable(rows: Rows, about: Names) -> NDArray[np.bool_]:
+    """Tell to which rows all of some attributes surely apply."""
+    found = np.ones(len(rows), dtype=bool)
+    for name in about:
+        found &= rows.applies(name)[0]
+    return found
+
+
+def _squares(rows: Rows, where: Predicate, name: str, centre: float) -> NDArray[np.float64]:
+    """Return squared deviations of observed values, of rows that are surely in a subpopulation."""
+    there = decide(where, rows)[0] & ~rows.mask(name)
+    return np.where(there, np.square(rows.values(name) - centre), 0.0)

@@ -1,4 +1,11 @@
-"""Rows grouped by matching cell, and the k nearest donors of every incomplete row.
+"""How far rows are apart, and the k nearest donors of every incomplete row.
+
+*Distances* are sums of terms, one for each matching attribute: range-normalised differences of
+ordinal and numeric ones, mismatch of categorical ones (Gower); or their squares (Euclidean), which
+give the same order as the root. Scales are public, from the schema. Terms are whole multiples of
+2**-16, so that sums are exact and ties are ties whatever the order of summation. A cell without a
+value is a level of its own, at the largest distance from every other: one level for what is
+missing, one for what is not applicable.
 
 *Ties.* A recipient with N strictly nearer donors and T donors at the distance at which there are k
 takes the N, and k - N of the T. Nobody chooses: a recipient counts as the average over T choices,
@@ -9,18 +16,158 @@ donors once. No label is drawn, and recipients of one matching cell have the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from missdp.errors import ParameterError, UnprovenError, number, one_of
 from missdp.mechanisms.questions import Rows
+from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.shelf import blocks, in_portions, room, runs
-from missdp.statistics.metric import FAR, Metric, state
 
-__all__ = ["IntArray", "Layout", "NearCells", "choose_donors", "lay_out", "near_cells"]
+MetricName = Literal["gower", "euclidean"]
+_UNIT = 1 << 16
+# A mismatch in a grouping attribute: beyond any sum of matching terms, yet far from overflow.
+FAR = 1 << 26
+_MAX_SITES = 1 << 20
+_MAX_MATCH, _MAX_GROUP = 128, 8
+_MAX_KEYS = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """Integer distance tables of the matching attributes, all public.
+
+    A donor must have attributes of ``together`` that apply to the recipient, and must not have
+    those that do not (`_state`). Their tables come first, then those of ``names``.
+    """
+
+    names: tuple[str, ...]  # grouping attributes, then matching ones
+    tables: tuple[NDArray[np.int32], ...]  # from a recipient's code to a donor's
+    site_tables: tuple[NDArray[np.int32], ...]  # to the nearest code of each block of a partition
+    together: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Levels of every attribute."""
+        return tuple(len(table) for table in self.tables)
+
+    @property
+    def site_shape(self) -> tuple[int, ...]:
+        """Blocks of every attribute."""
+        return tuple(table.shape[1] for table in self.site_tables)
+
+    @property
+    def sites(self) -> int:
+        """Number of sites where a hypothetical donor can be."""
+        return int(np.prod(self.site_shape, dtype=np.int64))
+
+    def distances(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Distances between cells, shapes (a, m) and (b, m) to (a, b)."""
+        total = np.zeros((len(left), len(right)), dtype=np.int32)
+        for column, table in enumerate(self.tables):
+            total += np.take(table[left[:, column]], right[:, column], axis=1)
+        return total
+
+
+def build_metric(
+    schema: Schema,
+    *,
+    match_on: Mapping[str, float],
+    group: tuple[str, ...],
+    metric: MetricName,
+    partition: Mapping[str, int],
+    together: tuple[str, ...] = (),
+) -> Metric:
+    """Build the tables from public facts; refuse what the exact sensitivity bound cannot take.
+
+    ``match_on`` has weights; of ``together`` some may not be applicable; see `KNNImputation`.
+
+    >>> from missdp import Ordinal, Schema
+    >>> schema = Schema((Ordinal(name="grade", levels=("low", "mid", "high")),))
+    >>> build_metric(
+    ...     schema, match_on={"grade": 1.0}, group=(), metric="gower", partition={}
+    ... ).tables[0][0].tolist()
+    [0, 32768, 65536]
+    """
+    one_of("metric", metric, get_args(MetricName))
+    if len(match_on) > _MAX_MATCH or len(group) > _MAX_GROUP:
+        raise ParameterError(f"at most {_MAX_MATCH} matching and {_MAX_GROUP} grouping attributes")
+    if len(together) > _MAX_GROUP:
+        raise ParameterError(f"impute at most {_MAX_GROUP} attributes that may not be applicable")
+    for weight in match_on.values():
+        number("a matching weight", weight, most=math.inf, open_end=True)
+    names = (*group, *match_on)
+    if unknown := set(partition) - set(names):
+        raise ParameterError(f"partition names attributes not matched on: {sorted(unknown)}")
+    heaviest = max(match_on.values(), default=1.0)
+    tables = [_with_zeros(FAR, schema[name].extended_size) for name in group]
+    tables += [_table(schema[n], w / heaviest, metric) for n, w in match_on.items()]
+    blocks = [_blocks(schema[n], t, partition.get(n)) for n, t in zip(names, tables, strict=True)]
+    states = [_STATES] * len(together)
+    tables, blocks = [*states, *tables], [*(s[:, :_OPEN] for s in states), *blocks]
+    for table in (*tables, *blocks):
+        table.flags.writeable = False
+    built = Metric(names, tuple(tables), tuple(blocks), together)
+    if np.prod(np.array(built.shape, dtype=object)) >= _MAX_KEYS:
+        raise UnprovenError("the domain of the matching attributes is too large; match on fewer")
+    if np.prod(np.array(built.site_shape, dtype=object)) > _MAX_SITES:
+        raise UnprovenError(
+            f"the public domain of the matching attributes has more than {_MAX_SITES} cells, too "
+            "many for the exact sensitivity bound; match on fewer attributes, use coarser bins, "
+            "or give partition={attribute: number of blocks}"
+        )
+    return built
+
+
+_ABSENT, _OPEN = 1, 2
+# Donees of whom it is open whether an attribute applies take what else they lack from anybody.
+_STATES = np.array([[0, FAR, FAR], [FAR, 0, FAR], [0, 0, FAR]], dtype=np.int32)
+
+
+def _state(rows: Rows, name: str) -> NDArray[np.int64]:
+    """Tell of each row whether an attribute applies (0), does not (1), or may (2)."""
+    surely, maybe = rows.applies(name)
+    return np.where(surely, 0, np.where(maybe, _OPEN, _ABSENT))
+
+
+def _with_zeros(off: ArrayLike, size: int) -> NDArray[np.int32]:
+    """Return a table that is 0 on its diagonal."""
+    return np.where(np.eye(size, dtype=bool), 0, off).astype(np.int32)
+
+
+def _table(attribute: AnyAttribute, weight: float, metric: MetricName) -> NDArray[np.int32]:
+    size = attribute.extended_size
+    term = np.ones((size, size))
+    if not isinstance(attribute, Categorical):
+        # Ordered levels have a place in [0, 1]: by rank, or by the middle of the bin.
+        ranks = np.arange(attribute.size, dtype=np.float64)
+        at = attribute.centres if isinstance(attribute, Numeric) else ranks
+        span = at[-1] - at[0]
+        at = (at - at[0]) / span if span > 0 else at * 0.0
+        term[: attribute.size, : attribute.size] = np.abs(at[:, None] - at[None, :])
+    if metric == "euclidean":
+        term = term**2
+    # Different levels stay apart even when their term rounds to nothing.
+    return _with_zeros(np.maximum(np.rint(term * weight * _UNIT), 1), size)
+
+
+def _blocks(
+    attribute: AnyAttribute, table: NDArray[np.int32], blocks: int | None
+) -> NDArray[np.int32]:
+    """Smallest distance from each code to each block of consecutive codes."""
+    if blocks is None:
+        return table
+    if not isinstance(blocks, int) or not 1 <= blocks <= attribute.size:
+        raise ParameterError(f"partition of {attribute.name!r} must be in 1..{attribute.size}")
+    parts = np.array_split(np.arange(attribute.size), blocks)
+    parts += [np.array([code]) for code in range(attribute.size, attribute.extended_size)]
+    return np.stack([table[:, part].min(axis=1) for part in parts], axis=1)
+
 
 IntArray: TypeAlias = NDArray[np.int64]
 _CHUNK = 1 << 22  # distances at once
@@ -87,7 +234,7 @@ def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
     keys = room(len(rows), np.int64)
     for where, part in rows.parts():
         key = np.zeros(len(part), dtype=np.int64)
-        columns = [*(state(part, n) for n in metric.together), *map(part.codes, metric.names)]
+        columns = [*(_state(part, n) for n in metric.together), *map(part.codes, metric.names)]
         for codes, levels in zip(columns, metric.shape, strict=True):
             key = key * levels + codes
         keys[where] = key

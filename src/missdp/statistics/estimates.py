@@ -1,20 +1,29 @@
-"""What an answer is: released numbers, their intervals, and what they promise."""
+"""What an answer is: released numbers, their intervals, and what they promise; all public."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from missdp.accounting import Guarantee
+from missdp.mechanisms.row_door import Noisy
 from missdp.record import Record
 from missdp.schema import Level
 from missdp.statistics.worst_case import Interval, Names
 
-__all__ = ["Estimate", "Histogram"]
+
+class _Answer(Record, abstract=True):
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; ``applicable`` and ``note`` only where they say something."""
+        return {k: v for k, v in super().to_dict().items() if v or k not in ("applicable", "note")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate(Record):
+class Estimate(_Answer):
     """A released statistic.
 
     Parameters
@@ -69,13 +78,9 @@ class Estimate(Record):
     def __float__(self) -> float:
         return self.value
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; ``applicable`` and ``note`` only where they say something."""
-        return _without_nothing(super().to_dict())
-
 
 @dataclass(frozen=True, kw_only=True)
-class Histogram(Record):
+class Histogram(_Answer):
     """Released counts per level; ``intervals`` hold all at once with probability ``confidence``.
 
     ``applicable`` and ``note`` as in `Estimate`.
@@ -90,10 +95,136 @@ class Histogram(Record):
     applicable: Names = ()
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; ``applicable`` and ``note`` only where they say something."""
-        return _without_nothing(super().to_dict())
+
+def corners(
+    function: Callable[..., float], intervals: Iterable[Interval | None], bounds: Interval
+) -> Interval | None:
+    """Return the extreme values over a box of a function monotone in each argument, clipped."""
+    points: list[tuple[float, ...]] = [()]
+    for interval in intervals:
+        if interval is None:
+            return None
+        points = [(*point, end) for point in points for end in interval]
+    values = [function(*point) for point in points]
+    return clip(min(values), bounds), clip(max(values), bounds)
 
 
-def _without_nothing(shown: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in shown.items() if v or k not in ("applicable", "note")}
+def within(interval: Interval, bounds: Interval) -> Interval:
+    """Move the ends of an interval into public bounds."""
+    return clip(interval[0], bounds), clip(interval[1], bounds)
+
+
+def clip(value: float, bounds: Interval) -> float:
+    """Move a released number into its public bounds."""
+    if math.isnan(value):
+        return bounds[0]
+    return min(max(value, bounds[0]), bounds[1])
+
+
+_UNEVEN = 1.5  # donors are scarcer around recipients than on average
+_MOST_FILLED = 0.95
+_ONE_DEVIATION = 0.6827
+# Probabilities beyond levels at which noise is looked at, in falling order.
+_BEYOND = np.geomspace(1.0, 1e-7, 301)
+
+
+def _of_mean(rows: float, filled: float, variance: float) -> float:
+    """Return the variance of a mean over rows, some filled, as an estimate of the population's.
+
+    Under MAR given what is matched on, about ``variance / n * (1 + r / n * (1 + 3/2 * r / (n -
+    r)))`` for n rows, r of them filled: sampling, and filling. A donor that stands for 1 + w rows
+    counts (1 + w)^2 times, which adds w + w^2 for each donor; w is r / (n - r) on average over
+    donors, and larger over recipients, who are many where donors are few: by half is allowed for.
+    That donors resemble recipients is not used, so it is rather too large.
+    """
+    rows = max(rows, 1.0)
+    share = min(max(filled / rows, 0.0), _MOST_FILLED)
+    lost = share * (1 + _UNEVEN * share / (1 - share))
+    return max(variance, 0.0) / rows * (1 + lost)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What was released beside an answer, so that it can be compared with the population.
+
+    ``known`` are released numbers of rows, and sums of squares around the middle of the bounds of
+    values; ``divisor`` is what the answer's main release was divided by.
+    """
+
+    kind: str
+    bounds: Interval
+    known: Mapping[str, float]
+    divisor: Noisy | None
+
+    def interval(self, value: float, main: Noisy, confidence: float) -> Interval | None:
+        """Return where the population's value is; None if the scale of the noise is private."""
+        if main.radius is None:
+            return None
+        radius, scale, std = main.radius, 1.0, math.sqrt(self._variance(value))
+        if self.divisor is not None:
+            assert self.divisor.radius is not None  # neither is private, or both
+            scale = 1 / self._rows
+            middle = (self.bounds[0] + self.bounds[1]) / 2 if self.kind == "mean" else 0.0
+            std = math.hypot(std, scale * (value - middle) * self.divisor.radius(_ONE_DEVIATION))
+        width = _half_width(lambda level: scale * radius(level), std, confidence)
+        return value - width, value + width
+
+    @property
+    def _rows(self) -> float:
+        """Rows that the answer is about."""
+        rows = self.known.get("rows in question", 1.0)
+        return max(rows if self.divisor is None else self.divisor.value, 1.0)
+
+    def _variance(self, value: float) -> float:
+        """Variance of the answer without noise as an estimate of the population's."""
+        rows, filled = self._rows, self.known.get("rows filled", 0.0)
+        everyone = max(self.known.get("all rows", 1.0), 1.0)
+        if self.kind == "count":
+            part = min(value / everyone, 1.0)
+            return everyone**2 * _of_mean(everyone, filled, part * (1 - part))
+        # Of the rows that may be in question, as many are filled as of those that are.
+        filled *= rows / max(self.known.get("rows in question", rows), 1.0)
+        if self.kind == "proportion":
+            return _of_mean(rows, filled, value * (1 - value))
+        mean = value if self.kind == "mean" else value / rows
+        of_mean = _of_mean(rows, filled, self._spread(mean, rows - filled))
+        if self.kind == "mean":
+            return of_mean
+        # How many rows are in question varies from sample to sample, too.
+        return rows**2 * of_mean + mean**2 * rows * max(0.0, 1 - rows / everyone)
+
+    def _spread(self, mean: float, observed: float) -> float:
+        """Variance of the observed values."""
+        lower, upper = self.bounds
+        mean, largest = min(max(mean, lower), upper), ((upper - lower) / 2) ** 2
+        squares = self.known["squares as observed"] / max(observed, 1.0)
+        return max(0.0, min(squares, largest) - (mean - (lower + upper) / 2) ** 2)
+
+
+def _half_width(radius: Callable[[float], float], std: float, level: float) -> float:
+    """Return what holds a noise plus an independent normal error with a probability.
+
+    Rounded up: the noise is taken to be as large as it is at the far end of each of 300 steps.
+
+    Examples
+    --------
+    >>> wide = _half_width(lambda level: -math.log1p(-level), 1.0, 0.95)
+    >>> 3.4 < wide < 3.8
+    True
+    """
+    if std <= 0:
+        return radius(level)
+    from scipy.special import ndtr
+
+    weights = np.append(-np.diff(_BEYOND), _BEYOND[-1]) / 2
+    noise = np.array([radius(1 - beyond) for beyond in np.append(_BEYOND[1:], _BEYOND[-1] / 2)])
+
+    def outside(width: float) -> float:
+        past = ndtr((noise - width) / std) + ndtr((-noise - width) / std)
+        return float(2 * (weights * past).sum())
+
+    low, high = 0.0, radius(1 - _BEYOND[-1]) + 8 * std
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if outside(middle) > 1 - level else (low, middle)
+    return high

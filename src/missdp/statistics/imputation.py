@@ -1,26 +1,34 @@
-"""Missing values filled from the k nearest complete rows: public parameters, and how rows are.
+"""Missing values filled from the k nearest complete rows, and how far that lets one row go.
 
-The parameters hold no rows: they tell a door by which function its rows are filled.
+The parameters are public and hold no rows: they tell a door by which function rows are filled. The
+profile of filled rows is private: how many recipients one donor could ever serve.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError, SchemaError, names_of, number
+from missdp.errors import ParameterError, SchemaError, names_of, number, one_of
 from missdp.mechanisms.questions import Filled, Preparation, Prepared, Rows, Ways
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.shelf import blocks, pick, room
-from missdp.statistics.donors import IntArray, choose_donors, lay_out
-from missdp.statistics.metric import Metric, MetricName, build_metric
-from missdp.statistics.profile import Profile
-
-__all__ = ["Aggregate", "KNNImputation", "check_range"]
+from missdp.statistics.donors import (
+    IntArray,
+    Layout,
+    Metric,
+    MetricName,
+    NearCells,
+    build_metric,
+    choose_donors,
+    lay_out,
+    near_cells,
+)
 
 Aggregate = Literal["nearest", "mean", "majority"]
 Fill: TypeAlias = tuple[str, str, float]
@@ -141,8 +149,7 @@ class KNNImputation:
                 f"aggregate or default for attributes not imputed: {sorted(unknown)}"
             )
         for how in self._aggregates().values():
-            if how not in get_args(Aggregate):
-                raise ParameterError(f"aggregate must be one of {get_args(Aggregate)}, not {how!r}")
+            one_of("aggregate", how, get_args(Aggregate))
             if how == "nearest" and self.k > 1:
                 raise ParameterError("aggregate 'nearest' copies one donor: use k = 1")
 
@@ -249,3 +256,157 @@ def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:
     for column in range(votes.shape[1]):
         support += votes == votes[:, [column]]
     return np.asarray(votes[np.arange(len(votes)), support.argmax(axis=1)])
+
+
+_CELLS = 1 << 26
+_PAIRS = 1 << 22
+_FIRST_TERMS = 32
+_UNIT = 1 << 20
+# Above the rounding of exp and of the products, and far below the slack left in the noise.
+_ROUND_UP = 1 + 2.0**-42
+
+
+class Profile:
+    """How many recipients one donor could ever serve, the bound of imputed questions. Private.
+
+    A donor t would find N(x) donors strictly nearer to a recipient x than itself, and T(x) others
+    as near; it would count for the share min(1, (k - N)^+ / (T + 1)) of a donor of x. If up to j
+    donors could have gone before, that is for how many recipients in all
+
+        h_j(N, T) = max over r + q <= j, r <= N, q <= T of min(1, (k - N + r)^+ / (T - q + 1))
+        M_j(D)    = max_t sum over x in I of h_j(N(x), T(x))
+
+    where t ranges over every cell of the public domain (or block of a public partition, at the
+    smallest distance from x to it), and T leaves out one donor that stands there if there is one:
+    t may be this donor, that goes. h_j takes r first, then q: (m + 1) / D >= m / (D - 1) for m < D.
+    It is rounded up to multiples of 2**-20, so that all sums are of whole numbers.
+
+    ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, ``|M_j(D) - M_j(D')| <= 1`` if one
+    recipient more or less; rows that are neither move nothing. So, for every beta above 0,
+
+        U_j(D) = own + donee * A_j(D),   A_j(D) = max_{a + b = j} (a + M_b(D))
+        S_beta(D) = max_j exp(-beta j) U_j(D)
+
+    is a smooth bound: U_0 bounds the local sensitivity, and U_j(D) <= U_{j+1}(D') for neighbours.
+    Proofs, of blocks and rounding too: docs/referees/donor-noise.md. Beyond ``max_terms`` (public)
+    M_b is the number of recipients |I|, which moves by at most 1 with an incomplete row, too.
+    """
+
+    def __init__(self, layout: Layout, k: int) -> None:
+        self._layout, self._k = layout, k
+        # Public: depends on the domain alone.
+        self.max_terms = int(min(2048, max(_FIRST_TERMS, _CELLS // layout.metric.sites)))
+        self._served = np.zeros(0)
+
+    def __repr__(self) -> str:
+        return "Profile(private)"
+
+    def served(self, terms: int) -> NDArray[np.float64]:
+        """Return M_0 .. M_{terms - 1}, multiples of 2**-20; ``terms <= max_terms``."""
+        if terms > len(self._served):
+            self._served = _served(self._layout, self._k, terms)
+        return self._served[:terms]
+
+    def smooth_bound(self, *, own: float, donee: float, beta: float) -> float:
+        """Return S_beta, rounded up by a factor of at most 1 + 2**-40. Private.
+
+        ``own`` and ``donee`` say how far a row's own contribution, and one recipient that exchanges
+        one donor, move the query. Later terms are skipped once |I| could not beat the maximum.
+        """
+        if not (beta > 0 and own >= 0 and donee >= 0):
+            raise ParameterError("beta must be above 0 and the weights at least 0")
+        if donee == 0:
+            return own * _ROUND_UP
+        terms = min(_FIRST_TERMS, self.max_terms)
+        while True:
+            changed = _change_bounds(self.served(terms))
+            best = float(np.max(np.exp(-beta * np.arange(terms)) * (own + donee * changed)))
+            tail = _tail(own + donee * len(self._layout.donees.rows), donee, beta, terms)
+            if tail <= best or terms >= self.max_terms:
+                return max(best, tail if tail > best else 0.0) * _ROUND_UP
+            terms = min(4 * terms, self.max_terms)
+
+
+def _change_bounds(profile: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return A_j = max over a + b = j of a + M_b, for every j of ``profile``.
+
+    >>> _change_bounds(np.array([4.5, 5, 7, 7, 7, 8])).tolist()
+    [4.5, 5.5, 7.0, 8.0, 9.0, 10.0]
+    """
+    steps = np.arange(len(profile))
+    return np.asarray(steps + np.maximum.accumulate(profile - steps), dtype=np.float64)
+
+
+def _tail(height: float, slope: float, beta: float, start: int) -> float:
+    """Supremum of exp(-beta j)(height + slope j) over real j >= start."""
+    j = max(float(start), 1 / beta - height / slope)
+    return math.exp(-beta * j) * (height + slope * j)
+
+
+def _served(layout: Layout, k: int, terms: int) -> NDArray[np.float64]:
+    """Return M_0 .. M_{terms - 1}."""
+    near, sites = near_cells(layout, k + terms), layout.metric.sites
+    taken = _taken(layout)
+    served = np.zeros((terms, sites))  # whole numbers of 2**-20, far below 2**53
+    for rows in _chunks(near, sites):
+        index, site, distance = _within_reach(layout, near, rows)
+        before, through = near.nearer(index, distance)
+        order = np.argsort(before, kind="stable")
+        site, before, index = site[order], before[order], index[order]
+        others = np.maximum(through[order] - before - taken[site], 0)
+        weights = layout.donees.counts[near.cells[index]]
+        for j, ends in enumerate(np.searchsorted(before, k + np.arange(terms))):
+            shares = _share(before[:ends], others[:ends], k, j) * weights[:ends]
+            served[j] += np.bincount(site[:ends], weights=shares, minlength=sites)
+    return np.asarray(served.max(axis=1, initial=0.0) / _UNIT)
+
+
+def _share(nearer: IntArray, tied: IntArray, k: int, j: int) -> IntArray:
+    """Return h_j, rounded up to multiples of 2**-20, in these.
+
+    >>> (_share(np.array([0, 0, 1, 2]), np.array([3, 0, 1, 0]), 1, 1) / _UNIT).round(3).tolist()
+    [0.333, 1.0, 0.5, 0.0]
+    """
+    gone = np.minimum(nearer, j)
+    places = np.maximum(k - nearer + gone, 0)
+    among = tied - np.minimum(tied, j - gone) + 1
+    return np.asarray(np.minimum(-(-places * _UNIT // among), _UNIT))
+
+
+def _taken(layout: Layout) -> IntArray:
+    """Return 1 for the sites where a donor stands, 0 for the others."""
+    metric = layout.metric
+    # A code is at the distance 0 from its own block, and from no other.
+    tables = [table.argmin(axis=1) for table in metric.site_tables]
+    codes = layout.codes[layout.donors.counts > 0]
+    blocks_of = [table[codes[:, column]] for column, table in enumerate(tables)]
+    taken = np.zeros(metric.sites, dtype=np.int64)
+    taken[np.ravel_multi_index(blocks_of, metric.site_shape)] = 1
+    return taken
+
+
+def _chunks(near: NearCells, sites: int) -> Iterator[IntArray]:
+    """Yield donee cells in portions whose reach fits in memory."""
+    for far, step in ((False, _PAIRS), (True, max(1, _PAIRS // sites))):
+        rows = np.flatnonzero((near.radius > 0) == far)
+        for part in blocks(len(rows), step):
+            yield rows[part]
+
+
+def _within_reach(
+    layout: Layout, near: NearCells, rows: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Triples (recipient cell, site, distance) with distance up to the cell's radius.
+
+    Built one attribute at a time, dropping what is already too far.
+    """
+    metric = layout.metric
+    codes = layout.codes[near.cells]
+    index, site = rows, np.zeros(len(rows), dtype=np.int64)
+    distance = np.zeros(len(rows), dtype=np.int64)
+    for column, table in enumerate(metric.site_tables):
+        total = distance[:, None] + table[codes[index, column]]
+        owner, block = np.nonzero(total <= near.radius[index][:, None])
+        site = site[owner] * table.shape[1] + block
+        index, distance = index[owner], total[owner, block]
+    return index, site, distance

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import ParameterError, UnprovenError, one_of
 from missdp.schema import Numeric, Schema
 from missdp.schema.conditions import Predicate
 from missdp.schema.language import parse_where
 from missdp.statistics.worst_case import Names
-
-__all__ = ["BOUNDED", "Statistic", "Uncertainty", "check_kind"]
 
 Uncertainty: TypeAlias = Literal["total", "noise", "worst-case"]
 
@@ -26,10 +24,8 @@ _OF = {
 
 def check_kind(kind: str, uncertainty: str) -> None:
     """Refuse statistics that do not exist, and bounds that are not derived."""
-    if kind not in _OF:
-        raise ParameterError(f"statistic must be one of {', '.join(_OF)}")
-    if uncertainty not in get_args(Uncertainty):
-        raise ParameterError(f"uncertainty must be one of {get_args(Uncertainty)}")
+    one_of("statistic", kind, _OF)
+    one_of("uncertainty", uncertainty, get_args(Uncertainty))
     if uncertainty == "worst-case" and kind not in BOUNDED:
         raise UnprovenError(f"worst-case bounds exist for {', '.join(BOUNDED)} only")
 

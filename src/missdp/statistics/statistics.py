@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 from missdp.accounting import Budget, Cost, PureEvent
 from missdp.errors import BudgetExceededError, DataError, ParameterError, number
 from missdp.mechanisms.row_door import RandomState, RowDoor
-from missdp.mechanisms.smooth import ScaleRelease
+from missdp.mechanisms.smooth import ScaleRelease as ScaleRelease
 from missdp.schema import Numeric, Schema
 from missdp.schema.language import parse_names
 from missdp.statistics.answers import answered
@@ -21,8 +21,6 @@ from missdp.statistics.questions import Statistic, Uncertainty, check_kind
 
 if TYPE_CHECKING:
     from missdp.table import Table
-
-__all__ = ["ImputedStatistics", "QueryRequest", "ScaleRelease", "run_queries", "run_query"]
 
 
 class _Options(TypedDict, total=False):
@@ -115,8 +113,7 @@ class ImputedStatistics:
             raise ParameterError("imputation must be a KNNImputation or None")
         if not isinstance(scale, ScaleRelease | None):
             raise ParameterError("scale must be a ScaleRelease or None")
-        if number("confidence", confidence, most=1.0, open_end=True) < 0.5 or confidence == 1:
-            raise ParameterError("confidence must be at least 0.5 and below 1")
+        number("confidence", confidence, least=0.5, most=1.0, below=True)
         door = RowDoor(table, budget=budget, random_state=random_state, undeclared=undeclared)
         if imputation is not None:
             preparation = imputation.preparation(door.schema)
@@ -263,9 +260,8 @@ class QueryRequest:
                 raise ParameterError(f"{name} must be text")
         _cost_of(self.epsilon, None)
         check_kind(self.statistic, self.uncertainty)
-        given = 0.0 if self.bar_share is None else self.bar_share
-        if not 0 <= number("bar_share", given, least=-1.0, most=1.0, open_end=True) < 1:
-            raise ParameterError("bar_share must be at least 0 and below 1")
+        if self.bar_share is not None:
+            number("bar_share", self.bar_share, most=1.0, below=True)
         if (self.statistic != "count") != bool(self.of.strip()):
             raise ParameterError("every statistic but count needs to know of what")
 

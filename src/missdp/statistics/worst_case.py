@@ -38,15 +38,13 @@ from missdp.mechanisms.questions import QUANTA, Rows, Sums
 from missdp.schema import Numeric, Schema
 from missdp.schema.conditions import Known, Predicate, Verdict, decided
 
-__all__ = ["PLACES", "Interval", "MissingCells", "Names", "decide"]
-
 Interval: TypeAlias = tuple[float, float]
 Names: TypeAlias = tuple[str, ...]
 
 PLACES: Names = ("in_high", "in_low", "may_high", "may_low", "in_unknown", "may_unknown")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class MissingCells:
     """Which cells of a question may be missing, and how far they could move its answer: public.
 
@@ -95,9 +93,6 @@ class MissingCells:
         if self.of is None:
             return frozenset()
         return frozenset({self.of.name}) if isinstance(self.of, Numeric) else self.of.names
-
-
-_NOTHING: Interval = (0.0, 0.0)
 
 
 def _tally(
@@ -186,7 +181,7 @@ def _total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> In
 
 def _rows(box: Mapping[str, Interval]) -> dict[str, Interval]:
     """All six places; numbers of rows are never below 0."""
-    found = {name: box.get(name, _NOTHING) for name in PLACES}
+    found = {name: box.get(name, (0.0, 0.0)) for name in PLACES}
     return {name: (max(low, 0.0), max(high, 0.0)) for name, (low, high) in found.items()}
 
 

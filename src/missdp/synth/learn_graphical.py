@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.accounting.filters import selection_worth
 from missdp.inference.beliefs import Drift
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth, components
@@ -103,7 +102,7 @@ class Plan:
 
     def epsilon(self, amount: float) -> float:
         """Return the epsilon of a selection that costs so much."""
-        return selection_worth(replace(self.whole, amount=amount))
+        return replace(self.whole, amount=amount).selection
 
 
 def misfit(
@@ -124,8 +123,8 @@ def misfit(
     return _marginal_score(observed * possible, expected, bias=bias, weight=weight)
 
 
-#: One row moves one cell of each marginal by one, and weights are at most one.
-MISFIT = Score(misfit, sensitivity=SCORE_SENSITIVITY)
+#: One row moves one cell of each marginal by one or by its share of one; weights are at most one.
+MISFIT = Score(misfit, sensitivity=SCORE_SENSITIVITY, of_shares=True)
 
 
 class _Expectations:

@@ -98,24 +98,22 @@ def sampling_generator(seed: Any) -> np.random.Generator:
 
 def _as_rows(
     data: Any, schema: Schema | None, opened: Sequence[OpenCategorical]
-) -> tuple[Any, Schema | None, FrameKind]:
+) -> tuple[Any, Schema | None, FrameKind, Ints | None]:
     """Return data, a schema of rows that stand for themselves, and the kind of frame it was.
 
     Where levels are open it can be read again. Where a schema declares a unit, of each as many rows
-    as take part have been chosen.
+    as take part have been chosen, and it is known how much units count; else that is None.
     """
     if schema is not None and schema.of_rows is not schema:
-        if (engine := engine_of(data)) is not None and schema.weighs:
-            raise SchemaError(
-                "Spark counts every row as one: write the rows to a Parquet file, or leave the "
-                "weight out of the schema"
-            )
-        if engine is not None:
-            return engine.of_units(data, schema), schema.of_rows, frame_kind(data)
+        if (engine := engine_of(data)) is not None:
+            frame, sums = engine.of_units(data, schema)
+            return frame, schema.of_rows, frame_kind(data), sums
         if not isinstance(data, Table) and not schema.weighs:
-            return rows_of_units(data, schema), schema.of_rows, frame_kind(data)
+            rows = rows_of_units(data, schema)
+            sums = rows.sums if isinstance(rows, UnitRows) else None
+            return rows, schema.of_rows, frame_kind(data), sums
         read = Table.read(data, schema)
-        return read._of_rows(), schema.of_rows, read.kind
+        return read._of_rows(), schema.of_rows, read.kind, read._sums
     coded = isinstance(data, Table) or is_source(data)
     known = data.schema if coded and schema is None else schema
     if known is None:
@@ -129,9 +127,9 @@ def _as_rows(
             "a frame, a DuckDB relation or the path of a file, with schema=..."
         )
     if coded:
-        return data, schema, data.kind if isinstance(data, Table) else "pandas"
+        return data, schema, data.kind if isinstance(data, Table) else "pandas", None
     again = bool(opened) and engine_of(data) is None
-    return (rows_of(data, known) if again else data), schema, frame_kind(data)
+    return (rows_of(data, known) if again else data), schema, frame_kind(data), None
 
 
 def check_unit(
@@ -266,6 +264,8 @@ def learn(model: Synthesizer, data: Any, schema: Schema | None, undeclared: str)
     unit, weight = (None, None) if schema is None else (schema.unit, schema.weight)
     opened = () if schema is None else open_attributes(schema)
     steps = check_unit(model, schema, opened=opened)
+    if schema is not None and (engine := engine_of(data)) is not None:
+        engine.check(schema)
     fresh = type(model)(**model.get_params(deep=False))
     fresh._fitted_with = model._public_parameters()
     fresh._open_names = tuple(attribute.name for attribute in opened)
@@ -288,7 +288,7 @@ def learn(model: Synthesizer, data: Any, schema: Schema | None, undeclared: str)
     if first and schema is not None:
         model.planned_parts(schema)  # what is refused by public facts is not charged
         reserve(schema)
-    data, schema, kind = _as_rows(data, schema, opened)
+    data, schema, kind, sums = _as_rows(data, schema, opened)
     # As many levels are planned with as a fit may find; which they are, is found below.
     source = _open_data(data, at_most(schema) if opened and schema else schema, model._reads)
     facts = schema if opened and schema else source.schema
@@ -316,7 +316,7 @@ def learn(model: Synthesizer, data: Any, schema: Schema | None, undeclared: str)
         source = _open_data(data, closed, model._reads)
         fresh._settle(fresh._to_be_cut(closed, recodable(source)))
         grid = on_grid(fresh.schema_)
-    facts_of_rows = {"declared_rows": rows, "sums": _sums(data)}
+    facts_of_rows = {"declared_rows": rows, "sums": sums}
     door = _door(fresh, source, grid, budget=own, noise=noise, **facts_of_rows)
     fresh._size = release_sizes(door, fresh._split, unit, weight)
     fresh._kind_shares = release_kinds(door, fresh._modelled, fresh._split)
@@ -347,11 +347,6 @@ def _settle_rows(fresh: Synthesizer, total: Total) -> int:
         if fresh._size.weight is not None:  # as many rows as tell as much
             fresh.n_rows_ = round(fresh._size.units)
     return counted
-
-
-def _sums(data: Any) -> Ints | None:
-    """Return what is known of how much units count, of rows that were chosen or weighed."""
-    return data.sums if isinstance(data, UnitRows) else getattr(data, "_sums", None)
 
 
 def _reserve(
