@@ -37,15 +37,11 @@ def _arrow_like() -> tuple[type, ...]:
 
 
 def engine_of(data: Any) -> Any:
-<<<<<<< HEAD
-    """Return the module that counts frames of this type (Spark) where they are; or None."""
-=======
     """Return the module of the wing that reads frames of this type: those of Spark; or None.
 
     It has ``check``, which refuses schemas, ``source``, to count rows where they are, ``of_units``,
     to choose rows by their units before, and ``quiet``, in which nothing is logged.
     """
->>>>>>> main
     kinds = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
     spark = any(kind.__module__.startswith("pyspark.sql") for kind in kinds)
     return import_module("missdp.engines.spark") if spark else None
