@@ -17,7 +17,7 @@ from missdp.accounting import (
     delta_of,
     epsilon_of,
 )
-from missdp.accounting.filters import Cost, filter_cost
+from missdp.accounting.filters import Cost
 
 DELTAS = np.geomspace(1e-9, 0.3, 20)
 
@@ -62,7 +62,7 @@ def test_no_adaptive_choice_beats_what_a_filter_is_worth(cost, event):
         if cost.currency == "pure" and isinstance(kind, GaussianEvent):
             continue
         # Rounding a cost up only takes choices from the adversary.
-        steps.append(Step(losses, chances, math.ceil(filter_cost(kind, cost) / unit)))
+        steps.append(Step(losses, chances, math.ceil(cost.price(kind) / unit)))
     epsilons = [epsilon_of(event, delta) for delta in DELTAS]
     true = true_delta(steps, units, epsilons)
     assert all(t <= delta * (1 + 1e-9) for t, delta in zip(true, DELTAS, strict=True))

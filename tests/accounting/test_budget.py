@@ -12,18 +12,13 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, clone
 
 from missdp.accounting import (
-    ApproximateEvent,
     Budget,
     ExplicitSeed,
     FixedSchedule,
     PublicDomain,
     PureEvent,
-    RDPEvent,
     SampledGaussianEvent,
-    SelectionEvent,
-    ZCDPEvent,
     epsilon_under,
-    zcdp_rho,
 )
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 
@@ -69,23 +64,6 @@ def test_pure_charges_keep_delta_zero_while_their_sum_fits():
         small.charge(PureEvent(epsilon=0.01))
     assert small.spent.delta == 1e-6
     assert small.spent.epsilon < 1
-
-
-def test_an_adaptive_budget_is_a_filter_and_promises_its_whole():
-    budget = Budget(1.0, 1e-6, schedule="adaptive")
-    rho = zcdp_rho(1.0, 1e-6)
-    budget.charge(ZCDPEvent(rho=rho / 2))
-    budget.charge(SelectionEvent(epsilon=(8 * rho / 4) ** 0.5))
-    assert budget.can_afford(ZCDPEvent(rho=rho * 0.2499))
-    assert not budget.can_afford(ZCDPEvent(rho=rho * 0.2502))
-    assert (budget.spent.epsilon, budget.spent.delta) == (1.0, 1e-6)
-    assert FixedSchedule() not in budget.spent.conditions
-    with pytest.raises(UnprovenError, match="schedule='fixed'"):
-        budget.charge(ApproximateEvent(epsilon=0.01, delta=1e-9))
-    with pytest.raises(UnprovenError, match="currency"):
-        budget.charge(RDPEvent(orders=[8], epsilons=[1e-9]))
-    with pytest.raises(BudgetExceededError):  # zCDP gains nothing from sampling
-        budget.charge(SampledGaussianEvent(rate=0.001, noise_multiplier=4, steps=10))
 
 
 def test_copies_and_clones_are_the_budget_itself():

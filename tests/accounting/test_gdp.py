@@ -25,7 +25,6 @@ from missdp.accounting import (
 )
 from missdp.accounting.costs import gdp_cost, gdp_noise
 from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_worth
-from missdp.accounting.filters import counting_cost, selection_worth
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 
 EPSILONS = np.linspace(0.0, 6.0, 25)
@@ -66,7 +65,7 @@ def test_a_count_that_moves_by_one_loses_no_more_than_its_bound(sigma):
 
 @pytest.mark.parametrize("amount", [1e-12, 1e-6, 1e-3, 0.3, 2.0, 3.9, 4.1, 30.0])
 def test_a_selection_costs_what_it_is_made_for(amount):
-    epsilon = selection_worth(Cost(currency="gdp", amount=amount))
+    epsilon = Cost(currency="gdp", amount=amount).selection
     cost = gdp_cost(SelectionEvent(epsilon=epsilon))
     assert 0.999999 * amount < cost <= amount
     assert epsilon == pytest.approx(
@@ -78,10 +77,10 @@ def test_counts_and_selections_together_are_worth_more_than_in_zcdp():
     """Composed by Google's accountant from the exact laws, for each range that t may say."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    amount = counting_cost(1.0, 1e-6).amount
+    amount = Cost.for_counts(1.0, 1e-6).amount
     assert amount / 2 > 1.14 * Cost.worth("zcdp", 1.0, 1e-6).amount
     sigma = gdp_noise(0.9 * amount / 5)
-    epsilon = selection_worth(Cost(currency="gdp", amount=0.1 * amount / 5))
+    epsilon = Cost(currency="gdp", amount=0.1 * amount / 5).selection
     noise = pld.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-3)
     for t in (0.3, 0.5, 0.7):  # randomised response with losses t epsilon and (t - 1) epsilon
         up, down = math.exp(t * epsilon), math.exp((t - 1) * epsilon)

@@ -181,24 +181,14 @@ def test_replace_one_is_sound_at_any_size(epsilon):
         assert replace_one_of(epsilon, add_remove_share(epsilon, 1e-6))[1] <= 1e-6
 
 
-def test_words_state_every_part_and_round_up():
+def test_words_round_up_and_say_which_table_is_meant():
     known = MissingCompletelyAtRandom({"a": 0.5})
     truth = ground_truth_guarantee(PureEvent(epsilon=1.0), known)
-    for guarantee, parts in (
-        (
-            Guarantee(0.123412, 1.00001e-6),
-            ("(0.1235, 1.001e-06)-differentially private", "no condition", "at most 1.132"),
-        ),
-        (Guarantee(1.0), ("removing it, its missing cells included, changes the probability",)),
-        (Guarantee(1000.0), ("at most e^1000.",)),
-        (
-            Guarantee(1.0).to_replace_one(),
-            ("Replacing one", "any other row, its missing cells included, changes"),
-        ),
-        (truth, ("before values went missing", "or removing it, changes the probability")),
-    ):
-        said = " ".join(guarantee.in_words().split())
-        assert all(part in said for part in parts)
+    said = " ".join(Guarantee(0.123412, 1.00001e-6).in_words().split())
+    for part in ("(0.1235, 1.001e-06)-differentially private", "no condition", "at most 1.132"):
+        assert part in said
+    assert "at most e^1000." in Guarantee(1000.0).in_words()
+    assert "before values went missing" in str(truth)
     assert "missing cells included" not in str(truth)
 
 

@@ -13,7 +13,6 @@ from missdp.accounting import (
     Guarantee,
     LaplaceEvent,
     Risk,
-    RowIndependentMissingness,
     SampledGaussianEvent,
 )
 from missdp.errors import ParameterError, UnprovenError
@@ -94,15 +93,6 @@ def test_nothing_is_rounded_to_the_rosier_side():
     assert "at least 26.89 %" in words  # 26.8941
     assert "about ± 1.4 " in words  # 1.4142
     assert "about ± 4.1 " in str(gaussian(0.2386).explain())  # 4.19
-
-
-def test_words_are_of_the_adjacency_and_of_the_table_that_is_protected():
-    replaced = Guarantee(0.5).to_replace_one().explain()
-    assert (replaced.loss, "of two that it may be" in str(replaced)) == (1.0, True)
-    truth = Guarantee(
-        0.5, protects="ground-truth", conditions=[RowIndependentMissingness()], events=()
-    )
-    assert "but not which values went missing" in str(truth.explain())
 
 
 def test_a_risk_is_read_back_and_its_parameters_are_checked():

@@ -21,7 +21,7 @@ from missdp.accounting import (
     delta_of,
     epsilon_of,
 )
-from missdp.accounting.filters import of_each_row, unit_of
+from missdp.accounting.filters import unit_of
 from missdp.errors import ParameterError, UnprovenError
 
 ROWS = (1, 2, 5, 50)
@@ -70,7 +70,7 @@ def test_where_nothing_is_proven_for_several_rows_it_is_refused():
     with pytest.raises(UnprovenError, match="use AllPairs, AIM or MST"):
         of_patients(2, of_order)
     with pytest.raises(UnprovenError, match="single Rényi orders"):
-        of_each_row(Cost(currency="renyi", amount=1.0, order=8.0), 3)
+        Cost(currency="renyi", amount=1.0, order=8.0).of_each(3)
     with pytest.raises(UnprovenError, match="read by their holes"):
         of_patients(2, PureEvent(epsilon=1.0), gate={"age"})
     for unit in ("", "row"):

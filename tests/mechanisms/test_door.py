@@ -20,7 +20,6 @@ from missdp.accounting import (
     SelectionEvent,
     releases,
 )
-from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.inference.conditionals import fit_conditionals
 from missdp.mechanisms import (
@@ -115,6 +114,7 @@ def test_everything_is_charged_before_anything_is_counted(missing):
     door.row_count(tiny)
     door.marginal(("a",), tiny)
     door.select([("a",), ("b",)], Score(largest, sensitivity=1.0), epsilon=0.5)
+    door.kinds("a", tiny)
     if missing == "impute-first":
         door = door.filled({name: np.ones(SCHEMA[name].size) for name in "abc"})
         door.marginal(("b", "a"), tiny)
@@ -122,7 +122,10 @@ def test_everything_is_charged_before_anything_is_counted(missing):
     assert kinds[:3] == [LaplaceEvent, LaplaceEvent, SelectionEvent]
     labels = [event.label for event in spy.budget.events]
     assert labels[:3] == ["number of rows", "marginal a", "selection of a marginal"]
+    assert labels[3] == "kinds of missing of a"
+    assert not spy.budget.events[3].gate
     assert all(charged >= 1 for charged in spy.charged)
+    assert spy.charged[-1] >= 4
 
 
 def largest(counts):
@@ -264,7 +267,7 @@ def test_shares_that_sum_to_one_fit(parts, delta, epsilon):
             if noise.kind == "laplace"
             else GaussianEvent(sensitivity=1, sigma=noise.scale)
         )
-        assert float(filter_cost(event, left)) == pytest.approx(share, rel=1e-9)
+        assert float(left.price(event)) == pytest.approx(share, rel=1e-9)
         budget.charge(event)
 
 
@@ -305,7 +308,7 @@ def test_a_part_in_any_currency_costs_what_it_is_capped_by(whole, currency):
     part = door.reserve(cost, label="part")
     assert part.left == cost
     event = budget.events[0].capacity
-    price = float(filter_cost(event, before))
+    price = float(before.price(event))
     assert door.left.amount == pytest.approx(before.amount - price, rel=1e-12)
     part.marginal(("a",), Noise.worth(part.left))
     assert door.left.amount == pytest.approx(before.amount - price, rel=1e-12)
@@ -456,11 +459,6 @@ def test_steps_are_taken_as_they_were_planned_when_they_were_charged_for():
     assert abs(training.step(np.zeros(1))[0]) < 10 * training.noise_std
 
 
-def test_a_door_has_a_budget():
-    with pytest.raises(ParameterError, match="must be a Budget"):
-        Door(MemorySource(table()), strategy_named("joint"), budget=None, noise=SeededNoise(0))
-
-
 def test_names_that_can_be_read_only_once_are_counted_behind_their_gate():
     rows = table()
     door, _ = door_to(rows, "observed")
@@ -518,6 +516,9 @@ REFUSED = {
     ],
     "share": [
         lambda door, bad=bad: door.share(bad) for bad in (0.0, -0.1, 1.1, float("nan"), True)
+    ],
+    "must be a Budget": [
+        lambda door: Door(door._rows.came, strategy_named("joint"), budget=None, noise=None)
     ],
     "private rows": [pickle.dumps, copy.copy, copy.deepcopy],
     "noise must be": [lambda door: Noise("cauchy", 1.0)],

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.accounting import Budget, Cost
 from missdp.inference.conditionals import fit_conditionals
-from missdp.mechanisms import Door, Noise, Training, Witness
+from missdp.mechanisms import Door, Noise, Training
 from missdp.schema import Denial, Equation
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.testing import RULED, Recorder, Repeater
 from missdp.testing.made_up import _appended, _read_again
-from missdp.testing.sensitivity import check_sensitivity
 
 MODELLED = Modelled(RULED)
 cells = st.tuples(*(st.integers(0, a.extended_size - 1) for a in RULED))
@@ -124,35 +123,6 @@ def test_rows_are_filled_one_by_one(pair, alone):
     for name in MODELLED.schema.names:
         assert np.array_equal(filled[0][name], filled[1][name][:-1])
         assert (filled[1][name] < MODELLED.schema[name].size).all()
-
-
-def test_kinds_are_charged_before_they_are_counted():
-    charged = []
-
-    class Watched(MemorySource):
-        def counts(self, cliques, *, rows):
-            charged.append(len(opened._budget.events))
-            return super().counts(cliques, rows=rows)
-
-    opened = door(Watched(_read_again(table_of([(0,) * len(RULED)]))), "joint")
-    opened.kinds("arbeit", LOUD)
-    assert charged == [1]
-    (event,) = opened._budget.events
-    assert (event.sensitivity, event.gate) == (1, None)
-    assert event.label == "kinds of missing of arbeit"
-
-
-def test_kinds_keep_to_the_sensitivity_and_read_once():
-    def run(witness, table):
-        opened = door(table, "joint", witness)
-        for name in RULED.names:
-            opened.kinds(name, LOUD)
-        return opened._budget
-
-    report = check_sensitivity(run, schema=RULED, trials=20)
-    assert report.passed
-    assert not report.unchecked
-    assert isinstance(Recorder(0), Witness)
 
 
 SOLVED = Schema(

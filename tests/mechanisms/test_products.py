@@ -63,7 +63,7 @@ def plans(draw, complete=False):
     return RowProducts(blocks, clip, draw(st.sampled_from([0.01, 1.0, 16.0])), further)
 
 
-row = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3))
+row = st.tuples(st.just(3) | st.integers(0, 3), st.integers(0, 2), st.integers(0, 3))
 
 
 def vector(plan, codes):
@@ -87,19 +87,6 @@ def test_one_row_moves_the_sums_by_no_more_than_was_charged_for(plan, rows, more
     assert one.law.scale**2 - 4 >= bound**2 / COST.amount
     assert type(one.event) is GaussianEvent
     assert one.event.sigma == one.law.scale
-
-
-HOLED = st.tuples(st.just(3), st.integers(0, 2), st.integers(0, 3))
-
-
-@settings(max_examples=40, deadline=None)
-@given(plans(), st.lists(row, max_size=4), HOLED, st.integers(0, 2))
-def test_a_row_with_missing_cells_moves_no_more_than_it_is_charged_for(plan, rows, more, level):
-    one, _ = behind(rows, plan)
-    for moved in (more, (level, *more[1:])):  # missing, and observed
-        two, _ = behind([*rows, moved], plan)
-        bound = int(two.event.sensitivity)
-        assert sum(int(x) ** 2 for x in two.exact - one.exact) <= bound * bound
 
 
 @settings(max_examples=40, deadline=None)

@@ -16,7 +16,6 @@ from scipy.stats import norm
 from mechanisms.witness import Keeper
 from missdp import Categorical, Schema, Table
 from missdp.accounting import Budget, Cost, SampledGaussianEvent
-from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.mechanisms import Door, SecureNoise, SeededNoise, Training
 from missdp.mechanisms.training import RowFunction, _Grid, _RowGradients
@@ -227,7 +226,7 @@ def test_the_noise_a_cost_buys_is_what_it_costs_by_the_oracle(currency, rate, ep
     else:
         cost = Training.cost(epsilon, 1e-5, rate=rate, steps=100)
     plan = Training.worth(cost, rate=rate, steps=100, clip=1.0)
-    spent = float(filter_cost(plan.event(), cost))
+    spent = float(cost.price(plan.event()))
     assert 0.999 * cost.amount <= spent <= cost.amount
     orders = np.concatenate([np.arange(1.1, 11, 0.05), np.arange(11, 80.0, 0.5)])
     accountant = RdpAccountant(orders.tolist())

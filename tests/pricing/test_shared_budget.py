@@ -13,7 +13,6 @@ from missdp.accounting import (
     ExplicitSeed,
     epsilon_under,
 )
-from missdp.accounting.filters import filter_cost
 from missdp.datasets import yrbss
 from missdp.errors import LedgerError, UnprovenError
 from missdp.pricing import propose_test_release
@@ -76,7 +75,7 @@ def test_estimators_share_an_adaptive_budget_in_its_currency(currency):
             continue
         quiet.fit(X, Y)
         charged += 1
-        cost = float(filter_cost(budget.events[-1], left))
+        cost = float(left.price(budget.events[-1]))
         assert left.amount - budget.left.amount == pytest.approx(cost, rel=1e-6)
     assert len(budget.events) == charged
     with pytest.raises(UnprovenError, match=r"PrivateMean cannot.*currency"):

@@ -54,7 +54,7 @@ def audited(case, most, *, trials, holes=False, scale=1.0, part=1.0):
 
 def charged_by_the_row(monkeypatch, case, most):
     with monkeypatch.context() as broken:
-        broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
+        broken.setattr("missdp.accounting.filters.Cost.of_each", lambda cost, _: cost)
         broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
         return audited(case, most, trials=40, part=0.3)
 

@@ -24,7 +24,6 @@ from missdp.accounting import (
     epsilon_of,
     releases,
 )
-from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, DataError
 from missdp.ground_truth import (
     ChosenGates,
@@ -131,7 +130,7 @@ def test_of_all_pairs_the_margins_are_amplified(family):
     model = fitted(family, "observed", schema, n=300, first_share=0.5)
     caps = model._caps_of_fit()
     gated = sum(e.cost.amount for e in caps.events if e.gate)
-    spent = [filter_cost(e, caps.whole) for e in releases(model.guarantee_.events[0]) if e.gate]
+    spent = [caps.whole.price(e) for e in releases(model.guarantee_.events[0]) if e.gate]
     assert gated == pytest.approx(float(sum(spent)), rel=1e-9)
     found = [model.ground_truth_guarantee(rates(p, schema)) for p in (1.0, 0.5, 0.0)]
     values = [g.epsilon for g in found]
@@ -154,7 +153,7 @@ def test_every_fit_keeps_to_its_caps(family, holed, n):
     assert caps.hold(whole)
     selected, alone = 0.0, Counter()
     for event in releases(whole):
-        cost = float(filter_cost(event, whole.cost))
+        cost = float(whole.cost.price(event))
         if isinstance(event, SelectionEvent):
             selected += cost
         elif event.label.startswith("marginal") and " x " in event.label:
@@ -173,7 +172,7 @@ def test_pairs_outside_a_small_tree_may_get_more_than_its_edges():
     """Of three pairs one is left for all that is kept back."""
     model = fitted(MST, "observed", schema_of(dict.fromkeys("abc", 3)), n=60_000)
     caps, log = model._caps_of_fit(), releases(model.guarantee_.events[0])
-    pairs = [float(filter_cost(e, caps.whole)) for e in log if " x " in e.label]
+    pairs = [float(caps.whole.price(e)) for e in log if " x " in e.label]
     assert len(pairs) == 3
     most = caps.structure.largest_share * caps.events[-1].cost.amount
     assert 1.1 * pairs[0] < max(pairs) <= most * (1 + 1e-6)
@@ -229,7 +228,7 @@ def test_one_way_marginals_that_leave_something_to_others_have_no_caps(epsilon, 
     schema = schema_of(dict.fromkeys("abc", 3), "a")
     model = fitted(AIM, "observed", schema, epsilon=epsilon, n_rows=2000, first_share=0.7, rounds=2)
     whole, caps = model.guarantee_.events[0], model._caps_of_fit()
-    ones = [float(filter_cost(e, whole.cost)) for e in releases(whole) if e.label == "marginal a"]
+    ones = [float(whole.cost.price(e)) for e in releases(whole) if e.label == "marginal a"]
     nominal = 0.7 * whole.cost.amount / 3
     assert (sum(ones) > nominal * (1 - 1e-6)) == known
     assert (caps is not None) == known
@@ -240,7 +239,7 @@ def test_before_imputation_only_margins_are_amplified(family):
     model = fitted(family, "impute-first", imputer_share=0.25, epsilon=2.0)
     caps, whole = model._caps_of_fit(), model.guarantee_.events[0]
     assert caps.hold(whole)
-    spent = sum(filter_cost(e, caps.whole) for e in releases(whole) if not e.gate)
+    spent = sum(caps.whole.price(e) for e in releases(whole) if not e.gate)
     assert float(spent) == pytest.approx(0.75 * caps.whole.amount, rel=1e-6)
     found = [model.ground_truth_guarantee(rates(p)).epsilon for p in (1.0, 0.5, 0.0)]
     assert found == sorted(found, reverse=True)

@@ -19,7 +19,6 @@ from missdp.accounting import (
     releases,
 )
 from missdp.accounting.exact import exact
-from missdp.accounting.filters import filter_cost
 from missdp.errors import ParameterError
 from missdp.ground_truth import planned_ground_truth
 from missdp.inference.dyadic import Histogram, depth_of
@@ -106,7 +105,7 @@ def test_cuts_are_charged_saved_and_hold_values_on_the_step(family, tmp_path):
     looks = ["tree pay", "tree pay", "tree age", "tree age"]  # for the range, and inside of it
     assert [e.label for e in trees(model)] == looks
     whole = model._budget.left
-    paid = [float(filter_cost(e, whole) / exact(whole.amount)) for e in trees(model)]
+    paid = [float(whole.price(e) / exact(whole.amount)) for e in trees(model)]
     assert np.add.reduceat(paid, [0, 2]) == pytest.approx([0.15, 0.15], rel=0.02)  # looks included
     assert set(model.cuts_) == {"pay", "age"}
     assert model.cuts_["pay"].spikes == (0.0,)
@@ -226,7 +225,7 @@ def test_a_fit_with_very_little_noise_stays_within_its_caps(family, missing):
     assert model._caps_of_fit().hold(whole)
     first = next(e for e in trees(model) if e.sensitivity == pytest.approx(1.0))
     told = 0.1 * 0.3 * whole.cost.amount / 2
-    assert filter_cost(first, whole.cost) < 0.95 * told
+    assert whole.cost.price(first) < 0.95 * told
 
 
 ODD = {

@@ -26,7 +26,6 @@ from missdp.accounting import (
     releases,
 )
 from missdp.accounting.exact import exact, float_up
-from missdp.accounting.filters import filter_cost
 from missdp.errors import ParameterError, UnprovenError
 from missdp.ground_truth import (
     epsilon_for_ground_truth,
@@ -180,7 +179,7 @@ def test_gates_leave_the_rest_of_the_cap_to_what_has_none(parts, order, room):
     at_order = Cost(currency="renyi", amount=1.0, order=order)
     costs = {gate: Fraction(0) for gate, _ in parts}
     for (gate, _), event in zip(parts, log, strict=True):
-        costs[gate] += filter_cost(event, at_order)
+        costs[gate] += at_order.price(event)
     amount = float_up(sum(costs.values()) * Fraction(room))
     whole = FilterEvent(capacity=RDPEvent(orders=(order,), epsilons=(amount,)), log=log)
     *gated, rest = _gate_by_gate(whole)

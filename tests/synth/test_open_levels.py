@@ -122,7 +122,7 @@ def test_failures_of_several_columns_add_up(monkeypatch):
     seen = []
     monkeypatch.setattr(
         found_by,
-        "least_count",
+        "_least_count",
         lambda sigma, failure, whole=found_by._least_count: (
             seen.append(failure) or whole(sigma, failure)
         ),
@@ -154,7 +154,7 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
         return found / runs
 
     assert leaks(600) <= delta / 10 + 3 * math.sqrt(0.04 / 600)
-    monkeypatch.setattr(found_by, "least_count", lambda *_: 1)
+    monkeypatch.setattr(found_by, "_least_count", lambda *_: 1)
     assert leaks(40) > 0.4
 
 

@@ -81,7 +81,7 @@ def test_a_forgotten_choice_of_rows_or_a_charge_by_the_row_is_found(family, monk
         found, claim = moved(family, 2, visits(), beside)
         assert found > 1.5 * claim
     with monkeypatch.context() as broken:
-        broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
+        broken.setattr("missdp.accounting.filters.Cost.of_each", lambda cost, _: cost)
         broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
         found, claim = moved(family, 4, visits(), beside)
         assert found > 1.5 * claim

@@ -119,7 +119,7 @@ def test_audits_find_what_would_be_wrong(family, monkeypatch):
         found, claim, *_ = moved(family, schema_of(2, weight=SURVEY, attributes=ALL), more=5)
         assert found > 1.5 * claim
     with monkeypatch.context() as broken:  # a charge by the row
-        broken.setattr("missdp.accounting.budget.of_each_row", lambda cost, _: cost)
+        broken.setattr("missdp.accounting.filters.Cost.of_each", lambda cost, _: cost)
         broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
         found, claim, *_ = moved(family, schema_of(4, weight=SURVEY, attributes=ALL), more=5)
         assert found > 1.5 * claim

@@ -30,17 +30,6 @@ class HolesAsLevel(MemorySource):
         return table
 
 
-class SchemaOrder(MemorySource):
-    """Orders the axes of a clique as the schema does, whatever was asked for."""
-
-    def counts(self, cliques, *, rows):
-        names = self.schema.names
-        asked = [tuple(clique) for clique in cliques]
-        ordered = {clique: tuple(sorted(clique, key=names.index)) for clique in asked}
-        found = super().counts(ordered.values(), rows=rows)
-        return {clique: found[ordered[clique]] for clique in asked}
-
-
 class MutableCounts(MemorySource):
     """Hands out counts that it keeps: whoever writes to them changes what it says next."""
 
@@ -53,14 +42,6 @@ class MutableCounts(MemorySource):
         for clique, table in super().counts(asked, rows=rows).items():
             self._kept.setdefault((clique, rows), table)
         return {clique: self._kept[clique, rows] for clique in asked}
-
-
-class NarrowCounts(MemorySource):
-    """Counts in eight bits."""
-
-    def counts(self, cliques, *, rows):
-        found = super().counts(cliques, rows=rows)
-        return {clique: table.astype(np.int8) for clique, table in found.items()}
 
 
 class QuotingSource(MemorySource):

@@ -27,8 +27,6 @@ from missdp.accounting.filters import (
     Currency,
     FilterEvent,
     UnitEvent,
-    filter_cost,
-    of_each_row,
     unit_of,
 )
 from missdp.accounting.guarantee import Guarantee
@@ -175,7 +173,7 @@ class Budget:
         if self._cost is None or self._entries:
             raise ParameterError("only a fresh budget with schedule='adaptive' can be for units")
         made = type(self).from_cost(
-            of_each_row(self._cost, rows if counts == "rows" else 1),
+            self._cost.of_each(rows if counts == "rows" else 1),
             delta=self._delta,
             adjacency=self._adjacency,
         )
@@ -402,7 +400,7 @@ class Budget:
         for part, times in Counter(parts).items():
             failure = total((failure, times * exact(approximate_delta(part))))
             if self._cost is not None:
-                spent = total((spent or Fraction(0), times * filter_cost(part, self._cost)))
+                spent = total((spent or Fraction(0), times * self._cost.price(part)))
             else:
                 spent = _plus(spent, pure_cost, part, times)
                 rho = _plus(rho, zcdp_cost, part, times)

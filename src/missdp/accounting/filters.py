@@ -29,7 +29,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -178,54 +177,62 @@ class Cost:
             return GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False, **facts)
         return RDPEvent(orders=(float(self.order or 0),), epsilons=(self.amount,), **facts)
 
+    @classmethod
+    def for_counts(cls, epsilon: float, delta: float) -> Cost:
+        """Return the cost, worth (epsilon, delta), that buys most for counts and selections.
+
+        Gaussian DP has a tight conversion for Gaussian noise, worth 10 to 18 % more than zCDP's,
+        and selections cost 1.57 times as much in it. Where the least noise of a count is too small
+        for a bound in Gaussian DP, it is zCDP; at delta 0, pure epsilon.
+        """
+        if delta == 0:
+            return cls.worth("pure", epsilon, delta)
+        found = cls.worth("gdp", epsilon, delta)
+        return found if found.amount <= MOST_GDP else cls.worth("zcdp", epsilon, delta)
+
+    def price(self, event: Event) -> Fraction:
+        """Return what an elementary event costs in the currency of this, rounded up."""
+        refused = UnprovenError(
+            f"{type(event).__name__} has no bound in the currency {self.currency!r} of this "
+            "adaptive budget; choose another currency, or a budget with schedule='fixed'"
+        )
+        if approximate_delta(event) > 0:
+            raise refused
+        with replacing(UnprovenError, by=refused):
+            if self.currency != "renyi":
+                return _COSTS[self.currency](event)
+            if isinstance(event, RDPEvent) and self.order in event.orders:
+                return exact(event.epsilons[event.orders.index(self.order)])
+            value = float(rdp_curve(event, np.array([self.order]))[0])
+        if not math.isfinite(value):
+            kind = type(event).__name__
+            raise UnprovenError(f"{kind} has no bound at the order {self.order:.6g}")
+        return Fraction(math.nextafter(value * _OUTWARD, math.inf))
+
+    @property
+    def selection(self) -> float:
+        """The epsilon of a selection by the exponential mechanism that costs this much."""
+        if self.currency == "pure":
+            return self.amount
+        if self.currency == "gdp":
+            return gdp_selection(self.amount)
+        return math.sqrt(8 * self.amount / (self.order or 1.0))
+
+    def of_each(self, rows: int) -> Cost:
+        """Return what one row may cost if so many together may cost this; refuse if none may."""
+        if rows == 1:
+            return self
+        if self.currency == "renyi":
+            raise _unproven()
+        parts = rows if self.currency == "pure" else rows**2
+        return replace(self, amount=float_down(exact(self.amount) / parts * _INWARD))
+
 
 def _target(currency: str, epsilon: float, delta: float) -> tuple[float, float]:
     epsilon, delta = check_nonnegative("epsilon", epsilon), check_delta("delta", delta)
     if delta == 0:
         raise ParameterError(f"the currency {currency!r} is worth nothing at delta 0")
     return epsilon, delta
-
-
-def filter_cost(event: Event, cost: Cost) -> Fraction:
-    """Return what an elementary event costs in the currency of ``cost``, rounded up."""
-    refused = UnprovenError(
-        f"{type(event).__name__} has no bound in the currency {cost.currency!r} of this "
-        "adaptive budget; choose another currency, or a budget with schedule='fixed'"
-    )
-    if approximate_delta(event) > 0:
-        raise refused
-    with replacing(UnprovenError, by=refused):
-        if cost.currency != "renyi":
-            return _COSTS[cost.currency](event)
-        if isinstance(event, RDPEvent) and cost.order in event.orders:
-            return exact(event.epsilons[event.orders.index(cost.order)])
-        value = float(rdp_curve(event, np.array([cost.order]))[0])
-    if not math.isfinite(value):
-        raise UnprovenError(f"{type(event).__name__} has no bound at the order {cost.order:.6g}")
-    return Fraction(math.nextafter(value * _OUTWARD, math.inf))
-
-
-@lru_cache(maxsize=64)
-def counting_cost(epsilon: float, delta: float) -> Cost:
-    """Return the cost, worth (epsilon, delta), that buys most for counts of rows and selections.
-
-    Gaussian DP has a tight conversion for Gaussian noise, worth 10 to 18 % more than zCDP's, and
-    selections cost 1.57 times as much in it. Where the least noise of a count is too small for a
-    bound in Gaussian DP, it is zCDP; at delta 0, pure epsilon.
-    """
-    if delta == 0:
-        return Cost.worth("pure", epsilon, delta)
-    found = Cost.worth("gdp", epsilon, delta)
-    return found if found.amount <= MOST_GDP else Cost.worth("zcdp", epsilon, delta)
-
-
-def selection_worth(cost: Cost) -> float:
-    """Return the epsilon of a selection by the exponential mechanism that costs this much."""
-    if cost.currency == "pure":
-        return cost.amount
-    if cost.currency == "gdp":
-        return gdp_selection(cost.amount)
-    return math.sqrt(8 * cost.amount / (cost.order or 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,11 +266,9 @@ class FilterEvent(Event):
         parts = flatten(self.log)
         if cost.currency == "gdp" and self.adjacency == "replace-one":
             # Two steps of add-remove: twice the mu, which is less than twice the sensitivity costs.
-            spent = [
-                filter_cost(p, cost) * (4 if p.adjacency == "add-remove" else 1) for p in parts
-            ]
+            spent = [cost.price(p) * (4 if p.adjacency == "add-remove" else 1) for p in parts]
         else:
-            spent = [filter_cost(part, cost) for part in under(self.adjacency, parts)]
+            spent = [cost.price(part) for part in under(self.adjacency, parts)]
         if total(spent) > cap and sum(spent) > cap:  # rounded up first, which is quick
             raise ParameterError("the log of a filter costs more than its capacity")
 
@@ -382,16 +387,6 @@ def _of_group(event: Event, rows: int) -> Event:
     else:
         raise _unproven()
     return replace(event, **facts)
-
-
-def of_each_row(cost: Cost, rows: int) -> Cost:
-    """Return what one row may cost if so many together may cost this; refuse if none is proven."""
-    if rows == 1:
-        return cost
-    if cost.currency == "renyi":
-        raise _unproven()
-    parts = rows if cost.currency == "pure" else rows**2
-    return replace(cost, amount=float_down(exact(cost.amount) / parts * _INWARD))
 
 
 def _unproven() -> UnprovenError:

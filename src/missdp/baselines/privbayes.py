@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Cost, PureEvent, scale_for, share_of
 from missdp.accounting.exact import float_up
-from missdp.accounting.filters import counting_cost, filter_cost, selection_worth
 from missdp.baselines.network import (
     DEPENDENCE,
     Family,
@@ -239,7 +238,7 @@ class _Learner:
 
     def _select(self, families: list[Family], cost: float) -> Family:
         cliques = [family.clique for family in families]
-        pure, epsilon = self._plan.pure, selection_worth(replace(self._plan.whole, amount=cost))
+        pure, epsilon = self._plan.pure, replace(self._plan.whole, amount=cost).selection
         # Permute-and-flip where pure epsilons count; its range is not bounded, for zCDP.
         method: Literal["exponential", "permute-and-flip"]
         method = "permute-and-flip" if pure else "exponential"
@@ -396,7 +395,7 @@ class PrivBayes(Synthesizer):
 
     @property
     def _budget(self) -> Budget:
-        currency = counting_cost(float(self.epsilon), self._delta).currency
+        currency = Cost.for_counts(float(self.epsilon), self._delta).currency
         return Budget(self.epsilon, self._delta_to_spend, schedule="adaptive", currency=currency)
 
     def _check_schema(self, schema: Schema) -> None:
@@ -447,7 +446,7 @@ class PrivBayes(Synthesizer):
     ) -> Part:
         """Return the part of a number that is released for a share of epsilon, pure; public."""
         whole = self._budget.left
-        cost = filter_cost(PureEvent(epsilon=share_of(float(self.epsilon), share)), whole)
+        cost = whole.price(PureEvent(epsilon=share_of(float(self.epsilon), share)))
         left = Split(whole, tuple(before)).after(*(part.name for part in before)).amount
         return Part(name, float_up(cost) / left, gates, kind="other")
 

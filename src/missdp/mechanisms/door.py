@@ -375,37 +375,11 @@ class Door(Session):
         label : str
             Public name.
 
-        Returns
-        -------
-        PrivateTraining
-            Whose ``step(*state)`` returns the noisy sum.
-
         Raises
         ------
         ParameterError
             If rows are streamed, or the function fails or lets rows look at each other. Nothing is
             charged.
-
-        Examples
-        --------
-        >>> from missdp.accounting import Budget
-        >>> from missdp.datasets import yrbss
-        >>> from missdp.mechanisms import Door, SecureNoise, Training
-        >>> from missdp.sources import MemorySource, strategy_named
-        >>> def gradient(codes, theta):  # of half the squared distance to one hot
-        ...     observed = codes["gender"] < 2
-        ...     return (theta - np.eye(3)[codes["gender"]][:, :2]) * observed[:, None]
-        >>> door = Door(
-        ...     MemorySource(yrbss().table()), strategy_named("joint"), noise=SecureNoise(),
-        ...     budget=Budget(1.0, 1e-6, schedule="adaptive", currency="renyi"),
-        ... )
-        >>> plan = Training.worth(door.left, rate=0.05, steps=30, clip=1.0)
-        >>> theta = np.zeros(2)
-        >>> training = door.train(plan, gradient, (theta,))
-        >>> for _ in range(30):
-        ...     theta = theta - training.step(theta) / (0.05 * 13_000)
-        >>> bool((np.abs(theta - 0.5) < 0.1).all()), training.steps_left
-        (True, 0)
         """
         if not isinstance(self._rows.source, MemorySource):
             raise ParameterError(

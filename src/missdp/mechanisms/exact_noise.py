@@ -459,12 +459,6 @@ class SecureNoise(NoiseSource):
     of millions a second. Selection adds Gumbel noise (the exponential mechanism) or exponential
     noise (permute-and-flip) to scores. Random bits are fetched for each call and never kept, so
     forked processes, threads and pickled copies share none. How long a draw takes is not hidden.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms import SecureNoise
-    >>> SecureNoise().discrete_laplace(2.0, 3).shape
-    (3,)
     """
 
     def __init__(self) -> None:
@@ -485,13 +479,6 @@ class SeededNoise(NoiseSource):
     ----------
     seed : int or numpy.random.Generator
         Two sources with equal integer seeds draw the same numbers.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms import SeededNoise
-    >>> a, b = SeededNoise(7), SeededNoise(7)
-    >>> bool((a.discrete_gaussian(3.0, 5) == b.discrete_gaussian(3.0, 5)).all())
-    True
     """
 
     conditions = (ExplicitSeed(),)

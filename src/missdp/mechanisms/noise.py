@@ -240,11 +240,6 @@ class Selection:
     method : {"exponential", "permute-and-flip"}
         Gumbel noise, whose range is bounded; or exponential noise, which errs less, but is pure DP
         and no more.
-
-    Examples
-    --------
-    >>> Selection(0.5, sensitivity=1.0).scale
-    4.0
     """
 
     epsilon: float

@@ -255,7 +255,6 @@ class Ask:
     Parameters
     ----------
     label : str
-        Public name.
     cost : Cost or Noise
         What it may spend, in pure epsilon or rho; or the noise itself, for a question that reads no
         cell filled from other rows.
@@ -429,16 +428,6 @@ class Counts(Question):
         Public number of cells.
     stays : bool, default False
         The author's promise that filled cells decide only whether a row counts, not where.
-
-    Examples
-    --------
-    >>> from missdp.datasets import yrbss
-    >>> def grades(rows):
-    ...     return rows.codes("grade")
-    >>> table = yrbss().table()
-    >>> counts = Counts(function=grades, reads={"grade"}, cells=table.schema["grade"].size)
-    >>> counts.own, counts.donee
-    (1, 2)
     """
 
     cells: int = 1

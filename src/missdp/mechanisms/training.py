@@ -20,7 +20,6 @@ import numpy as np
 
 from missdp.accounting import Cost, Event, SampledGaussianEvent
 from missdp.accounting.costs import RDP_ORDERS, rdp_curve
-from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError, number, replacing, whole
 from missdp.mechanisms.exact_noise import NoiseSource
 from missdp.mechanisms.noise import too_far
@@ -97,7 +96,7 @@ class Training:
             return cls(rate=rate, steps=steps, clip=clip, noise_multiplier=multiplier)
 
         def fits(multiplier: float) -> bool:
-            return filter_cost(plan(multiplier).event(), cost) <= Fraction(repr(cost.amount))
+            return cost.price(plan(multiplier).event()) <= Fraction(repr(cost.amount))
 
         if not fits(_MOST):
             raise ParameterError("no noise is worth so little: use fewer steps or a larger budget")
@@ -110,16 +109,6 @@ class Training:
         For a budget that is spent on training: `Budget.from_cost` makes one. It counts at the order
         that is best for this rate and number of steps, which is lower than the best one for
         releases that read every row.
-
-        Examples
-        --------
-        >>> cost = Training.cost(1.0, 1e-5, rate=0.005, steps=100)
-        >>> worst = Cost.worth("renyi", 1.0, 1e-5)
-        >>> [
-        ...     round(Training.worth(c, rate=0.005, steps=100, clip=1.0).noise_multiplier, 2)
-        ...     for c in (cost, worst)
-        ... ]
-        [0.97, 1.28]
         """
         orders = RDP_ORDERS[(RDP_ORDERS >= 2) & (RDP_ORDERS <= 512)]
         capacity = np.array([Cost.at_order(a, epsilon, delta).amount for a in orders])

@@ -22,7 +22,6 @@ from missdp.accounting import Cost, Event, flatten
 from missdp.accounting.costs import approximate_delta, zcdp_cost
 from missdp.accounting.events import Adjacency, under
 from missdp.accounting.exact import exact, total
-from missdp.accounting.filters import filter_cost
 from missdp.errors import DataError, LedgerError, MissDPError, UnprovenError, replacing
 from missdp.record import WRONG
 
@@ -107,7 +106,7 @@ class Facts:
                     f"{type(part).__name__} holds but for a delta, which only a ledger budget in "
                     "the currency 'zcdp' adds up"
                 )
-            each = zcdp_cost(part) if chance else filter_cost(part, self.cost)
+            each = zcdp_cost(part) if chance else self.cost.price(part)
             cost = total((cost, times * each))
             failure = total((failure, times * chance))
         return cost, failure

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from missdp.accounting import Adjacency, Condition, Cost, Currency, Event
 from missdp.accounting.events import check_adjacency
 from missdp.accounting.exact import exact, float_down, float_up
-from missdp.accounting.filters import ROW, filter_cost
+from missdp.accounting.filters import ROW
 from missdp.errors import (
     BudgetExceededError,
     DataError,
@@ -674,7 +674,7 @@ def _under(above: Facts, name: str, epsilon: float) -> Facts:
 
 def _for_one_release(cost: Cost, epsilon: float, delta: float) -> Cost:
     """Return a cost, raised by rounding alone, that one release worth all of it does not exceed."""
-    whole = replace(cost, amount=float_up(filter_cost(cost.event(), cost)))
+    whole = replace(cost, amount=float_up(cost.price(cost.event())))
     return whole if cost.amount and whole.epsilon(delta) <= epsilon else cost
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Cost
-from missdp.accounting.filters import counting_cost
 from missdp.errors import ParameterError
 from missdp.inference.estimate import Estimate
 from missdp.inference.graphical import GraphicalModel, Recipe
@@ -104,7 +103,7 @@ class _GraphicalSynthesizer(Synthesizer):
 
     @property
     def _budget(self) -> Budget:
-        currency = counting_cost(float(self.epsilon), self._delta).currency
+        currency = Cost.for_counts(float(self.epsilon), self._delta).currency
         return Budget(self.epsilon, self._delta_to_spend, schedule="adaptive", currency=currency)
 
     def _zeros(self, schema: Schema) -> Zeros:

@@ -15,7 +15,6 @@ from typing import TypeAlias
 
 from missdp.accounting import Cost, Event, FilterEvent, SelectionEvent, releases
 from missdp.accounting.exact import exact
-from missdp.accounting.filters import filter_cost
 from missdp.accounting.gates import ChosenGates, Structure
 from missdp.errors import BudgetExceededError
 
@@ -104,7 +103,7 @@ class Keeper:
 
     def room_for(self, event: Event) -> bool:
         """Count a release, if its part has room for it."""
-        cost = filter_cost(event, self._caps.whole)
+        cost = self._caps.whole.price(event)
         part = self._part(event)
         most = self._limits[part] * exact(_ROUNDED) - self._spent[part]
         if isinstance(part, frozenset) and cost > most:

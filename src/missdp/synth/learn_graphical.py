@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.accounting.filters import selection_worth
 from missdp.inference.beliefs import Drift
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth, components
@@ -103,7 +102,7 @@ class Plan:
 
     def epsilon(self, amount: float) -> float:
         """Return the epsilon of a selection that costs so much."""
-        return selection_worth(replace(self.whole, amount=amount))
+        return replace(self.whole, amount=amount).selection
 
 
 def misfit(

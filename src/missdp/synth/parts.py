@@ -23,7 +23,7 @@ from missdp.accounting import (
     releases,
 )
 from missdp.accounting.exact import exact, float_up
-from missdp.accounting.filters import ROW, filter_cost
+from missdp.accounting.filters import ROW
 from missdp.accounting.gates import DataChosenGates, FixedGates, Structure
 from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
@@ -127,7 +127,7 @@ def _gate_by_gate(whole: FilterEvent) -> tuple[Event, ...]:
             same = part.cost.order == cap.order
             cost = exact(part.cost.amount) if same else Fraction(0)
         else:
-            cost = filter_cost(part, cap)
+            cost = cap.price(part)
         if gate:
             found[gate] += cost
     # Each is rounded up by itself: the rest is what is left exactly, not less for their rounding.

@@ -16,7 +16,6 @@ from typing import Literal
 
 from missdp.accounting import Cost, FilterEvent, GaussianEvent
 from missdp.accounting.exact import difference, exact
-from missdp.accounting.filters import filter_cost, selection_worth
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
 from missdp.errors import ParameterError, replacing
 from missdp.mechanisms.door import Noise, RowProducts
@@ -236,7 +235,7 @@ def _check(part: Part, cost: Cost, steps: int) -> None:
         if part.kind == "products" and scale > RowProducts.noisiest:
             raise ParameterError("no products can be drawn with so much noise")
     elif part.kind == "selections":
-        check_scale(part.name, _SELECTED / selection_worth(cost))
+        check_scale(part.name, _SELECTED / cost.selection)
 
 
 def _costs_less(whole: Cost, *amounts: float) -> bool:
@@ -247,7 +246,7 @@ def _costs_less(whole: Cost, *amounts: float) -> bool:
 
     def cost(amount: float) -> Fraction:
         sigma = Noise.worth(replace(whole, amount=amount)).scale
-        return filter_cost(GaussianEvent(sensitivity=1, sigma=sigma), whole)
+        return whole.price(GaussianEvent(sensitivity=1, sigma=sigma))
 
     if whole.currency == "pure":
         return False

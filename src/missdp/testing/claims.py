@@ -512,13 +512,6 @@ def audit_synthesizer(
     dict of str to Audit
         By strategy. What is claimed is what was charged for the answers, or the guarantee if that
         claims less.
-
-    Examples
-    --------
-    >>> from missdp import PrivBayes
-    >>> from missdp.testing import audit_synthesizer
-    >>> audit_synthesizer(PrivBayes, strategies=["joint"], trials=20)["joint"].flagged
-    False
     """
     _check(trials, confidence, scale)
     return {

@@ -178,7 +178,7 @@ def _seen(kept: Recorder, again: Recorder, first: Facts, second: Facts) -> str:
     """Say what differs, if anything does."""
     if second["refusal"].startswith(Differs.__name__):
         return second["refusal"].removeprefix(f"{Differs.__name__}: ")
-    seen = differences(first, second)
+    seen = [name for name in {**first, **second} if first.get(name) != second.get(name)]
     if len(again.kept) != len(kept.kept):
         seen.insert(0, "number of questions")
     return f"differs with the rows: {', '.join(seen[:6])}. {_ADVICE}" if seen else ""
@@ -263,12 +263,6 @@ def _modules(family: Any) -> Iterator[types.ModuleType]:
     for name, module in list(sys.modules.items()):
         if (name == home or name.startswith(inside)) and isinstance(module, types.ModuleType):
             yield module
-
-
-def differences(one: Facts, other: Facts) -> list[str]:
-    """Return the names of the facts that are not the same."""
-    names = dict.fromkeys((*one, *other))
-    return [name for name in names if one.get(name) != other.get(name)]
 
 
 def _facts_of(value: Any, name: str) -> Facts:
