@@ -221,10 +221,7 @@ class SparkSource(StreamedSource):
 
 
 def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list[dict[str, int]]:
-    """Return how many rows have each value of open columns, in this order; private.
-
-    Values and their counts leave the tasks, no rows. The driver holds one text for each value.
-    """
+    """Return how many rows have each value of open columns; private. No rows leave the tasks."""
     task = ValuesTask(attributes)
     failed = DataError("the values of open columns cannot be counted by Spark")
     found: list[dict[str, int]] = [{} for _ in attributes]

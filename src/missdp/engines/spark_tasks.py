@@ -19,7 +19,7 @@ import pyarrow as pa
 from missdp.errors import DataError, MissDPError, replacing
 from missdp.mechanisms.open_levels import occurring
 from missdp.schema import OpenCategorical, Schema
-from missdp.sources.counts import CHUNK_ROWS, Clique, Counter, RowWeight, names_read
+from missdp.sources.counts import CHUNK_ROWS, Clique, Counter, RowWeight
 from missdp.sources.streamed import seen_codes
 from missdp.table.encode import Column, Encoder
 
@@ -74,7 +74,7 @@ class CountTask:
         return columns
 
     def _count(self, columns: dict[str, Column], n_rows: int, counter: Counter) -> None:
-        read = names_read(counter, self.weight)
+        read = counter.needed(self.weight)
         codes, n_rows = seen_codes(self.schema, columns, n_rows, names=read, observed=self.observed)
         counter.add(codes, n_rows, self.weight(codes) if self.weight else None)
 

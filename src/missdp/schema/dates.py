@@ -150,10 +150,7 @@ class DateFormat:
 
 
 def _fields(match: re.Match[str] | None) -> tuple[int, ...]:
-    """Return year, month, day, hour, minute, second, microsecond and the zone's offset in minutes.
-
-    A month or a day is 0 if it is not there.
-    """
+    """Return year, month, day, hour, minute, second, microsecond and offset; 0 if it is absent."""
     part = {} if match is None else match.groupdict()
     if not part or "00" in (part.get("m"), part.get("d")):
         return _NO_DATE

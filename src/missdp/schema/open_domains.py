@@ -256,11 +256,9 @@ def _uncut(a: Numeric) -> Numeric:
 def on_grid(schema: Schema) -> Schema:
     """Return the schema with every attribute that is to be cut on a fine grid.
 
-    The cells are equal in asinh((x - c) / unit): fine around c, and further out as wide as their
-    numbers are large. c is 0 where that is in the domain, else the bound that is nearest to 0; the
-    unit is the step, or a hundred millionth of the range. Dates and their
-    differences, and bounds that are far from 0, have cells of equal width. Where there are few
-    numbers, each has a cell of its own.
+    Its cells are equal in asinh((x - c) / unit): c is 0 or the bound nearest to it, the unit is the
+    step, or a hundred millionth of the range. Dates and their differences, and bounds that are far
+    from 0, have cells of equal width. Where there are few numbers, each has a cell of its own.
     """
     grids = {a.name: _on_grid(_uncut(a)) for a in schema if is_pending(a)}
     return schema.replaced(grids)

@@ -79,8 +79,7 @@ def plain(cell: Any) -> Plain:
     """Return what a cell is: text, the nearest floating-point number, true/false, None if missing.
 
     Bytes are text if they are UTF-8. A date, or a moment without time zone at midnight, is the text
-    ``YYYY-MM-DD``. Other moments, durations, complex numbers, lists and strange objects are
-    ``UNREADABLE``, and so is text of more than 4,096 characters.
+    ``YYYY-MM-DD``. All else, and text of more than 4,096 characters, is ``UNREADABLE``.
     """
     import pandas as pd
 
