@@ -137,11 +137,9 @@ def fit_classes(
 class PairMoments:
     """What a critic of pairs knows of the private rows: released means of clipped features.
 
-    The features of a row are the blocks of `missdp.synth.learn_pairs`, centred indicators of what
-    is observed and of what is missing, and all products of two attributes' blocks. A critic that is
-    linear in them is a kernel: its best weights are the mean over private rows less that over
-    generated rows, and what it can tell at most is the length of this difference (Gretton et al.
-    2012).
+    These are the blocks of `missdp.synth.learn_pairs` and all products of two attributes' blocks. A
+    critic that is linear in them is a kernel: all that it can tell is the length of the difference
+    of private and generated means (Gretton et al. 2012).
     """
 
     crude: Crude
