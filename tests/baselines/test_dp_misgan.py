@@ -9,7 +9,7 @@ import pytest
 
 from missdp import DPMisGAN, Table
 from missdp.baselines.fit_classes import PairMoments, fit_classes
-from missdp.baselines.networks import known_margins, margins_only
+from missdp.baselines.networks import NetworkModel, known_margins
 from missdp.synth.learn_pairs import release_pairs
 from missdp.testing import TINY, audit_synthesizer, canary
 from synth.conformance import make_table
@@ -125,7 +125,7 @@ def distance(model, seed=9, keep_holes=False):
 def test_pairs_are_learned_and_conditional_holes_undo_the_bias_of_values_missing_at_random():
     alone = margins(private("mcar"), 4.0)[1]
     learned = distance(fit(moments_of("mcar"), classes=12))
-    assert learned < 0.03 < 0.2 < distance(margins_only(alone, {}))
+    assert learned < 0.03 < 0.2 < distance(NetworkModel.independent(alone, {}))
     assert distance(fit(moments_of("mar"), classes=12)) < 0.04
     # Holes that depend on nothing leave that bias.
     assert distance(fit(moments_of("mar"), conditional=False, classes=4)) > 0.05

@@ -246,7 +246,7 @@ def rows_of_units(data: Any, schema: Schema) -> RowStream:
         rows = KeptRows(rows, names)
     facts = schema
     if weight is not None:  # numbers, which text files may write in their own way
-        number = Numeric(name=weight.column, lower=0, upper=weight.upper)
+        number = Numeric(name=weight.column, lower=0, upper=1)
         facts = replace(schema, attributes=(*schema.attributes, number), weight=None)
     return UnitRows(rows.laid_out(facts), unit, weight)
 
