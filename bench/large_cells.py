@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from missdp import Categorical, Numeric, Schema
-from missdp.table.memory import read_bytes
+from missdp.table.memory import memory_in_force, memory_limit
 
 SCHEMA = Schema(
     (
@@ -101,7 +101,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="files whose name contains this")
     parser.add_argument("--memory", default="512MiB")
     asked = parser.parse_args()
-    most = read_bytes(asked.memory)
+    with memory_limit(asked.memory):
+        most = memory_in_force()
     found = Table("file", "MB", "command", "exit", "CPU s", f"peak / {asked.memory}")
     folder, worst = Path(tempfile.mkdtemp(prefix="missdp-cells-")), 0.0
     try:

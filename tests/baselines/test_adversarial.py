@@ -12,7 +12,7 @@ from missdp.accounting import SampledGaussianEvent, releases
 from missdp.baselines.dp_autogan import DPAutoGAN
 from missdp.baselines.dp_ctgan import DPCTGAN
 from missdp.baselines.dp_misgan import DPMisGAN
-from missdp.baselines.networks import margins_only
+from missdp.baselines.networks import NetworkModel
 from missdp.errors import MissingDependencyError
 from missdp.evaluate import marginal_distance
 from missdp.synth.all_pairs import PairsSynthesizer
@@ -150,7 +150,9 @@ class Start:
         monkeypatch.setattr(PairsSynthesizer, "_crude", kept)
 
     def sample(self, schema, n):
-        codes = margins_only(self.crude, {}).sample(n, np.random.default_rng(0), keep_holes=False)
+        codes = NetworkModel.independent(self.crude, {}).sample(
+            n, np.random.default_rng(0), keep_holes=False
+        )
         return Table.from_codes(schema, dict(zip(schema.names, codes, strict=True)))
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chisquare
 
 from missdp.baselines.fit_classes import ClassTable
-from missdp.baselines.networks import NetworkModel, calibrated, random_layers
+from missdp.baselines.networks import Layers, NetworkModel
 from missdp.inference.model import Levels
 
 SIZES = [3, 4, 2]
@@ -24,8 +24,8 @@ def model(*, sees_values=True, conditions=False, always=None, rng=None):
     laws = tuple(rng.dirichlet(np.ones(k)) for k in SIZES) if conditions else ()
     return NetworkModel(
         levels=levels(),
-        values=random_layers([4 + conditions * WIDTH, 8, WIDTH], rng),
-        masks=random_layers([inputs, 6, 2], rng),
+        values=Layers.random([4 + conditions * WIDTH, 8, WIDTH], rng),
+        masks=Layers.random([inputs, 6, 2], rng),
         holed=(0, 2),
         sees_values=sees_values,
         always=always or {},
@@ -64,7 +64,7 @@ def test_calibrated_models_have_the_margins_of_what_is_observed_and_the_rates_of
     rng = np.random.default_rng(3)
     margins = [rng.dirichlet(np.full(k, 3.0)) for k in SIZES]
     rates = np.array([0.3, 0.1])
-    made = calibrated(model(sees_values=sees_values), margins, rates, rng)
+    made = model(sees_values=sees_values).calibrated(margins, rates, rng)
     rows = np.stack(made.sample(40_000, rng, keep_holes=True), axis=1)
     for a, margin in ((0, margins[0]), (2, margins[2])):
         seen = rows[rows[:, a] < SIZES[a], a]

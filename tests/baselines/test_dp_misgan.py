@@ -7,11 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-import missdp
 from missdp import DPMisGAN, Table
-from missdp.accounting import MissingCompletelyAtRandom, RowIndependentMissingness
 from missdp.baselines.fit_classes import PairMoments, fit_classes
-from missdp.baselines.networks import known_margins, margins_only
+from missdp.baselines.networks import NetworkModel, known_margins
 from missdp.synth.learn_pairs import release_pairs
 from missdp.testing import TINY, audit_synthesizer, canary
 from synth.conformance import make_table
@@ -53,16 +51,6 @@ def test_a_saved_model_is_sampled_in_a_process_that_never_imports_torch(tmp_path
         env={**__import__("os").environ, "PYTHONIOENCODING": "utf-8"},
     )
     assert done.stdout.strip() == model.sample(5, random_state=0).to_csv().strip()
-
-
-def test_ground_truth_is_row_independent_and_refused_otherwise():
-    model = DPMisGAN(epsilon=1.0, **QUICK).fit(make_table())
-    known = model.ground_truth_guarantee(RowIndependentMissingness())
-    assert (known.epsilon, known.protects) == (1.0, "ground-truth")
-    mcar = MissingCompletelyAtRandom({"größe": 0.5, "alter": 0.5, "ok": 0.5, "score": 1.0})
-    assert model.ground_truth_guarantee(mcar).epsilon == 1.0  # every row is read
-    with pytest.raises(missdp.errors.UnprovenError):
-        model.ground_truth_guarantee(None)
 
 
 @pytest.mark.slow
@@ -109,19 +97,16 @@ def private(mechanism, n=20_000, seed=0):
     return Table.from_codes(SCHEMA, codes)
 
 
-@cache
-def fitted(mechanism, *, conditional=True, classes=12):
-    door, crude = margins(private(mechanism), 1.0)
-    moments = PairMoments.of(release_pairs(door, crude))
+def fit(moments, *, classes, conditional=True):
     return fit_classes(
-        moments,
-        classes=classes,
-        fits=1,
-        conditional=conditional,
-        always={},
-        rng=np.random.default_rng(0),
-        report=lambda done: None,
-    )
+        moments, classes=classes, fits=1, conditional=conditional, always={},
+        rng=np.random.default_rng(0), report=lambda done: None,
+    )  # fmt: skip
+
+
+@cache
+def moments_of(mechanism):
+    return PairMoments.of(release_pairs(*margins(private(mechanism), 1.0)))
 
 
 def pair(codes, one, other):
@@ -137,19 +122,13 @@ def distance(model, seed=9, keep_holes=False):
 
 
 @pytest.mark.slow
-def test_pairs_of_complete_rows_are_learned():
+def test_pairs_are_learned_and_conditional_holes_undo_the_bias_of_values_missing_at_random():
     alone = margins(private("mcar"), 4.0)[1]
-    assert distance(fitted("mcar")) < 0.03 < 0.2 < distance(margins_only(alone, {}))
-
-
-@pytest.mark.slow
-def test_conditional_holes_undo_the_bias_of_values_missing_at_random():
-    assert distance(fitted("mar")) < 0.04
-
-
-@pytest.mark.slow
-def test_holes_that_depend_on_nothing_leave_that_bias():
-    assert distance(fitted("mar", conditional=False, classes=4)) > 0.05
+    learned = distance(fit(moments_of("mcar"), classes=12))
+    assert learned < 0.03 < 0.2 < distance(NetworkModel.independent(alone, {}))
+    assert distance(fit(moments_of("mar"), classes=12)) < 0.04
+    # Holes that depend on nothing leave that bias.
+    assert distance(fit(moments_of("mar"), conditional=False, classes=4)) > 0.05
 
 
 @pytest.mark.slow
@@ -163,15 +142,7 @@ def test_what_is_no_more_than_noise_is_not_learned():
     stayed = []
     for seed in range(6):
         door, crude = margins(table, 0.01, seed)
-        model = fit_classes(
-            PairMoments.of(release_pairs(door, crude)),
-            classes=200,
-            fits=1,
-            conditional=True,
-            always={},
-            rng=np.random.default_rng(0),
-            report=lambda done: None,
-        )
+        model = fit(PairMoments.of(release_pairs(door, crude)), classes=200)
         heads = zip(model.heads, known_margins(crude)[0], strict=True)
         stayed.append(all(np.abs(model.shares @ m - one).max() < 0.01 for m, one in heads))
         assert np.ptp(model.observed, axis=0).max() < 1e-6

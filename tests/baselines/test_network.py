@@ -18,11 +18,7 @@ from missdp.baselines.network import (
     _condition,
     _dependence_score,
     candidates,
-    fill_holes,
-    fit_filling_model,
-    observed_part,
     reachable_cliques,
-    restricted,
 )
 from synth.conformance import make_table
 
@@ -95,9 +91,9 @@ def test_filling_is_unbiased_when_missing_at_random():
     rng = np.random.default_rng(0)
     observed = network.conditionals["value"][:2]
     assert abs(observed[0] / observed.sum() - truth[0]) > 0.15
-    model = fit_filling_model(network, observed_part(network, sizes), 50_000, rng)
+    model = network.filling_model(network.observed_part(sizes), 50_000, rng)
     holes = network.sample(50_000, rng)
-    filled = fill_holes(holes, model, rng)
+    filled = model.fill_holes(holes, rng)
     for name, size in sizes.items():
         seen = holes[name] < size
         np.testing.assert_array_equal(filled[name][seen], holes[name][seen])
@@ -115,9 +111,8 @@ def test_restricted_laws_leave_no_row_without_an_end(order):
         ("b", "c"): np.array([[True, False], [False, True]]),
     }
     families = tuple(Family(name, ()) for name in order)
-    network = restricted(
-        Network(families, {name: laws[name] for name in order}), never, np.random.default_rng(0)
-    )
+    network = Network(families, {name: laws[name] for name in order})
+    network = network.restricted(never, np.random.default_rng(0))
     rows = network.sample(2000, np.random.default_rng(0))
     for names, cells in never.items():
         assert not cells[tuple(rows[name] for name in names)].any()
@@ -135,7 +130,7 @@ def test_laws_are_restricted_by_rules_of_three_attributes_whatever_their_order()
     }
     never = np.ones((2, 2, 2), dtype=bool)  # axes c, a, b
     never[1, 0, 0] = never[0, 1, 1] = never[1, 1, 1] = False
-    found = restricted(Network(families, laws), {("c", "a", "b"): never}, rng).conditionals["c"]
+    found = Network(families, laws).restricted({("c", "a", "b"): never}, rng).conditionals["c"]
     assert found.shape == (2, 2, 3)
     np.testing.assert_allclose(found[0, 1], [0.0, 0.0, 1.0])
     assert (found[0, 0] > 0).tolist() == [False, True, True]

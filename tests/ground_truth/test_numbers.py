@@ -69,10 +69,6 @@ def test_errata_of_single_figures():
     assert (pruned, free.cost) == (pytest.approx(0.5), pytest.approx((1 + 99 / 4) / 100))
 
 
-# Missing rate: published; Algorithm 4 linear, sound; exact mixture; complete rows linear, sound.
-# The structure behind Adult at 30 %, kept here so that one row is checked without the data.
-
-
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = [ROOT / "shared" / "data", ROOT.parent / "shared" / "data"]
 # Missing rate: published; Algorithm 4 linear, sound; exact mixture; complete rows linear, sound.

@@ -48,6 +48,30 @@ CHAINS = {
 }
 
 
+# Every step and every estimator, and what it cannot do without.
+KINDS = {
+    mp.RowClipper: {},
+    mp.ConstantImputer: {},
+    mp.MeanImputer: {"max_incomplete": 2, "cells_per_row": 1},
+    mp.MedianImputer: {"max_incomplete": 2, "central_gap": 0.1},
+    mp.TrimmedMeanImputer: {"max_incomplete": 2, "trim": 1, "trimmed_range": 0.1},
+    mp.RegressionImputer: {"target": 1, "max_incomplete": 2, "regularization": 0.1},
+    mp.NeighbourImputer: {"max_incomplete": 1, "n_neighbors": 2, "max_donations": 2},
+    mp.StandardScaler: {"least_std": 0.3},
+    mp.MinMaxScaler: {"least_range": 0.1, "extreme_gap": 0.1},
+    mp.PCARankReducer: {"n_components": 1, "least_gap": 0.1},
+    mp.PCADimensionReducer: {"n_components": 1, "least_gap": 0.1, "least_overlap": 0.5},
+    mp.Quantizer: {"eta": 0.1, "max_cluster": 2, "max_neighbours": 2},
+    mp.Deduplicator: {"eta": 0.1, "max_cluster": 2},
+    mp.PrivateMean: {"noise_multiplier": 4.0},
+    mp.PrivateCovariance: {"noise_multiplier": 4.0},
+    mp.PrivateHistogram: {"edges": [-1, 0, 1], "noise_multiplier": 4.0},
+    mp.PrivateLogisticRegression: {"noise_multiplier": 30.0},
+    mp.PrivateLinearRegression: {"noise_multiplier": 30.0, "method": "sgd"},
+    mp.PricedPipeline: {},
+}
+
+
 def released(estimator) -> dict[str, bytes]:
     """The released attributes, bit by bit."""
     names = ("mean_", "covariance_", "counts_", "coef_")

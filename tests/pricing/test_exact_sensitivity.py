@@ -82,7 +82,7 @@ def tapes(fit, pair):
         budget = Budget(1e12, 0.5, adjacency="replace-one")
         tape = Tape(repeat=first, budget=budget)
         steps = fit(tape, budget, *table)
-        counted = tape.reads()
+        counted = tape.answered()
         assert [event for event, _ in counted] == list(budget.events)[: len(counted)]
         assert [times for _, times in counted] == [1] * (len(counted) - 1) + [steps]
         if first is not None:
@@ -94,8 +94,8 @@ def tapes(fit, pair):
 def most_used(fit, pair, distance=mp.TableDistance(replaced=1)):  # noqa: B008
     """Return the largest share of its sensitivity that any answer uses up."""
     one, other = tapes(fit, pair)
-    assert len(one.passed) == len(other.passed)
-    both = zip(one.passed, other.passed, strict=True)
+    assert len(one.kept) == len(other.kept)
+    both = zip(one.kept, other.kept, strict=True)
     return max(share(p.law, p.exact, q.exact, distance) for p, q in both)
 
 
@@ -138,8 +138,8 @@ def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
     one, other = tapes(
         piped(steps, ESTIMATORS["mean"], domain, tested=epsilon), [(t, None) for t in pair]
     )
-    assert one.passed[0].law.sensitivity == 1.0
-    assert abs(one.passed[0].exact - other.passed[0].exact).item() <= ROUNDING
+    assert one.kept[0].law.sensitivity == 1.0
+    assert abs(one.kept[0].exact - other.kept[0].exact).item() <= ROUNDING
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

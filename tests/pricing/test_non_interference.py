@@ -26,9 +26,10 @@ from missdp.mechanisms.exact_noise import SeededNoise
 from missdp.pricing import estimators, propose_test_release
 from missdp.pricing import replace_one as prices
 from missdp.pricing.prices import _MECHANISMS, _STEPS
+from missdp.testing.findings import Differs
 from pricing import stability_cases
 from pricing.cases import CHAINS, ESTIMATORS, released, target
-from pricing.witnesses import Different, Tape
+from pricing.witnesses import Tape
 
 ROWS, COLUMNS = 12, 3
 
@@ -55,7 +56,7 @@ def outcome(fit, tape):
         warnings.simplefilter("always")
         try:
             shown = fit(tape)
-        except (MissDPError, Different) as error:
+        except (MissDPError, Differs) as error:
             shown = (type(error), str(error))
     return shown, [(w.category, str(w.message)) for w in warned]
 
@@ -68,7 +69,7 @@ def interferes(fit) -> bool:
         again = Tape(repeat=tape)
         if outcome(lambda t, other=other: fit(t, *other), again) != shown:
             return True
-        if len(again.passed) != len(tape.passed):
+        if len(again.kept) != len(tape.kept):
             return True
     return False
 

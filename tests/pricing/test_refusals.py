@@ -27,7 +27,7 @@ from missdp.mechanisms.exact_noise import SeededNoise
 from missdp.pricing import propose_test_release, rows_of
 from missdp.pricing.replace_one import ReplaceOneDoor, _charged
 from missdp.schema import NotApplicable
-from pricing.cases import CHAINS, ESTIMATORS
+from pricing.cases import CHAINS, ESTIMATORS, KINDS
 from pricing.stability_cases import extreme_pair
 
 
@@ -79,27 +79,6 @@ def test_no_table_of_the_declared_shape_is_refused(name):
                 assert np.isfinite(getattr(fitted, fact, 0.0)).all()
 
 
-KINDS = {
-    mp.RowClipper: {},
-    mp.ConstantImputer: {},
-    mp.MeanImputer: {"max_incomplete": 2, "cells_per_row": 1},
-    mp.MedianImputer: {"max_incomplete": 2, "central_gap": 0.1},
-    mp.TrimmedMeanImputer: {"max_incomplete": 2, "trim": 1, "trimmed_range": 0.1},
-    mp.RegressionImputer: {"target": 1, "max_incomplete": 2, "regularization": 0.1},
-    mp.NeighbourImputer: {"max_incomplete": 1, "n_neighbors": 2, "max_donations": 2},
-    mp.StandardScaler: {"least_std": 0.3},
-    mp.MinMaxScaler: {"least_range": 0.1, "extreme_gap": 0.1},
-    mp.PCARankReducer: {"n_components": 1, "least_gap": 0.1},
-    mp.PCADimensionReducer: {"n_components": 1, "least_gap": 0.1, "least_overlap": 0.5},
-    mp.Quantizer: {"eta": 0.1, "max_cluster": 2, "max_neighbours": 2},
-    mp.Deduplicator: {"eta": 0.1, "max_cluster": 2},
-    mp.PrivateMean: {"noise_multiplier": 4.0},
-    mp.PrivateCovariance: {"noise_multiplier": 4.0},
-    mp.PrivateHistogram: {"edges": [-1, 0, 1], "noise_multiplier": 4.0},
-    mp.PrivateLogisticRegression: {"noise_multiplier": 30.0},
-    mp.PrivateLinearRegression: {"noise_multiplier": 30.0, "method": "sgd"},
-    mp.PricedPipeline: {},
-}
 NO_NUMBERS = {"budget", "random_state", "steps", "estimator", "complete", "classes", "frame"}
 
 
@@ -248,14 +227,7 @@ def test_other_rows_are_refused_before_the_charge(wrong, complete, tested):
     assert len(whole.fit(FREE).guarantee_.events) == len(budget.events) == 1
 
 
-FILLING = [
-    mp.ConstantImputer(),
-    mp.MeanImputer(max_incomplete=3),
-    mp.MedianImputer(max_incomplete=3, central_gap=0.1),
-    mp.TrimmedMeanImputer(max_incomplete=1, trim=1, trimmed_range=0.5),
-    mp.RegressionImputer(target=1, max_incomplete=1, least_eigenvalue=0.01),
-    mp.NeighbourImputer(n_neighbors=2, max_incomplete=2),
-]
+FILLING = [kind(**facts) for kind, facts in KINDS.items() if "Imputer" in kind.__name__]
 
 
 def test_whatever_fills_a_cell_refuses_what_is_not_applicable():

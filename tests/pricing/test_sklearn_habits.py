@@ -13,22 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from missdp import pricing as mp
 from missdp.errors import DataError, UnprovenError
+from pricing.cases import KINDS
 
-STEPS = [
-    mp.RowClipper(radius=0.5),
-    mp.ConstantImputer(value=0.25),
-    mp.MeanImputer(max_incomplete=4),
-    mp.MedianImputer(max_incomplete=4, central_gap=0.1),
-    mp.TrimmedMeanImputer(max_incomplete=4, trim=2, trimmed_range=0.5),
-    mp.RegressionImputer(target=1, max_incomplete=4, regularization=0.1),
-    mp.NeighbourImputer(max_incomplete=4, n_neighbors=2),
-    mp.StandardScaler(least_std=0.1),
-    mp.MinMaxScaler(least_range=0.1, extreme_gap=0.1),
-    mp.PCARankReducer(n_components=2, least_gap=0.01),
-    mp.PCADimensionReducer(n_components=2, least_gap=0.01, least_overlap=0.1),
-    mp.Deduplicator(eta=0.01, max_cluster=3),
-    mp.Quantizer(eta=0.01, max_cluster=3),
-]
+STEPS = [kind(**facts) for kind, facts in KINDS.items() if issubclass(kind, mp.StableTransformer)]
 SECRET = 0.123456789
 
 

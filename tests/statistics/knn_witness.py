@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -20,6 +19,8 @@ from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import FilledRows, _PrivateRows, _with_one_kind_of_hole
 from missdp.mechanisms.smooth import Bounded, SmoothNoise
 from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
+from missdp.testing.findings import Differs, Repeater
+from missdp.testing.findings import Recorder as Tape
 
 
 def prepared(knn: KNNImputation, table: Table) -> Prepared:
@@ -116,37 +117,6 @@ def nothing_is_read():
     return mock.patch.object(_PrivateRows, "cells", refuse)
 
 
-class Different(Exception):  # noqa: N818
-    """A question depends on the rows."""
-
-
-class Tape(Witness):
-    """Keep answers in their order with the questions they answer, or repeat what was kept."""
-
-    def __init__(self):
-        super().__init__(0)
-        self.kept: list[tuple[Any, Any]] = []
-        self.position: int | None = None
-        self.reads = True
-
-    def answer(self, event, law, exact):
-        return copy.copy(
-            self._next((event, law), lambda: super(Tape, self).answer(event, law, exact), exact)
-        )
-
-    def _next(self, question, compute, exact):
-        if self.position is None:
-            self.kept.append((question, compute()))
-            return self.kept[-1][1]
-        if self.reads:
-            exact()  # and forgotten: what a question carries away is then this table's
-        asked, answer = self.kept[self.position]
-        if asked != question:
-            raise Different
-        self.position += 1
-        return answer
-
-
 # Every kind of question, on imputed attributes and on others.
 QUESTIONS = {
     "count": lambda s, **c: s.count(where="income > 3", **c),
@@ -240,11 +210,9 @@ def shown(table, imputation, way, tape, asks) -> list[str]:
 
 def interferes(one, other, imputation, way, asks) -> bool:
     """Whether questions of two tables show more of their rows than they were answered."""
-    tape = Tape()
-    first = shown(one, imputation, way, tape, asks)
-    tape.position = 0
+    first = shown(one, imputation, way, tape := Tape(0), asks)
     try:
-        second = shown(other, imputation, way, tape, asks)
-    except Different:
+        second = shown(other, imputation, way, again := Repeater(tape), asks)
+    except Differs:
         return True
-    return first != second or tape.position != len(tape.kept)
+    return first != second or len(again.kept) != len(tape.kept)

@@ -34,6 +34,7 @@ from missdp.mechanisms.row_door import _PrivateRows
 from missdp.mechanisms.session import Session
 from missdp.statistics import ImputedStatistics
 from missdp.statistics.imputation import Profile
+from missdp.testing.findings import Repeater
 
 SURVEY = [
     Row(
@@ -89,12 +90,11 @@ def test_so_it_was_where_rules_say_what_applies(name, way, other):
 
 @pytest.mark.parametrize(("name", "way"), [("nearest", "gaussian"), ("none", "epsilon")])
 def test_repeated_answers_read_nothing(name, way):
-    tape = Tape()
-    shown(ONE, IMPUTATIONS[name], way, tape, QUESTIONS)
-    tape.position, tape.reads = 0, False
+    shown(ONE, IMPUTATIONS[name], way, tape := Tape(0), QUESTIONS)
+    again = Repeater(tape, reads=False)
     with nothing_is_read():
-        shown(TWO, IMPUTATIONS[name], way, tape, QUESTIONS)
-    assert tape.position == len(tape.kept)
+        shown(TWO, IMPUTATIONS[name], way, again, QUESTIONS)
+    assert len(again.kept) == len(tape.kept)
 
 
 # Statistics that leak

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +14,7 @@ from test_sensitivity import RULED_IMPUTATIONS
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget
-from missdp.mechanisms import Filled, Prepared
+from missdp.mechanisms import Prepared
 from missdp.mechanisms.row_door import FilledRows, _with_one_kind_of_hole
 from missdp.schema import Determined, NotApplicable
 from missdp.statistics import Estimate, ImputedStatistics, KNNImputation
@@ -150,16 +149,6 @@ SOME = [
     Row(i % 4 - 1, "f", (0, 8, None, -7, -1)[i % 5], (*CARS, "X")[i % 3], i, (*WORKS, "R")[i % 3])
     for i in range(60)
 ]
-
-
-def test_a_preparation_cannot_fill_what_does_not_apply() -> None:
-    table = _with_one_kind_of_hole(read(SOME))
-    size = len(table)
-    everything = Filled(np.arange(size), np.zeros(size, dtype=np.int64), np.full(size, 1.0))
-    made = FilledRows(table, Prepared({"income": everything}))
-    surely = came(table).applies("income")[0]
-    assert (made.codes("income") == np.where(surely, 0, table.codes("income"))).all()
-    assert (made.values("income") == np.where(surely, 1.0, table.values("income"))).all()
 
 
 def test_an_answer_says_whom_it_is_about() -> None:

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from missdp import AllPairs, Categorical, Numeric, Schema, Table
-from missdp.baselines.network import Family, Network, restricted
+from missdp.baselines.network import Family, Network
 from missdp.errors import DataError
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
 from missdp.sources.modelled import Modelled
@@ -55,14 +55,9 @@ def test_not_applicable_follows_and_leaves_the_condition_its_law():
     )
     rng = np.random.default_rng(3)
     # A model that knows the rule already, as ours do.
-    network = restricted(
-        Network(
-            (Family("work", ()), Family("hours", ())),
-            {"work": np.array([0.3, 0.7]), "hours": np.array([0.4, 0.3, 0.3])},
-        ),
-        Modelled(schema).impossible,
-        rng,
-    )
+    laws = {"work": np.array([0.3, 0.7]), "hours": np.array([0.4, 0.3, 0.3])}
+    network = Network((Family("work", ()), Family("hours", ())), laws)
+    network = network.restricted(Modelled(schema).impossible, rng)
     table = restored(Modelled(schema), lambda n: network.sample(n, rng), 30_000, rng, shares={})
     assert (table.mask("hours") == (table.codes("work") == 0)).all()
     assert (table.codes("work") == 1).mean() == pytest.approx(0.7, abs=0.01)

@@ -13,10 +13,12 @@ from missdp.accounting import Budget, MissingCompletelyAtRandom, SelectionEvent,
 from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
 from missdp.mechanisms import Noise, RowDoor, SeededNoise
 from missdp.mechanisms.door import Score, Total, UnitSums
+from missdp.office.dossier import write_dossier
 from missdp.pricing import RowDomain
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
 from missdp.schema.layout import STEPS
 from missdp.sources import MemorySource
+from missdp.synth.effective import EffectiveSize
 from missdp.table import units as of_units
 from missdp.table.units import rows_of_units, unit_sums
 from missdp.testing.findings import Recorder, Repeater
@@ -357,3 +359,41 @@ def test_a_family_of_strangers_gets_nothing_that_is_not_proven(asks, schema, say
     ]
     with pytest.raises(ParameterError, match=says):
         Strange(epsilon=1.0).fit(frame, schema=schema)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=40), st.booleans(), st.data())
+def test_what_is_of_full_units_lies_between_what_the_sums_tell(counts, weighed, data):
+    """Exactly, without noise: the part of what counts that is of units that count the bound."""
+    most = 1 if weighed else 4
+    each = np.array(counts) / 4 if weighed else np.array(counts, dtype=float)
+    size = EffectiveSize(
+        total=each.sum(),
+        square=(each**2).sum() / most,
+        std=0.0,
+        bound=float(most),
+        weight=SURVEY if weighed else None,
+    )
+    low, high = size.full
+    assert low - 1e-9 <= each[each == most].sum() / each.sum() <= high + 1e-9
+    if not weighed and set(counts) <= {1, 4}:
+        assert high == pytest.approx(each[each == most].sum() / each.sum())
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        (schema_of(3), "of the rows that took part belong to a person with 3 of them"),
+        (schema_of(weight=SURVEY), "may be of rows whose weight is at the largest that counts"),
+        (schema_of(3, "unit"), "How many rows of a person did not take part is not known"),
+        (schema_of(1), "How many rows of a person did not take part is not known"),
+        (schema_of(3, "unit", SURVEY), "did not take part, or how much weight was cut off, is not"),
+        (schema_of(), "No row was left out for its unit"),
+    ],
+)
+def test_what_was_left_out_is_said_as_far_as_it_was_released(schema, says, tmp_path):
+    model = MST(epsilon=5.0, random_state=1).fit(visits(schema), schema=schema)
+    assert says in model.left_out_
+    if schema.unit is not None:
+        write_dossier(model, tmp_path / "d")
+        assert says in (tmp_path / "d" / "how-to-use.md").read_text()
+        assert says in (tmp_path / "d" / "report.html").read_text()

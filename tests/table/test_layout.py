@@ -1,7 +1,6 @@
 """What lies around columns: those that are never read, files without a header, decimal commas."""
 
 import gzip
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from missdp import AllPairs, Categorical, Numeric, Schema, Table, load
-from missdp.cli.main import main
 from missdp.errors import DataError, SchemaError
 from missdp.evaluate import fidelity
 from missdp.schema import Layout
@@ -187,25 +185,3 @@ def test_layouts_that_say_nothing_clear_are_refused(tmp_path):
         (tmp_path / "s.toml").write_text(text + attribute)
         with pytest.raises(SchemaError, match=said):
             Schema.from_toml(tmp_path / "s.toml")
-
-
-def test_the_command_leaves_out_columns_and_writes_the_layout(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("rows.csv").write_text(
-        "".join(f"p{k};{k % 50},5;{'fm'[k % 2]};secret\n" for k in range(300))
-    )
-    layout = Layout(
-        ignore=("note",),
-        keys=("id",),
-        columns=("id", "pay", "sex", "note"),
-        separator=";",
-        decimal=",",
-    )
-    Schema((PAY, SEX), layout=layout).to_toml("s.toml")
-    given = ["synthesize", "rows.csv", "--schema", "s.toml", "--epsilon", "9", "--seed", "0"]
-    assert main([*given, "--rows", "40", "-o", "out.csv"]) == 0
-    lines = [line.split(";") for line in Path("out.csv").read_text().splitlines()]
-    assert [line[0] for line in lines] == [str(k) for k in range(1, 41)]
-    assert {len(line) for line in lines} == {4}
-    assert not any("secret" in line[3] for line in lines)
-    assert main(["schema", "check", "s.toml", "out.csv"]) == 0

@@ -9,6 +9,7 @@ import gzip
 import io
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -18,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
+import pyarrow.parquet
 import pyreadstat
 import pytest
 import xlsxwriter
@@ -41,11 +43,6 @@ def table():
     found = {"id": rng.permutation(N) + 5000, "sex": rng.choice([1, 2, 1, 2, -7], N)}
     found |= {"zip": rng.choice(["01067", "10115"], N), "day": days, "pay": pay}
     return pd.DataFrame(found | {"grade": rng.choice(["low", "medium", "high"], N)})
-
-
-def text(write):
-    """Return what writes a table whose dates are text."""
-    return lambda frame, path: write(frame.astype({"day": str}), path)
 
 
 def comma(frame, path):
@@ -112,8 +109,42 @@ def stata(frame, path):
     )  # fmt: skip
 
 
+def with_pandas(method, **options):
+    """Return what writes a frame by one of its methods."""
+    return lambda frame, path: getattr(frame, method)(path, **options)
+
+
+def with_polars(method):
+    return lambda frame, path: getattr(pl.from_pandas(frame), method)(path)
+
+
+def by_day_first(frame, path):
+    day = [day.strftime("%d.%m.%Y") for day in frame["day"]]
+    frame.assign(day=day).to_csv(path, index=False)
+
+
+def by_days(frame, path):
+    labels = {"sex": {1: "woman", 2: "man"}}
+    frame = frame.astype({"day": "datetime64[s]"})
+    frame.to_stata(path, write_index=False, convert_dates={"day": "td"}, value_labels=labels)
+
+
+def with_arrow(write, **options):
+    return lambda frame, path: write(arrow(frame), path, **options)
+
+
 def read_csv(**options):
     return lambda path: pd.read_csv(path, dtype={"zip": str}, parse_dates=["day"], **options)
+
+
+def read_by(read, **options):
+    """Return what reads a file into a frame of pandas."""
+
+    def found(path):
+        rows = read(str(path), **options)
+        return rows.df() if isinstance(rows, duckdb.DuckDBPyRelation) else rows.to_pandas()
+
+    return found
 
 
 def read_excel(path):
@@ -121,105 +152,44 @@ def read_excel(path):
 
 
 HEADLESS = {"header": None, "names": list(table().columns)}
-FEATHER = pl.DataFrame.write_ipc
-PARQUET = pl.DataFrame.write_parquet
-CSV = pl.DataFrame.write_csv
+CSV = partial(with_pandas, "to_csv", index=False)
+ZIP = pa.csv.ConvertOptions(column_types={"zip": pa.string()})
+BY_POLARS = read_by(pl.read_csv, schema_overrides={"zip": pl.String}, try_parse_dates=True)
 FILES = {
-    "pandas, comma": (".csv", lambda f, p: f.to_csv(p, index=False), read_csv()),
+    "pandas, comma": (".csv", CSV(), read_csv()),
     "pandas, semicolon and decimal comma": (".csv", comma, read_csv(sep=";", decimal=",")),
-    "pandas, no header line": (
-        ".csv",
-        lambda f, p: f.to_csv(p, index=False, header=False),
-        read_csv(**HEADLESS),
-    ),
-    "pandas, packed": (".csv.gz", lambda f, p: f.to_csv(p, index=False), read_csv()),
-    "pandas, tab": (".tsv", lambda f, p: f.to_csv(p, index=False, sep="\t"), read_csv(sep="\t")),
-    "pandas, missing as NA": (
-        ".csv",
-        lambda f, p: f.to_csv(p, index=False, na_rep="NA"),
-        read_csv(),
-    ),
-    "pandas, day.month.year": (
-        ".csv",
-        lambda f, p: f.assign(day=[d.strftime("%d.%m.%Y") for d in f["day"]]).to_csv(
-            p, index=False
-        ),
-        read_csv(date_format="%d.%m.%Y"),
-    ),
-    "pandas, Parquet": (".parquet", lambda f, p: f.to_parquet(p), pd.read_parquet),
-    "pandas, Feather": (".feather", lambda f, p: f.to_feather(p), pd.read_feather),
-    "pandas, Excel": (
-        ".xlsx",
-        lambda f, p: f.to_excel(p, index=False, engine="xlsxwriter"),
-        read_excel,
-    ),
-    "pandas, Stata": (
-        ".dta",
-        lambda f, p: f.astype({"day": "datetime64[s]"}).to_stata(
-            p,
-            write_index=False,
-            convert_dates={"day": "td"},
-            value_labels={"sex": {1: "woman", 2: "man"}},
-        ),
-        lambda p: pd.read_stata(p, convert_categoricals=False),
-    ),
-    "polars, comma": (
-        ".csv",
-        lambda f, p: CSV(pl.from_pandas(f), p),
-        lambda p: pl.read_csv(
-            p, schema_overrides={"zip": pl.String}, try_parse_dates=True
-        ).to_pandas(),
-    ),
-    "polars, Parquet": (
-        ".parquet",
-        lambda f, p: PARQUET(pl.from_pandas(f), p),
-        lambda p: pl.read_parquet(p).to_pandas(),
-    ),
-    "polars, Arrow IPC": (
-        ".feather",
-        lambda f, p: FEATHER(pl.from_pandas(f), p),
-        lambda p: pl.read_ipc(p).to_pandas(),
-    ),
-    "duckdb, comma": (".csv", by_duckdb("HEADER"), lambda p: duckdb.read_csv(str(p)).df()),
-    "duckdb, bar": (".csv", by_duckdb("HEADER, DELIM '|'"), lambda p: duckdb.read_csv(str(p)).df()),
-    "duckdb, packed": (
-        ".csv.gz",
-        by_duckdb("HEADER, COMPRESSION gzip"),
-        lambda p: duckdb.read_csv(str(p)).df(),
-    ),
-    "duckdb, Parquet": (
-        ".parquet",
-        by_duckdb("FORMAT parquet"),
-        lambda p: duckdb.read_parquet(str(p)).df(),
-    ),
-    "Arrow, comma": (
-        ".csv",
-        lambda f, p: pa.csv.write_csv(arrow(f), p),
-        lambda p: pa.csv.read_csv(
-            p, convert_options=pa.csv.ConvertOptions(column_types={"zip": pa.string()})
-        ).to_pandas(),
-    ),
+    "pandas, no header line": (".csv", CSV(header=False), read_csv(**HEADLESS)),
+    "pandas, packed": (".csv.gz", CSV(), read_csv()),
+    "pandas, tab": (".tsv", CSV(sep="\t"), read_csv(sep="\t")),
+    "pandas, missing as NA": (".csv", CSV(na_rep="NA"), read_csv()),
+    "pandas, day.month.year": (".csv", by_day_first, read_csv(date_format="%d.%m.%Y")),
+    "pandas, Parquet": (".parquet", with_pandas("to_parquet"), pd.read_parquet),
+    "pandas, Feather": (".feather", with_pandas("to_feather"), pd.read_feather),
+    "pandas, Excel": (".xlsx", with_pandas("to_excel", index=False, engine="xlsxwriter"),
+                      read_excel),
+    "pandas, Stata": (".dta", by_days, partial(pd.read_stata, convert_categoricals=False)),
+    "polars, comma": (".csv", with_polars("write_csv"), BY_POLARS),
+    "polars, Parquet": (".parquet", with_polars("write_parquet"), read_by(pl.read_parquet)),
+    "polars, Arrow IPC": (".feather", with_polars("write_ipc"), read_by(pl.read_ipc)),
+    "duckdb, comma": (".csv", by_duckdb("HEADER"), read_by(duckdb.read_csv)),
+    "duckdb, bar": (".csv", by_duckdb("HEADER, DELIM '|'"), read_by(duckdb.read_csv)),
+    "duckdb, packed": (".csv.gz", by_duckdb("HEADER, COMPRESSION gzip"), read_by(duckdb.read_csv)),
+    "duckdb, Parquet": (".parquet", by_duckdb("FORMAT parquet"), read_by(duckdb.read_parquet)),
+    "Arrow, comma": (".csv", with_arrow(pa.csv.write_csv),
+                     read_by(pa.csv.read_csv, convert_options=ZIP)),
     "Arrow, dictionaries and time zones": (
-        ".parquet",
-        lambda f, p: pa.parquet.write_table(arrow(f, zone="Europe/Berlin"), p),
-        lambda p: pa.parquet.read_table(p).to_pandas(),
-    ),
-    "Arrow, Feather": (
-        ".feather",
-        lambda f, p: pa.feather.write_feather(arrow(f), p, compression="uncompressed"),
-        lambda p: pa.feather.read_table(p).to_pandas(),
-    ),
+        ".parquet", lambda f, p: pa.parquet.write_table(arrow(f, zone="Europe/Berlin"), p),
+        read_by(pa.parquet.read_table)),
+    "Arrow, Feather": (".feather", with_arrow(pa.feather.write_feather, compression="uncompressed"),
+                       read_by(pa.feather.read_table)),
     "csv, quoted with CR LF": (".csv", quoted, read_csv()),
     "gzip, semicolon": (".csv.gz", packed, read_csv()),
     "XlsxWriter, dates by format": (".xlsx", by_cells, read_excel),
     "pyreadstat, SPSS": (".sav", spss, lambda p: pyreadstat.read_sav(p)[0]),
     "pyreadstat, Stata": (".dta", stata, lambda p: pyreadstat.read_dta(p)[0]),
-    "pyreadstat, SAS transport": (
-        ".xpt",
-        lambda f, p: pyreadstat.write_xport(f, p),
-        lambda p: pyreadstat.read_xport(p)[0],
-    ),
-}
+    "pyreadstat, SAS transport": (".xpt", pyreadstat.write_xport,
+                                  lambda p: pyreadstat.read_xport(p)[0]),
+}  # fmt: skip
 
 
 def drafted(path, folder, *, header):

@@ -21,12 +21,8 @@ from missdp.baselines.networks import (
     LEAK,
     Layers,
     NetworkModel,
-    calibrated,
     known_margins,
-    margins_only,
-    network_start,
     observed_shares,
-    same_masks,
     through,
 )
 from missdp.errors import MissingDependencyError, ParameterError, replacing
@@ -208,13 +204,14 @@ class Contest:
         self, values: Layers, masks: Layers | None = None, *, sees_values: bool = False
     ) -> NetworkModel:
         """Return a model before any training; if there are no masks, holes are at random."""
-        masks = same_masks(known_margins(self.crude)[1]) if masks is None else masks
-        return network_start(self.crude, values, masks, sees_values=sees_values, always=self.always)
+        crude, always = self.crude, self.always
+        masks = Layers.same(known_margins(crude)[1]) if masks is None else masks
+        return NetworkModel.start(crude, values, masks, sees_values=sees_values, always=always)
 
     def calibrated(self, model: NetworkModel) -> NetworkModel:
         """Return a model calibrated to released margins."""
         margins, rates, _ = known_margins(self.crude)
-        return calibrated(model, margins, rates, self.rng)
+        return model.calibrated(margins, rates, self.rng)
 
     def gradients(
         self,
@@ -386,7 +383,8 @@ class NeuralSynthesizer(PairsSynthesizer):
         door, total = self._opened_rows(door)
         crude = self._crude(door, total)
         if len(door.schema) == 1:
-            self.model_ = margins_only(crude, self._never_missing(crude))  # which say everything
+            # Margins say everything.
+            self.model_ = NetworkModel.independent(crude, self._never_missing(crude))
         else:
             if self._steps_planned:
                 self._training(0.0)

@@ -18,7 +18,7 @@ from missdp.baselines.adversarial import (
     descend,
 )
 from missdp.baselines.critics import autoencoder_gradient, expected_gradient
-from missdp.baselines.networks import Layers, random_critic, random_layers
+from missdp.baselines.networks import Layers, random_critic
 from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
@@ -120,7 +120,7 @@ class DPAutoGAN(NeuralSynthesizer):
             report=lambda done: self._training(first * done),
         )
         coded = _coded(coder)
-        generator = random_layers([LATENT, _HIDDEN, _CODE], contest.rng)
+        generator = Layers.random([LATENT, _HIDDEN, _CODE], contest.rng)
         arrays = [*generator.parameters, *coded[4:]]
         chain = Layers(tuple(arrays[::2]), tuple(arrays[1::2]), ("leaky", "tanh", "leaky"))
         model = contest.calibrated(contest.start(chain))
@@ -139,8 +139,8 @@ def _coded(contest: Contest) -> list[Floats]:
     The decoder starts where it nearly says margins.
     """
     blocks, scores = contest.blocks, np.log(contest.blocks.shares)
-    encoder = random_layers([len(scores), _HIDDEN, _CODE], contest.rng)
-    decoder = random_layers([_CODE, _HIDDEN, len(scores)], contest.rng, last=0.3, out=scores)
+    encoder = Layers.random([len(scores), _HIDDEN, _CODE], contest.rng)
+    decoder = Layers.random([_CODE, _HIDDEN, len(scores)], contest.rng, last=0.3, out=scores)
     learned = blocks.learned([*encoder.parameters, *decoder.parameters])
     optimiser = adam(blocks.torch, learned)
     for found in contest.gradients(

@@ -8,13 +8,7 @@ import numpy as np
 
 from missdp.baselines.adversarial import CRITIC, LATENT, NeuralSynthesizer, RowsSide
 from missdp.baselines.critics import conditional_gradient
-from missdp.baselines.networks import (
-    START,
-    known_margins,
-    observed_shares,
-    random_critic,
-    random_layers,
-)
+from missdp.baselines.networks import START, Layers, known_margins, observed_shares, random_critic
 from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
@@ -90,7 +84,7 @@ class DPCTGAN(NeuralSynthesizer):
         rng, blocks = contest.rng, contest.blocks
         width = blocks.starts[-1]
         sizes = [LATENT + width, _HIDDEN, _HIDDEN, width]
-        values = random_layers(sizes, rng, last=START, out=np.log(blocks.shares))
+        values = Layers.random(sizes, rng, last=START, out=np.log(blocks.shares))
         conditions, asked = tuple(known_margins(crude)[0]), observed_shares(crude)
         model = replace(contest.start(values), conditions=conditions, asked=asked)
         levels = rng.standard_normal((width, CRITIC)) * (2 / width) ** 0.5

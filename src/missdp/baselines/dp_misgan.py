@@ -23,10 +23,10 @@ from missdp.baselines.fit_classes import ClassTable, PairMoments, fit_classes
 from missdp.baselines.networks import (
     LEAK,
     START,
+    Layers,
     NetworkModel,
     known_margins,
     random_critic,
-    random_layers,
     through,
 )
 from missdp.errors import ParameterError
@@ -170,13 +170,13 @@ class DPMisGAN(NeuralSynthesizer):
         rng, blocks, holed = contest.rng, contest.blocks, known_margins(crude)[2]
         rates, width = known_margins(crude)[1], blocks.starts[-1]
         scores, sizes = np.log(blocks.shares), [LATENT, _HIDDEN, _HIDDEN, width]
-        values = random_layers(sizes, rng, last=START, out=scores)
+        values = Layers.random(sizes, rng, last=START, out=scores)
         sees_values = self.masks == "conditional" and bool(holed)
         masks = None
         if holed:
             inputs = _MASK_LATENT + sees_values * width
             out = logit(np.clip(rates, _LEAST, 1 - _LEAST))
-            masks = random_layers([inputs, _MASK_HIDDEN, len(holed)], rng, last=START, out=out)
+            masks = Layers.random([inputs, _MASK_HIDDEN, len(holed)], rng, last=START, out=out)
         model = contest.start(values, masks, sees_values=sees_values)
         side = _MisGANSide(model, blocks, contest.batch)
         critic = random_critic(width, CRITIC, rng)

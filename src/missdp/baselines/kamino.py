@@ -449,8 +449,6 @@ def _drawing_order(schema: Schema, denials: Iterable[PairDenial]) -> tuple[int, 
     Few levels come first, as they tell most for the least noise; but what a functional dependency
     determines comes after all that determines it, as far as dependencies do not go in circles.
 
-    Examples
-    --------
     >>> from missdp.schema import Categorical, Denial
     >>> schema = Schema(
     ...     (

@@ -211,6 +211,50 @@ class Network(Record):
             return sample_rows(steps, n, rng)
         return sample_raked(steps, self.tables, n, rng)
 
+    def restricted(self, impossible: ImpossibleCells, rng: np.random.Generator) -> Network:
+        """Return the network with every attribute's law restricted to what rules allow.
+
+        A table that would grow too large is left as it is.
+        """
+        if not impossible:
+            return self
+        sizes = {f.child: self.conditionals[f.child].shape[-1] for f in self.families}
+        ahead = _looked_ahead(impossible, sizes)
+        families, laws, rows = [], {}, Codes()
+        for family in self.families:
+            law, child = self.conditionals[family.child], family.child
+            cells = cell_index(rows, family.parents, law.shape[:-1], _ROWS)
+            wide, new = _with_rules(family, law, ahead, sizes, {*rows})
+            given = cell_index(rows, new.parents, wide.shape[:-1], _ROWS)
+            if wide is not law:
+                target = _margin(law, cells)
+                wide = _keeping_margin(wide, given, target)
+            rows[child] = draw(wide.reshape(-1, wide.shape[-1]), given, rng)
+            families.append(new)
+            laws[child] = wide
+        return Network(tuple(families), laws, self.tables)
+
+    def observed_part(self, sizes: Mapping[str, int]) -> Network:
+        """Return the laws of each child among members of its family that are all observed."""
+        conditionals = {}
+        for family in self.families:
+            inside = tuple(slice(0, sizes[name]) for name in family.clique)
+            conditionals[family.child] = _condition(self.conditionals[family.child][inside])
+        return Network(self.families, conditionals)
+
+    def filling_model(self, model: Network, n: int, rng: np.random.Generator) -> Network:
+        """Learn laws of complete rows from synthetic ones with holes, starting at a model's."""
+        holes = self.sample(max(1, min(n, _EM_ROWS)), rng)
+        filled = _initial(holes, model, rng)
+        for _ in range(_EM_ROUNDS):
+            filled = _gibbs(filled, holes, model, rng, sweeps=_SWEEPS)
+            model = _refit(model, filled)
+        return model
+
+    def fill_holes(self, holes: Codes, rng: np.random.Generator) -> Codes:
+        """Draw the missing cells of synthetic rows given their observed cells, by these laws."""
+        return _gibbs(_initial(holes, self, rng), holes, self, rng, sweeps=5)
+
 
 def _condition(joint: Floats) -> Floats:
     """Law of the last axis given the others; empty cells take the margin, then uniform."""
@@ -226,32 +270,6 @@ def _condition(joint: Floats) -> Floats:
 _EM_ROUNDS = 8
 _SWEEPS = 2
 _EM_ROWS = 50_000
-
-
-def fit_filling_model(
-    network: Network, model: Network, n: int, rng: np.random.Generator
-) -> Network:
-    """Learn laws of complete rows from synthetic rows with holes, starting at those of a model."""
-    holes = network.sample(max(1, min(n, _EM_ROWS)), rng)
-    filled = _initial(holes, model, rng)
-    for _ in range(_EM_ROUNDS):
-        filled = _gibbs(filled, holes, model, rng, sweeps=_SWEEPS)
-        model = _refit(model, filled)
-    return model
-
-
-def fill_holes(holes: Codes, model: Network, rng: np.random.Generator) -> Codes:
-    """Draw the missing cells of synthetic rows given their observed cells."""
-    return _gibbs(_initial(holes, model, rng), holes, model, rng, sweeps=5)
-
-
-def observed_part(network: Network, sizes: Mapping[str, int]) -> Network:
-    """Return the laws of each child among members of its family that are all observed."""
-    conditionals = {}
-    for family in network.families:
-        inside = tuple(slice(0, sizes[name]) for name in family.clique)
-        conditionals[family.child] = _condition(network.conditionals[family.child][inside])
-    return Network(network.families, conditionals)
 
 
 def _initial(holes: Codes, model: Network, rng: np.random.Generator) -> Codes:
@@ -328,30 +346,6 @@ _CELLS = 2_000_000  # of one conditional table: 16 MB
 _ROWS = 50_000  # on which margins are taken
 _ROUNDS = 30
 _MOST = 50.0  # by which one level may be weighted more, or less
-
-
-def restricted(network: Network, impossible: ImpossibleCells, rng: np.random.Generator) -> Network:
-    """Return the network with every attribute's law restricted to what rules allow.
-
-    A table that would grow too large is left as it is.
-    """
-    if not impossible:
-        return network
-    sizes = {f.child: network.conditionals[f.child].shape[-1] for f in network.families}
-    ahead = _looked_ahead(impossible, sizes)
-    families, laws, rows = [], {}, Codes()
-    for family in network.families:
-        law, child = network.conditionals[family.child], family.child
-        cells = cell_index(rows, family.parents, law.shape[:-1], _ROWS)
-        wide, new = _with_rules(family, law, ahead, sizes, {*rows})
-        given = cell_index(rows, new.parents, wide.shape[:-1], _ROWS)
-        if wide is not law:
-            target = _margin(law, cells)
-            wide = _keeping_margin(wide, given, target)
-        rows[child] = draw(wide.reshape(-1, wide.shape[-1]), given, rng)
-        families.append(new)
-        laws[child] = wide
-    return Network(tuple(families), laws, network.tables)
 
 
 def _with_rules(

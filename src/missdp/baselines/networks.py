@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -67,6 +67,36 @@ class Layers(Record):
         """Return the network with something added to what comes out."""
         return replace(self, biases=(*self.biases[:-1], self.biases[-1] + by))
 
+    @classmethod
+    def random(
+        cls,
+        sizes: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        last: float = 1.0,
+        out: Floats | None = None,
+    ) -> Layers:
+        """Return a network with random weights.
+
+        ``sizes`` are those of the inputs and of what each map gives, ``last`` a factor of the
+        weights of the last map, and ``out`` what comes out if these are 0.
+        """
+        weights, biases = [], []
+        for k, (n, m) in enumerate(pairwise(sizes)):
+            final = k == len(sizes) - 2
+            scale = np.sqrt((1.0 if final else 2.0) / max(1, n)) * (last if final else 1.0)
+            weights.append(scale * rng.standard_normal((n, m)))
+            biases.append(out.copy() if final and out is not None else np.zeros(m))
+        return cls(tuple(weights), tuple(biases), ("leaky",) * (len(sizes) - 2))
+
+    @classmethod
+    def same(cls, rates: Floats) -> Layers:
+        """Return a network whose masks have these missing rates, whatever number it is given."""
+        from scipy.special import logit
+
+        lost = logit(np.clip(rates, _LEAST, 1 - _LEAST))
+        return cls((np.zeros((1, len(rates))),), (lost,), ())
+
 
 def through(library: Any, bends: Sequence[str], parameters: Sequence[Any], inputs: Any) -> Any:
     """Return what a network gives for inputs; the library is NumPy, or torch with its tensors."""
@@ -78,35 +108,10 @@ def through(library: Any, bends: Sequence[str], parameters: Sequence[Any], input
     return inputs
 
 
-def random_layers(
-    sizes: Sequence[int], rng: np.random.Generator, *, last: float = 1.0, out: Floats | None = None
-) -> Layers:
-    """Return a network with random weights.
-
-    ``sizes`` are those of the inputs and of what each map gives, ``last`` a factor of the weights
-    of the last map, and ``out`` what comes out if these are 0.
-    """
-    weights, biases = [], []
-    for k, (n, m) in enumerate(pairwise(sizes)):
-        final = k == len(sizes) - 2
-        scale = np.sqrt((1.0 if final else 2.0) / max(1, n)) * (last if final else 1.0)
-        weights.append(scale * rng.standard_normal((n, m)))
-        biases.append(out.copy() if final and out is not None else np.zeros(m))
-    return Layers(tuple(weights), tuple(biases), ("leaky",) * (len(sizes) - 2))
-
-
 def random_critic(inputs: int, hidden: int, rng: np.random.Generator) -> list[Floats]:
     """Return random parameters of a critic: two hidden layers, and one number; biases are 0."""
-    *below, last, bias = random_layers([inputs, hidden, hidden, 1], rng).parameters
+    *below, last, bias = Layers.random([inputs, hidden, hidden, 1], rng).parameters
     return [*below, last[:, 0], bias]
-
-
-def same_masks(rates: Floats) -> Layers:
-    """Return a network whose masks have these missing rates, whatever it is given: one number."""
-    from scipy.special import logit
-
-    lost = logit(np.clip(rates, _LEAST, 1 - _LEAST))
-    return Layers((np.zeros((1, len(rates))),), (lost,), ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,37 +212,69 @@ class NetworkModel(RowModel):
                 lost[rows[:, a] == self.always[a], k] = 0.0
         return np.asarray(lost)
 
+    def calibrated(
+        self, margins: Sequence[Floats], rates: Floats, rng: np.random.Generator
+    ) -> NetworkModel:
+        """Return the model with given margins of observed cells and given rates of missing ones.
 
-def calibrated(
-    model: NetworkModel,
-    margins: Sequence[Floats],
-    rates: Floats,
-    rng: np.random.Generator,
-) -> NetworkModel:
-    """Return a model with given margins of observed cells and given rates of missing ones.
+        What is added to the scores of each level, the same in all rows, leaves what the network has
+        learned of dependence. Margins are among the rows in which an attribute is observed.
+        """
+        from scipy.special import logit
 
-    What is added to the scores of each level, the same in all rows, leaves what the network has
-    learned of dependence. Margins are among the rows in which an attribute is observed.
-    """
-    from scipy.special import logit
-
-    targets = [np.maximum(margin, _LEAST) / np.maximum(margin, _LEAST).sum() for margin in margins]
-    wanted = logit(np.clip(rates, _LEAST, 1 - _LEAST))
-    for _ in range(_ROUNDS):
-        found, lost = _margins(model, rng)
-        off = [np.abs(a - b).sum() / 2 for a, b in zip(targets, found, strict=True)]
-        if max([*off, *np.abs(rates - lost)]) < _NEAR:
-            break
-        by = [
-            np.log(a) - np.log(np.maximum(b, _LEAST)) for a, b in zip(targets, found, strict=True)
+        model = self
+        targets = [
+            np.maximum(margin, _LEAST) / np.maximum(margin, _LEAST).sum() for margin in margins
         ]
-        gap = wanted - logit(np.clip(lost, _LEAST, 1 - _LEAST))
-        model = replace(
-            model,
-            values=model.values.lifted(np.clip(np.concatenate(by), -_STEP, _STEP)),
-            masks=model.masks.lifted(np.clip(gap, -_STEP, _STEP)),
+        wanted = logit(np.clip(rates, _LEAST, 1 - _LEAST))
+        for _ in range(_ROUNDS):
+            found, lost = _margins(model, rng)
+            off = [np.abs(a - b).sum() / 2 for a, b in zip(targets, found, strict=True)]
+            if max([*off, *np.abs(rates - lost)]) < _NEAR:
+                break
+            by = [
+                np.log(a) - np.log(np.maximum(b, _LEAST))
+                for a, b in zip(targets, found, strict=True)
+            ]
+            gap = wanted - logit(np.clip(lost, _LEAST, 1 - _LEAST))
+            model = replace(
+                model,
+                values=model.values.lifted(np.clip(np.concatenate(by), -_STEP, _STEP)),
+                masks=model.masks.lifted(np.clip(gap, -_STEP, _STEP)),
+            )
+        return model
+
+    @classmethod
+    def start(
+        cls,
+        crude: Crude,
+        values: Layers,
+        masks: Layers,
+        *,
+        sees_values: bool,
+        always: dict[int, int],
+    ) -> NetworkModel:
+        """Return a model of networks before any training, calibrated to nothing yet."""
+        holed = known_margins(crude)[2]
+        return cls(
+            levels=crude.levels,
+            values=values,
+            masks=masks,
+            holed=holed,
+            sees_values=sees_values,
+            always={a: level for a, level in always.items() if a in holed},
+            conditions=(),
+            asked=np.zeros(0),
+            n_rows=crude.rows,
         )
-    return model
+
+    @classmethod
+    def independent(cls, crude: Crude, always: dict[int, int]) -> NetworkModel:
+        """Return a model of independent attributes, with the released margins."""
+        margins, rates, _ = known_margins(crude)
+        scores = np.log(np.concatenate(margins))
+        values = Layers((np.zeros((1, len(scores))),), (scores,), ())
+        return cls.start(crude, values, Layers.same(rates), sees_values=False, always=always)
 
 
 def _margins(model: NetworkModel, rng: np.random.Generator) -> tuple[list[Floats], Floats]:
@@ -288,29 +325,3 @@ def observed_shares(crude: Crude) -> Floats:
     observed = np.ones(len(margins))
     observed[list(holed)] = 1 - rates
     return observed
-
-
-def network_start(
-    crude: Crude, values: Layers, masks: Layers, *, sees_values: bool, always: Mapping[int, int]
-) -> NetworkModel:
-    """Return a model of networks before any training, calibrated to nothing yet."""
-    holed = known_margins(crude)[2]
-    return NetworkModel(
-        levels=crude.levels,
-        values=values,
-        masks=masks,
-        holed=holed,
-        sees_values=sees_values,
-        always={a: level for a, level in always.items() if a in holed},
-        conditions=(),
-        asked=np.zeros(0),
-        n_rows=crude.rows,
-    )
-
-
-def margins_only(crude: Crude, always: Mapping[int, int]) -> NetworkModel:
-    """Return a model of independent attributes, with the released margins."""
-    margins, rates, _ = known_margins(crude)
-    scores = np.log(np.concatenate(margins))
-    values = Layers((np.zeros((1, len(scores))),), (scores,), ())
-    return network_start(crude, values, same_masks(rates), sees_values=False, always=always)

@@ -281,8 +281,6 @@ def _strict_orders(denial: PairDenial) -> tuple[tuple[str, ...], str, str, bool]
 def _connected(schema: Schema, denials: Iterable[PairDenial]) -> list[list[PairDenial]]:
     """Return denial constraints by groups that neither share an attribute nor are linked by rules.
 
-    Examples
-    --------
     >>> from missdp.schema import Categorical, Denial
     >>> schema = Schema(
     ...     tuple(Categorical(name=n, levels=("x", "y")) for n in ("zip", "city", "state", "job")),
@@ -468,8 +466,6 @@ def leaned(
 def _aimed(share: float, rate: float, std: float) -> float:
     """Return what a share is led to: as near to where the model has it as the release allows.
 
-    Examples
-    --------
     >>> _aimed(0.5, 0.25, 0.0), _aimed(0.5, 0.25, 0.0625), _aimed(0.5, 0.25, 0.25)
     (0.25, 0.375, 0.5)
     """

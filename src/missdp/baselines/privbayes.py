@@ -17,11 +17,7 @@ from missdp.baselines.network import (
     Family,
     Network,
     candidates,
-    fill_holes,
-    fit_filling_model,
-    observed_part,
     reachable_cliques,
-    restricted,
 )
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Clique, Door, Noise, Total
@@ -484,7 +480,7 @@ class PrivBayes(Synthesizer):
         degree = self.degree if isinstance(self.degree, str) else int(self.degree)
         families = learner.choose_families(degree=degree, theta=self.theta)
         network = Network.from_joints(families, learner.measure(families))
-        self.network_ = restricted(network, ruled, door.generator())
+        self.network_ = network.restricted(ruled, door.generator())
         totals = learner.totals.items()
         rows = least_squares_total(
             [*([counted] if counted else []), *(t for c, t in totals if door.tells_total(c))],
@@ -505,9 +501,9 @@ class PrivBayes(Synthesizer):
     def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
         self._filling = None
         if self._strategy.models_holes and self.modelled_.nullable:
-            start = observed_part(self.network_, self._sizes())
-            start = restricted(start, self._modelled.impossible, rng)
-            self._filling = fit_filling_model(self.network_, start, n, rng)
+            start = self.network_.observed_part(self._sizes())
+            start = start.restricted(self._modelled.impossible, rng)
+            self._filling = self.network_.filling_model(start, n, rng)
 
     def _sizes(self) -> dict[str, int]:
         return {a.name: a.size for a in self.modelled_}
@@ -523,5 +519,5 @@ class PrivBayes(Synthesizer):
     ) -> dict[str, NDArray[np.int64]]:
         codes = self.network_.sample(n, rng)
         if missing_values == "fill" and self._filling is not None:
-            codes = fill_holes(codes, self._filling, rng)
+            codes = self._filling.fill_holes(codes, rng)
         return codes

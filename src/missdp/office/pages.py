@@ -92,6 +92,7 @@ def _common(facts: Facts) -> dict[str, Any]:
         "estimates": alone and facts.measured and not model._applied_strategy.fills,
         "alone": alone,
         "size": model._size,
+        "left_out": plain(model.left_out_, None),
         "cell_noise": f"{float(np.median(noise)) * facts.rows:.2g} rows"
         if noise
         else "a size not kept",
@@ -121,7 +122,7 @@ def _escaped(common: Mapping[str, Any], about: Mapping[str, str]) -> dict[str, A
     """Return what others wrote, as Markdown shows it."""
     names = ["conditions", "release"]
     if common["unit"] != ROW:  # whose name is somebody's, and stands in what is said of it
-        names += ["unit", "risk", "sentences"]
+        names += ["unit", "risk", "left_out", "sentences"]
     found: dict[str, Any] = {"about": {key: in_markdown(text) for key, text in about.items()}}
     for name in names:
         one = common[name]

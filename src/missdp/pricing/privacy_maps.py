@@ -100,8 +100,6 @@ class PrivacyMap:
         tighter than the triangle inequality (Theorem 2 of Hu, Sanyal & Schölkopf 2024). The
         discrete Gaussian obeys the same bound (Canonne et al. 2020).
 
-        Examples
-        --------
         >>> from missdp.pricing import NEIGHBOURS
         >>> PrivacyMap.gaussian(sensitivity=Sensitivity(replaced=1.0), sigma=2.0).rho(NEIGHBOURS)
         0.125
@@ -151,8 +149,6 @@ class PrivacyMap:
         replaced row in the sample is the direct bound. Nothing depends on the inverse point-wise
         divergence of Hu, Sanyal & Schölkopf (2024), and no order is excluded.
 
-        Examples
-        --------
         >>> from missdp.pricing import NEIGHBOURS
         >>> sgd = PrivacyMap.subsampled(
         ...     lipschitz=1.0, smoothness=1.0, rows=1000, batch=10, sigma=1.0, steps=100
@@ -203,8 +199,6 @@ class PrivacyMap:
         Sanyal & Schölkopf 2024, Theorem 15, assume that moved rows are consecutive and move
         equally).
 
-        Examples
-        --------
         >>> from missdp.pricing import NEIGHBOURS
         >>> sgd = PrivacyMap.iteration(lipschitz=1.0, smoothness=1.0, rows=10000, sigma=4.0)
         >>> sgd.curve(2.0, NEIGHBOURS) < sgd.curve(2.0, NEIGHBOURS.forget_movement()) + 1e-12

@@ -574,8 +574,6 @@ class VectorNoise:
     def log_ratio(self, answer: NDArray[Any], exact: NDArray[Any], other: NDArray[Any]) -> float:
         """Return the log of the probability of an answer given one vector over that given another.
 
-        Examples
-        --------
         >>> law = VectorNoise("gaussian", 2.0, sensitivity=1.0)
         >>> law.log_ratio(np.array([1.0]), np.array([1.0]), np.array([0.0]))
         0.125

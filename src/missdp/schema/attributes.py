@@ -26,10 +26,8 @@ Kind: TypeAlias = Literal["not_applicable", "missing", "refused", "unknown", "no
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
-def kind_mark(kind: Kind) -> int:
-    """Return the negative number by which readers of cells mark a kind of missing."""
-    return MISSING if kind == "missing" else -3 - KINDS.index(kind)
-
+#: The negative numbers by which readers of cells mark kinds of missing.
+KIND_MARKS: Final = {k: MISSING if k == "missing" else -3 - i for i, k in enumerate(KINDS)}
 
 _NUMBER = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)",
@@ -42,8 +40,7 @@ _Value = TypeVar("_Value", float, bool)
 def read_number(text: str) -> float | None:
     """Return the floating-point number nearest to what is written, None if it is no number.
 
-    Digits are 0 to 9, with an optional sign, decimal point and exponent; ``inf``, ``infinity`` and
-    ``nan`` in any case. Nothing else: no blanks, no thousands separators, no other bases.
+    Digits 0 to 9, a sign, a decimal point, an exponent; ``inf`` and ``nan`` in any case; no blanks.
     """
     return float(text) if _NUMBER.fullmatch(text) else None
 
@@ -56,20 +53,13 @@ def number_text(number: float) -> str:
 
 
 class LevelReader:
-    """Read cells of a column with levels.
+    """Read cells of a column with levels, and codes of kinds of missing.
 
-    Text equal to a level, blanks around it apart, is that level. Anything else that is a number,
-    or is written like one, is the level that is the same number; true and false likewise. Several
+    Text equal to a level, blanks around it apart, is that level. Anything else that is a number, or
+    is written like one, is the level that is the same number; true and false likewise. Several
     levels that are the same number, such as ``"7"`` and ``"007"``, are told apart by their text
     only; a number without text is the one that is written shortest. From 2**53 on numbers are not
     told apart, and only the text of a level is that level.
-
-    Parameters
-    ----------
-    levels : iterable of str, of int or of bool
-        The domain, in order.
-    codes : mapping of str to iterable of str, int or float
-        What else stands for a cell without a value, by kind.
     """
 
     def __init__(
@@ -90,7 +80,7 @@ class LevelReader:
         self._number |= self._meant(read_number, number_text)
         self._truth |= self._meant(lambda text: _TRUTH.get(text.lower()), lambda b: str(b).lower())
         for kind, given in (codes or {}).items():
-            self._add_codes(given, kind_mark(kind))
+            self._add_codes(given, KIND_MARKS[kind])
 
     def _meant(
         self, value_of: Callable[[str], _Value | None], shortest: Callable[[_Value], str]

@@ -44,10 +44,7 @@ class Predicate(ABC):
         return frozenset(a.name for part in self.comparisons() for a in part.attributes)
 
     def select(self, rows: Any) -> Flags:
-        """Return True for the rows, of a table or a view of one, that belong.
-
-        A missing cell satisfies no comparison, as if the attribute were not applicable.
-        """
+        """Return True for the rows that belong; a missing cell satisfies no comparison."""
         read = {a.name: a for part in self.comparisons() for a in part.attributes}
         cells = {
             name: Known.of(
@@ -353,11 +350,3 @@ class Derives:
 
 
 Bound: TypeAlias = Forbids | Routes | Derives
-
-
-def surely_broken(rule: Bound, known: KnownCells, names: tuple[str, ...]) -> Flags:
-    """Return which combinations of cells surely break a rule, an axis for each attribute."""
-    shape = [len(known[name].hole) for name in names]
-    places = np.indices(shape).reshape(len(shape), -1)
-    cells = {name: known[name].taken(at) for name, at in zip(names, places, strict=True)}
-    return rule.broken(cells, places.shape[1])[0].reshape(shape)

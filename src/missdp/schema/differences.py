@@ -8,25 +8,21 @@ table: what it is in a row follows from this row's two dates, when the row is re
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 import numpy as np
 
 from missdp.schema.conditions import Derives
-from missdp.schema.dates import Date, Resolution
-from missdp.schema.numeric import AnyAttribute, Columns, Numeric
+from missdp.schema.dates import UNIT_NAMES, Date, Resolution
+from missdp.schema.numeric import Columns, Numeric
 from missdp.types import Floats
 
 _MONTHS: Final = {"year": 12.0, "quarter": 3.0, "month": 1.0}
 _SECONDS: Final = {
     "year": 365.25 * 86400, "week": 604800.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0,
     "second": 1.0, "millisecond": 0.001,
-}  # fmt: skip
-_UNIT_OF: Final[dict[Resolution, str]] = {
-    "Y": "year", "M": "month", "D": "day", "h": "hour", "m": "minute", "s": "second",
-    "ms": "millisecond",
 }  # fmt: skip
 
 
@@ -87,7 +83,7 @@ class Difference(Numeric):
     @property
     def size_of_unit(self) -> float:
         """How many units of its dates there are in one of its own; 0 if it is finer."""
-        own = _UNIT_OF[self.resolution or "D"]
+        own = UNIT_NAMES[self.resolution or "D"]
         sizes = _MONTHS if self.resolution in ("Y", "M") else _SECONDS
         size = sizes.get(self.unit, 0.0) / sizes[own]
         return size if size >= 1 else 0.0
@@ -234,14 +230,3 @@ class EitherDate(Date):
 
 
 Computed: TypeAlias = Difference | EitherDate  #: What is modelled, and is no column.
-
-
-def with_computed(attributes: Sequence[AnyAttribute]) -> tuple[AnyAttribute, ...]:
-    """Return the attributes of a schema, with differences in units of their dates, and eithers."""
-    given = {a.name: a for a in attributes}
-    bound = [a.within(given) if isinstance(a, Difference) else a for a in attributes]
-    found = {a.name: a for a in bound}
-    # Later schemas of the same table have what the first one had, whatever may be missing there.
-    new = (a for a in attributes if isinstance(a, Difference) and a.resolution is None)
-    eithers = (found[a.name].either(found) for a in new)  # type: ignore[union-attr]
-    return (*bound, *(e for e in eithers if e is not None and e.name not in found))

@@ -263,10 +263,7 @@ class Numeric(Attribute):
         return self._bins.encode(units if self.step is None else np.rint(units))
 
     def pieces_at(self, constants: Iterable[float]) -> tuple[Ints, Floats, Floats]:
-        """Return code, least and greatest value of each part of the domain that numbers cut out.
-
-        On each part a comparison with one of the numbers has one answer.
-        """
+        """Return code, least and greatest value of each part of the domain that numbers cut out."""
         inside = np.array([c for c in constants if self.lower <= c <= self.upper])
         cuts = self._units(inside)
         whole = cuts == np.rint(cuts) if self._whole else np.ones(len(cuts), dtype=bool)
@@ -280,15 +277,10 @@ class Numeric(Attribute):
         return self.encode_values(least), least, greatest
 
     def decode(self, codes: NDArray[np.integer], uniform: Floats) -> Floats:
-        """Draw a value inside each bin, uniformly in each of its pieces; a spike is always itself.
+        """Draw a value inside each bin, uniformly in each of its pieces; a spike is itself.
 
-        Parameters
-        ----------
-        codes : array of int, shape (n,)
-            Codes in ``0..size - 1``.
-        uniform : array of float, shape (n,)
-            Draws from [0, 1), one per cell. Never the bin's centre: that would distort every
-            finer-grained statistic.
+        ``uniform`` are draws from [0, 1), one per cell: never the bin's centre, which would distort
+        every finer-grained statistic.
         """
         return self._values(self._bins.decode(codes, uniform))
 

@@ -202,7 +202,8 @@ def pending(schema: Schema, names: Iterable[str]) -> Schema:
     Each has as many codes as it can have once it is cut. Few numbers are a bin each.
     """
     wanted = {*names} - {*schema.rulebook.derives}
-    earlier = {a.name: replace(a, cuts_from="an earlier fit") for a in schema if _is_found(a)}
+    cut = (a for a in schema if isinstance(a, Numeric) and a.cuts_from == _FOUND)
+    earlier = {a.name: replace(a, cuts_from="an earlier fit") for a in cut}
     return schema.replaced(
         earlier | {a.name: _marked(a) for a in schema if a.name in wanted and _open(a)}
     )
@@ -239,10 +240,6 @@ def found(schema: Schema) -> Schema:
     return schema.replaced(cuts)
 
 
-def _is_found(a: Attribute) -> TypeGuard[Numeric]:
-    return isinstance(a, Numeric) and a.cuts_from == _FOUND
-
-
 def uncut(schema: Schema) -> Schema:
     """Return the schema of a fit as it was declared, before bins were found."""
     own = (a for a in schema if isinstance(a, Numeric) and a.cuts_from in (_FOUND, _FEW))
@@ -256,11 +253,9 @@ def _uncut(a: Numeric) -> Numeric:
 def on_grid(schema: Schema) -> Schema:
     """Return the schema with every attribute that is to be cut on a fine grid.
 
-    The cells are equal in asinh((x - c) / unit): fine around c, and further out as wide as their
-    numbers are large. c is 0 where that is in the domain, else the bound that is nearest to 0; the
-    unit is the step, or a hundred millionth of the range. Dates and their
-    differences, and bounds that are far from 0, have cells of equal width. Where there are few
-    numbers, each has a cell of its own.
+    Its cells are equal in asinh((x - c) / unit): c is 0 or the bound nearest to it, the unit is the
+    step, or a hundred millionth of the range. Dates and their differences, and bounds that are far
+    from 0, have cells of equal width. Where there are few numbers, each has a cell of its own.
     """
     grids = {a.name: _on_grid(_uncut(a)) for a in schema if is_pending(a)}
     return schema.replaced(grids)

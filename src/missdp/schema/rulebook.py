@@ -29,7 +29,6 @@ from missdp.schema.conditions import (
     Verdict,
     compared,
     decided,
-    surely_broken,
 )
 from missdp.schema.denial import Denial
 from missdp.schema.differences import Difference, EitherDate
@@ -127,9 +126,17 @@ def _impossible_cells(
         size = math.prod(len(known[name].hole) for name in names)
         if size <= min(in_all, most):
             in_all -= size
-            table = surely_broken(rule, known, names)
+            table = _surely_broken(rule, known, names)
             found[names] = found[names] | table if names in found else table
     return {names: table for names, table in found.items() if table.any()}
+
+
+def _surely_broken(rule: Bound, known: Mapping[str, Known], names: tuple[str, ...]) -> Flags:
+    """Return which combinations of cells surely break a rule, an axis for each attribute."""
+    shape = [len(known[name].hole) for name in names]
+    places = np.indices(shape).reshape(len(shape), -1)
+    cells = {name: known[name].taken(at) for name, at in zip(names, places, strict=True)}
+    return rule.broken(cells, places.shape[1])[0].reshape(shape)
 
 
 def _rule_out(tables: ImpossibleCells, alive: dict[str, Flags]) -> bool:
@@ -252,8 +259,8 @@ class RuleBook:
     def filled(self) -> frozenset[str]:
         """Attributes that a row may have settled although no value of them was observed.
 
-        Rules fill their missing cells; or they are not applicable to some rows, whatever went
-        missing: where there is no value, none is lost. One of two dates is there if either is.
+        Rules fill their missing cells, or they are not applicable to some rows, whatever went
+        missing.
         """
         known = {
             a.name

@@ -44,13 +44,7 @@ class Rule(Record, abstract=True):
 
     @abstractmethod
     def bound(self, columns: Columns) -> tuple[Bound, ...]:
-        """Return the rule as it is computed with.
-
-        Raises
-        ------
-        SchemaError
-            If it names what the schema does not have, or makes no sense there.
-        """
+        """Return the rule as it is computed with; refuse what the schema does not have."""
 
     def about(self, columns: Columns) -> frozenset[str]:
         """Return the attributes that the rule is about."""

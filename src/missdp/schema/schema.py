@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -18,7 +18,7 @@ from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute
-from missdp.schema.differences import Computed, Difference, EitherDate, with_computed
+from missdp.schema.differences import Computed, Difference, EitherDate
 from missdp.schema.layout import (
     EACH_UNIT,
     PLAIN,
@@ -104,7 +104,7 @@ class Schema(Record):
             raise SchemaError("layout must be a Layout, whose columns left out are no attributes")
         if not isinstance(self.ledger, str) or not _LEDGER.fullmatch(self.ledger):
             raise SchemaError("ledger must be URL#NAME or #NAME, and tell no password")
-        object.__setattr__(self, "attributes", with_computed(given))
+        object.__setattr__(self, "attributes", _with_computed(given))
         self._check_unit()
         self._check_rules()
 
@@ -221,7 +221,6 @@ class Schema(Record):
     def subset(self, names: Iterable[str]) -> Schema:
         """Schema of the named attributes, in the order given, with the rules about them alone.
 
-        Who is protected, what rows count, and which ledger pays, stay as they are.
         What a rule that is left out may have filled is marked as ``settled``.
         """
         wanted = tuple(names)
@@ -370,6 +369,17 @@ class Schema(Record):
         write_tables(written, Path(path), rules=self.rules, **of_table)
 
 
+def _with_computed(attributes: Sequence[AnyAttribute]) -> tuple[AnyAttribute, ...]:
+    """Return the attributes of a schema, with differences in units of their dates, and eithers."""
+    given = {a.name: a for a in attributes}
+    bound = [a.within(given) if isinstance(a, Difference) else a for a in attributes]
+    found = {a.name: a for a in bound}
+    # Later schemas of the same table have what the first one had, whatever may be missing there.
+    new = (a for a in attributes if isinstance(a, Difference) and a.resolution is None)
+    eithers = (found[a.name].either(found) for a in new)  # type: ignore[union-attr]
+    return (*bound, *(e for e in eithers if e is not None and e.name not in found))
+
+
 def _apart(
     rows: list[Mapping[str, Any]], data: Mapping[str, Any]
 ) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
@@ -470,10 +480,7 @@ def write_tables(
     unit: Unit | None = None,
     weight: SurveyWeight | None = None,
 ) -> None:
-    """Write attributes to a TOML file, whole or not at all.
-
-    ``comments`` has lines that go above attributes, by name; ``notes`` are comments that go last.
-    """
+    """Write attributes to a TOML file, whole, with ``comments`` above some and ``notes`` last."""
     rows = [{"name": name, "kind": "key"} for name in layout.keys]
     rows += [attribute.to_dict() for attribute in attributes]
     stated = layout.to_dict()

@@ -162,13 +162,7 @@ def offers(source: object, method: str) -> bool:
 
 
 def weighing(source: MarginalSource) -> Any:
-    """Return a source that adds up weights of rows (``weighted_counts``); refuse one that cannot.
-
-    Raises
-    ------
-    ParameterError
-        If the source has no method ``weighted_counts``.
-    """
+    """Return a source that adds up weights of rows (``weighted_counts``); refuse others."""
     if not offers(source, "weighted_counts"):
         raise ParameterError(
             "this release counts rows by weights, and the source has no method weighted_counts; "
@@ -188,17 +182,11 @@ def recodable(source: MarginalSource) -> frozenset[str]:
 def readable(source: MarginalSource, reads: Reads) -> MarginalSource:
     """Return a source that can be read as a family needs it; refuse one that cannot.
 
-    Parameters
-    ----------
-    source : MarginalSource
-    reads : {"counts", "weights", "rows"}
-        Counts of cliques only; sums of rows' weights as well; or the rows themselves.
-
     Raises
     ------
     ParameterError
     DataError
-        If rows are read, and hold only bins of a number that is compared between two rows.
+    If rows are read, and hold only bins of a number that is compared between two rows.
     """
     if reads == "rows":
         if not isinstance(source, MemorySource):
@@ -257,6 +245,10 @@ class Counter:
         used = {name for clique in self._cliques for name in clique}
         return tuple(name for name in self._schema.names if name in used)
 
+    def needed(self, weight: RowWeight | None) -> Clique:
+        """Return the attributes whose codes are needed to count rows."""
+        return tuple(dict.fromkeys((*self.names, *(weight.names if weight else ()))))
+
     def add(
         self,
         codes: Mapping[str, NDArray[np.unsignedinteger]],
@@ -279,10 +271,7 @@ class Counter:
                     np.add.at(total, cell, 1 if weights is None else weights)
 
     def blocks(self) -> Iterator[tuple[int, Ints]]:
-        """Yield everything counted so far as numbered vectors, of a megabyte at most.
-
-        They are views: what is added to a block of the same number here is counted here.
-        """
+        """Yield everything counted so far as numbered vectors of a megabyte: views, to add to."""
         starts = ((t, s) for t in self._totals for s in range(0, t.size, _BLOCK_CELLS))
         for number, (total, start) in enumerate(starts):
             yield number, total[start : start + _BLOCK_CELLS]
@@ -461,11 +450,6 @@ def count_block(
         counter.add(chunk, n_chunk, times)
 
 
-def names_read(counter: Counter, weight: RowWeight | None) -> Clique:
-    """Return the attributes whose codes are needed to count rows."""
-    return tuple(dict.fromkeys((*counter.names, *(weight.names if weight else ()))))
-
-
 class MemorySource(CountingSource):
     """Count a :class:`~missdp.table.Table` in memory, a chunk of rows at a time.
 
@@ -532,5 +516,5 @@ class MemorySource(CountingSource):
         return Counter(self.schema, cliques, group_cells=few)
 
     def _count(self, counter: Counter, weight: RowWeight | None) -> None:
-        codes = {name: self.table.codes(name) for name in names_read(counter, weight)}
+        codes = {name: self.table.codes(name) for name in counter.needed(weight)}
         count_block(counter, codes, len(self.table), weight, self._weights)

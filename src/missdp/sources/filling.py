@@ -139,8 +139,7 @@ def fill_modelled(
 ) -> Ints:
     """Fill missing cells of modelled rows; what is not applicable is so where rules say.
 
-    While missing cells are drawn, "not applicable" is a level like any other where rules say when
-    it holds: or an attribute could never become what makes another one not applicable.
+    While they are drawn "not applicable" is a level: or nothing could become what makes it so.
     """
     filled = fill_codes(laws, codes, uniforms, never=modelled.never_filled, filling=filling)
     names = modelled.schema.names
@@ -160,10 +159,7 @@ def filled_rows(
     rng: np.random.Generator,
     modelled: Modelled,
 ) -> MarginalSource:
-    """Return the rows with missing cells drawn from released margins, and rules settled again.
-
-    Each row is filled by itself, so adding or removing one row still changes one filled row.
-    """
+    """Return rows whose missing cells are drawn from released margins, each by itself; settled."""
     schema = source.schema
 
     def filled(block: CodeBlock) -> dict[str, Ints]:
@@ -223,12 +219,10 @@ def completed(
     filling: Filling = "random",
     first: int = 0,
 ) -> Table:
-    """Return the table with its missing cells filled; private, as the table is.
+    """Return the table with its missing cells filled by laws of what is modelled; private.
 
-    ``laws`` are of what is modelled of its attributes; random numbers come from ``entropy``, and
-    each of several tables has ``draw`` of its own. With ``filling`` "likely", the likeliest level,
-    or the middle of the likeliest bin; with "mean", the likeliest level, or the mean of a number's
-    law. ``first`` is the place of the first row in a longer table, a multiple of `ROWS_AT_ONCE`.
+    Random numbers come from ``entropy``, and each of several tables has ``draw`` of its own.
+    ``first`` is the place of the first row in a longer table, a multiple of `ROWS_AT_ONCE`.
     """
     found = {name: copy.deepcopy(table.column(name)) for name in table.schema.names}
     modelled = Modelled(table.schema)
@@ -351,10 +345,7 @@ def _with_cells(
 
 
 def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], Flags]:
-    """Let rules settle what follows from cells that were filled; tell which rows do not obey them.
-
-    ``part`` are the rows before; what was observed in them stays, or the row does not obey.
-    """
+    """Let rules settle what follows from cells that were filled; tell which rows disobey."""
     schema, n = part.schema, len(part)
     book, broken = schema.rulebook, np.zeros(n, dtype=bool)
     if not book.bound:

@@ -58,10 +58,7 @@ class Modelled:
 
     @property
     def filled(self) -> frozenset[str]:
-        """Attributes that a row may have settled although no value of them was observed.
-
-        Of these, that a row is read does not tell that a value was there.
-        """
+        """Attributes that a row may have settled although no value of them was observed."""
         return self.whole.rulebook.filled
 
     @cached_property
@@ -88,8 +85,8 @@ class Modelled:
     def told(self) -> dict[int, tuple[int, ...]]:
         """By position of an attribute, those by which alone "not applicable" is known.
 
-        So it is where nothing is written for "not applicable", and a rule tells it by attributes
-        that may be missing: by one, or by several, of which some may do.
+        So it is where nothing is written for it, and a rule tells it by attributes that may be
+        missing.
         """
         book, names = self.whole.rulebook, self.schema.names
         found: dict[int, tuple[int, ...]] = {}
@@ -111,11 +108,7 @@ class Modelled:
 
     @property
     def never_missing(self) -> dict[int, int]:
-        """By position of an attribute, the level "not applicable", where it is never missing.
-
-        Or only where the one attribute that tells it is. Where several do together it goes missing
-        like any other level.
-        """
+        """By position, the level "not applicable" where only what tells it may be missing."""
         names, told = self.schema.names, self.told
         return {
             place: code
@@ -242,10 +235,7 @@ class _PlainerSource:
         return {clique: self._merged(found[clique], clique, "extended") for clique in wanted}
 
     def observed_on(self, names: Iterable[str]) -> _PlainerSource:
-        """Return what is modelled of the rows without a missing cell in any of these attributes.
-
-        A missing cell of what is modelled is one of the whole row, whatever its kind.
-        """
+        """Return what is modelled of the rows without a hole, of any kind, in these attributes."""
         fewer = self._source.observed_on(names)  # type: ignore[attr-defined]
         return _PlainerSource(fewer, self._modelled)
 

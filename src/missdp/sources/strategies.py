@@ -82,21 +82,7 @@ class Strategy:
         return self.complete_only or self.fills
 
     def gate(self, clique: Iterable[str], schema: Schema) -> frozenset[str]:
-        """Return the attributes that a row must have observed to enter a clique's counts.
-
-        Examples
-        --------
-        >>> from missdp.schema import Categorical, Schema
-        >>> from missdp.sources import strategy_named
-        >>> schema = Schema((
-        ...     Categorical(name="a", levels=("x", "y"), nullable=True),
-        ...     Categorical(name="b", levels=("x", "y"), nullable=True),
-        ... ))
-        >>> [sorted(strategy_named(s).gate(("a",), schema)) for s in ("joint", "observed")]
-        [[], ['a']]
-        >>> sorted(strategy_named("complete-rows").gate(("a",), schema))
-        ['a', 'b']
-        """
+        """Return the attributes that a row must have observed to enter a clique's counts."""
         nullable = frozenset(schema.nullable)
         if self.complete_only:
             return nullable
@@ -116,12 +102,8 @@ class Strategy:
         return schema.extended_shape(names) if self.models_holes else schema.shape(names)
 
     def check(self, source: MarginalSource) -> None:
-        """Refuse a source that cannot be counted like this.
-
-        Raises
-        ------
-        ParameterError
-            If rows are needed, and streamed by a source that cannot leave out or yield any.
+        """Refuse a source that cannot be counted like this: rows are needed, and streamed by one
+        that cannot leave out or yield any.
         """
         whole = self.complete_only and offers(source, "observed_on")
         whole |= self.fills and offers(source, "code_blocks")

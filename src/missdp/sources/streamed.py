@@ -30,7 +30,6 @@ from missdp.sources.counts import (
     CountingSource,
     RowWeight,
     count_block,
-    names_read,
 )
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
@@ -77,10 +76,7 @@ class StreamedSource(CountingSource):
         self._validated = False
 
     def observed_on(self, names: Iterable[str]) -> Self:
-        """Return a source of the rows in which no cell of these attributes is a missing cell.
-
-        What is not applicable is no missing cell. Each row is left out by its own cells.
-        """
+        """Return a source of the rows with no hole in these attributes, each by its own cells."""
         found = copy.copy(self)
         found._observed = tuple(dict.fromkeys((*self._observed, *names)))
         return found
@@ -92,11 +88,10 @@ class StreamedSource(CountingSource):
         return found
 
     def check(self) -> None:
-        """Refuse now what :meth:`counts` would refuse, so that nothing is charged for it.
+        """Refuse now what `counts` would refuse, so that nothing is charged for it.
 
         Reads the columns whose policy is ``outside="error"`` once (a CSV file is always parsed
-        once), unless it was done before. What it cannot foresee with other policies is a Parquet
-        file or a query that breaks half-way.
+        once). With other policies it cannot foresee a file or a query that breaks half-way.
         """
         refusing = self._unchecked or any(attribute.refuses for attribute in self.schema)
         if refusing and not self._validated:
@@ -104,7 +99,7 @@ class StreamedSource(CountingSource):
         self._validated = True
 
     def _count(self, counter: Counter, weight: RowWeight | None) -> None:
-        self._run(self._needed(names_read(counter, weight)), counter, weight)
+        self._run(self._needed(counter.needed(weight)), counter, weight)
         self._validated = True
 
     def _needed(self, counted: Clique) -> Clique:
@@ -188,35 +183,14 @@ class DuckDBSource(StreamedSource):
         *,
         n_jobs: int | None = None,
     ) -> DuckDBSource:
-        """Count the rows of a SELECT query.
-
-        Parameters
-        ----------
-        connection : DuckDB connection
-            Where the query runs; it must stay open.
-        sql : str
-            One SELECT statement whose columns are exactly the schema's.
-        schema : Schema
-            The declared domain.
-        n_jobs : int, optional
-            As for the class.
+        """Count the rows of one SELECT statement, whose columns are exactly the schema's.
 
         Raises
         ------
         ParameterError
-            If the text is not exactly one SELECT statement.
+        If the text is not exactly one SELECT statement.
         DataError
-            If the query does not run.
-
-        Examples
-        --------
-        >>> import duckdb
-        >>> from missdp import Schema, Numeric
-        >>> from missdp.sources import DuckDBSource
-        >>> schema = Schema((Numeric(name="age", lower=0, upper=100, bins=2),))
-        >>> source = DuckDBSource.from_query(duckdb.connect(), "SELECT 7 AS age", schema)
-        >>> source.counts([("age",)], rows="observed")[("age",)].tolist()
-        [1, 0]
+        If the query does not run.
         """
         return cls(selected(connection, sql), schema, n_jobs=n_jobs)
 
@@ -227,7 +201,7 @@ class DuckDBSource(StreamedSource):
         self._validated = True
 
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:
-        read = names_read(counter, weight) if counter else ()
+        read = counter.needed(weight) if counter else ()
         for _ in self._blocks(names, read, counter, weight):
             pass
 

@@ -196,27 +196,89 @@ class Layout:
     donors: _Side  # complete rows
     donees: _Side  # incomplete rows
 
+    @classmethod
+    def of(cls, rows: Rows, names: Sequence[str], metric: Metric) -> Layout:
+        """Group rows by matching cell, and tell who gives and who lacks some attributes.
 
-def lay_out(rows: Rows, names: Sequence[str], metric: Metric) -> Layout:
-    """Group rows by matching cell, and tell who gives and who lacks some attributes.
+        They are filled together. A donor has no missing cell in any of them, and a value in one at
+        least. A recipient lacks one that surely applies to it. Others, to whom none applies or of
+        whom that is open, are neither. Each row's own cells decide.
+        """
+        give, take = (room(len(rows), bool) for _ in range(2))
+        for where, part in rows.parts():
+            lacks, valued, whole = (np.full(len(part), start) for start in (False, False, True))
+            for name in names:
+                hole = part.holes(name)
+                lacks |= hole & part.applies(name)[0]
+                valued |= ~part.mask(name)
+                whole &= ~hole
+            give[where], take[where] = whole & valued, lacks
+        found, cell = _cells(rows, metric)
+        codes = np.stack(np.unravel_index(found, metric.shape), axis=1).astype(np.int64)
+        donors, donees = (_side(np.flatnonzero(keep), cell, len(found)) for keep in (give, take))
+        return cls(metric, codes, donors, donees)
 
-    They are filled together. A donor has no missing cell in any of them, and a value in one at
-    least. A recipient lacks one that surely applies to it. Others, to whom none applies or of whom
-    that is open, are neither. Each row's own cells decide.
-    """
-    give, take = (room(len(rows), bool) for _ in range(2))
-    for where, part in rows.parts():
-        lacks, valued, whole = (np.full(len(part), start) for start in (False, False, True))
-        for name in names:
-            hole = part.holes(name)
-            lacks |= hole & part.applies(name)[0]
-            valued |= ~part.mask(name)
-            whole &= ~hole
-        give[where], take[where] = whole & valued, lacks
-    found, cell = _cells(rows, metric)
-    codes = np.stack(np.unravel_index(found, metric.shape), axis=1).astype(np.int64)
-    donors, donees = (_side(np.flatnonzero(keep), cell, len(found)) for keep in (give, take))
-    return Layout(metric, codes, donors, donees)
+    def near(self, wanted: int) -> NearCells:
+        """Find, for every cell with recipients, its donor cells up to ``wanted`` donors and ties.
+
+        A cell with that many donors of its own has itself as its only neighbour; the matrix of
+        distances from the others to the donor cells is built in chunks.
+        """
+        counts = self.donors.counts
+        cells = np.flatnonzero(self.donees.counts > 0)
+        donor_cells = np.flatnonzero(counts > 0)
+        dense, sparse = (
+            np.flatnonzero(some) for some in (counts[cells] >= wanted, counts[cells] < wanted)
+        )
+        parts = [(dense, cells[dense], np.zeros(len(dense), dtype=np.int64))]
+        for where in blocks(len(sparse), max(1, _CHUNK // max(1, len(donor_cells)))):
+            chunk = sparse[where]
+            index, cell, distance = _nearest(self, cells[chunk], donor_cells, counts, wanted)
+            parts.append((chunk[index], cell, distance))
+        owner, cell, distance = (np.concatenate(part) for part in zip(*parts, strict=True))
+        order = np.argsort(owner, kind="stable")
+        owner, cell, distance = owner[order], cell[order], distance[order]
+        first, starts = np.flatnonzero(_begins(owner, distance)), np.arange(len(cells) + 1)
+        shell_owner, shell_distance = owner[first], distance[first]
+        shell_start, shell_pair = np.searchsorted(shell_owner, starts), np.append(first, len(owner))
+        before = np.concatenate([[0], np.cumsum(counts[cell])])[shell_pair]
+        radius = np.full(len(cells), FAR - 1, dtype=np.int64)
+        last = before[1:] - before[shell_start[shell_owner]] >= wanted
+        radius[shell_owner[last]] = shell_distance[last]
+        return NearCells(
+            cells, np.searchsorted(owner, starts), cell, distance, shell_start,
+            shell_owner * (2 * FAR) + shell_distance, shell_pair, before, radius,
+        )  # fmt: skip
+
+    def ways(self, k: int) -> tuple[IntArray, IntArray]:
+        """Return the donors of all ways to fill recipients, and where the ways of each cell begin.
+
+        The cells are those with recipients; a way has the row numbers of k donors, the nearest
+        first, and -1 where there are fewer. Those of one distance stand in the table's order.
+        """
+        near = self.near(k)
+        counts = self.donors.counts[near.pair_cell]
+        pair, step = runs(counts)
+        owner = np.repeat(np.arange(len(near.cells)), np.diff(near.pair_start))[pair]
+        donor = self.donors.rows[self.donors.start[near.pair_cell[pair]] + step]
+        donor = donor[np.lexsort((donor, near.pair_distance[pair], owner))]
+        start = np.searchsorted(owner, np.arange(len(near.cells) + 1))
+        total = np.diff(start)
+        last = near.shell_start[1:] - 1  # the farthest shell of each cell, if it has any
+        tied = np.where(total > 0, np.append(np.diff(near.shell_donors), 0)[last], 0)
+        ways = np.where(total > k, tied, 1)
+        stops = np.concatenate([[0], np.cumsum(ways)])
+        chosen = room(int(stops[-1]) * k, np.int64).reshape(-1, k)
+        for part in in_portions(ways * k, _ROWS):
+            cell, turn = runs(ways[part])
+            cell += part.start
+            all_, nearer = total[cell, None], (total - tied)[cell, None]
+            place = np.repeat(np.arange(k)[None], len(cell), axis=0)
+            turned = nearer + (place - nearer + turn[:, None]) % np.maximum(all_ - nearer, 1)
+            place = np.sort(np.where((place >= nearer) & (all_ > k), turned, place), axis=1)
+            at = np.where(place < all_, start[cell, None] + place, len(donor))
+            chosen[stops[part.start] : stops[part.stop]] = np.append(donor, -1)[at]
+        return chosen, stops
 
 
 def _side(rows: IntArray, cell: NDArray[np.integer], cells: int) -> _Side:
@@ -278,39 +340,6 @@ class NearCells:
         return before, through
 
 
-def near_cells(layout: Layout, wanted: int) -> NearCells:
-    """Find, for every cell with recipients, its donor cells up to ``wanted`` donors and ties.
-
-    A cell with that many donors of its own has itself as its only neighbour; the distance matrix
-    of the others to the donor cells is built in chunks.
-    """
-    counts = layout.donors.counts
-    cells = np.flatnonzero(layout.donees.counts > 0)
-    donor_cells = np.flatnonzero(counts > 0)
-    dense, sparse = (
-        np.flatnonzero(some) for some in (counts[cells] >= wanted, counts[cells] < wanted)
-    )
-    parts = [(dense, cells[dense], np.zeros(len(dense), dtype=np.int64))]
-    for where in blocks(len(sparse), max(1, _CHUNK // max(1, len(donor_cells)))):
-        chunk = sparse[where]
-        index, cell, distance = _nearest(layout, cells[chunk], donor_cells, counts, wanted)
-        parts.append((chunk[index], cell, distance))
-    owner, cell, distance = (np.concatenate(part) for part in zip(*parts, strict=True))
-    order = np.argsort(owner, kind="stable")
-    owner, cell, distance = owner[order], cell[order], distance[order]
-    first, starts = np.flatnonzero(_begins(owner, distance)), np.arange(len(cells) + 1)
-    shell_owner, shell_distance = owner[first], distance[first]
-    shell_start, shell_pair = np.searchsorted(shell_owner, starts), np.append(first, len(owner))
-    before = np.concatenate([[0], np.cumsum(counts[cell])])[shell_pair]
-    radius = np.full(len(cells), FAR - 1, dtype=np.int64)
-    last = before[1:] - before[shell_start[shell_owner]] >= wanted
-    radius[shell_owner[last]] = shell_distance[last]
-    return NearCells(
-        cells, np.searchsorted(owner, starts), cell, distance, shell_start,
-        shell_owner * (2 * FAR) + shell_distance, shell_pair, before, radius,
-    )  # fmt: skip
-
-
 def _nearest(
     layout: Layout, cells: IntArray, donor_cells: IntArray, counts: IntArray, wanted: int
 ) -> tuple[IntArray, IntArray, IntArray]:
@@ -336,34 +365,3 @@ def _nearest(
 def _begins(owner: IntArray, distance: IntArray) -> NDArray[np.bool_]:
     """Tell which pairs are the first of their shell, of the same owner and distance."""
     return np.asarray(np.diff(owner, prepend=-1) | np.diff(distance, prepend=-1), dtype=bool)
-
-
-def choose_donors(layout: Layout, k: int) -> tuple[IntArray, IntArray]:
-    """Return the donors of all ways to fill recipients, and where the ways of each cell begin.
-
-    The cells are those with recipients; a way has the row numbers of k donors, the nearest first,
-    and -1 where there are fewer. Those of one distance stand in the order of the table.
-    """
-    near = near_cells(layout, k)
-    counts = layout.donors.counts[near.pair_cell]
-    pair, step = runs(counts)
-    owner = np.repeat(np.arange(len(near.cells)), np.diff(near.pair_start))[pair]
-    donor = layout.donors.rows[layout.donors.start[near.pair_cell[pair]] + step]
-    donor = donor[np.lexsort((donor, near.pair_distance[pair], owner))]
-    start = np.searchsorted(owner, np.arange(len(near.cells) + 1))
-    total = np.diff(start)
-    last = near.shell_start[1:] - 1  # the farthest shell of each cell, if it has any
-    tied = np.where(total > 0, np.append(np.diff(near.shell_donors), 0)[last], 0)
-    ways = np.where(total > k, tied, 1)
-    stops = np.concatenate([[0], np.cumsum(ways)])
-    chosen = room(int(stops[-1]) * k, np.int64).reshape(-1, k)
-    for part in in_portions(ways * k, _ROWS):
-        cell, turn = runs(ways[part])
-        cell += part.start
-        all_, nearer = total[cell, None], (total - tied)[cell, None]
-        place = np.repeat(np.arange(k)[None], len(cell), axis=0)
-        turned = nearer + (place - nearer + turn[:, None]) % np.maximum(all_ - nearer, 1)
-        place = np.sort(np.where((place >= nearer) & (all_ > k), turned, place), axis=1)
-        at = np.where(place < all_, start[cell, None] + place, len(donor))
-        chosen[stops[part.start] : stops[part.stop]] = np.append(donor, -1)[at]
-    return chosen, stops

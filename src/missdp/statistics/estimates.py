@@ -206,8 +206,6 @@ def _half_width(radius: Callable[[float], float], std: float, level: float) -> f
 
     Rounded up: the noise is taken to be as large as it is at the far end of each of 300 steps.
 
-    Examples
-    --------
     >>> wide = _half_width(lambda level: -math.log1p(-level), 1.0, 0.95)
     >>> 3.4 < wide < 3.8
     True

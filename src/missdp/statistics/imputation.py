@@ -25,9 +25,6 @@ from missdp.statistics.donors import (
     MetricName,
     NearCells,
     build_metric,
-    choose_donors,
-    lay_out,
-    near_cells,
 )
 
 Aggregate = Literal["nearest", "mean", "majority"]
@@ -217,8 +214,8 @@ class KNNImputation:
 def _impute(rows: Rows, draws: None, fills: tuple[Fill, ...], k: int, metric: Metric) -> Prepared:
     """Fill rows from their k nearest donors, in all ways; the result is private."""
     del draws
-    layout = lay_out(rows, [name for name, _, _ in fills], metric)
-    donors, start = choose_donors(layout, k)
+    layout = Layout.of(rows, [name for name, _, _ in fills], metric)
+    donors, start = layout.ways(k)
     order, counts = np.argsort(layout.donees.rows), layout.donees.counts
     filled, lists = (room(len(order), np.int64) for _ in range(2))
     filled[:] = layout.donees.rows[order]
@@ -345,7 +342,7 @@ def _tail(height: float, slope: float, beta: float, start: int) -> float:
 
 def _served(layout: Layout, k: int, terms: int) -> NDArray[np.float64]:
     """Return M_0 .. M_{terms - 1}."""
-    near, sites = near_cells(layout, k + terms), layout.metric.sites
+    near, sites = layout.near(k + terms), layout.metric.sites
     taken = _taken(layout)
     served = np.zeros((terms, sites))  # whole numbers of 2**-20, far below 2**53
     for rows in _chunks(near, sites):

@@ -15,7 +15,14 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee
+from missdp.accounting import (
+    Budget,
+    Condition,
+    DeclaredRowCount,
+    Event,
+    Guarantee,
+    WeightsOfRows,
+)
 from missdp.accounting.filters import counted_as_one
 from missdp.accounting.gates import DataChosenGates
 from missdp.errors import (
@@ -35,7 +42,7 @@ from missdp.sources import Reads, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps, Gate, Keeper
 from missdp.synth.cuts import CUTS_SHARE
-from missdp.synth.effective import EffectiveSize, sizes_part
+from missdp.synth.effective import EffectiveSize, left_out, sizes_part
 from missdp.synth.open_levels import check_open, delta_beside, open_part, with_failure
 from missdp.synth.parts import Parts, ground_truth_parts, of_parts
 from missdp.synth.sampling import (
@@ -742,6 +749,12 @@ class Synthesizer(Estimator, abc.ABC):
         """How many units that count alike would tell as much; the number of rows if all do."""
         size = self.__dict__.get("_size")
         return float(self.n_rows_) if size is None else size.units
+
+    @property
+    def left_out_(self) -> str:
+        """What is known of rows, and of their weights, that did not take part: in words."""
+        weighed = any(isinstance(c, WeightsOfRows) for c in self.guarantee_.conditions)
+        return left_out(self.__dict__.get("_size"), self.guarantee_, weighed=weighed)
 
     @property
     def _design(self) -> float:

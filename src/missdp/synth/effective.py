@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from missdp.accounting import Guarantee
+from missdp.accounting.filters import ROW
 from missdp.mechanisms.door import Door, Noise, Total, UnitSums
 from missdp.record import Record
 from missdp.schema import SurveyWeight, Unit
@@ -60,6 +62,21 @@ class EffectiveSize(Record):
         return max(1.0, self.total / self.design)
 
     @property
+    def full(self) -> tuple[float, float]:
+        """Least and greatest share of what counts that is of units that count the bound.
+
+        Reckoned from the mean of what a row's unit counts, the sum of squares over the sum, noise
+        included: units that count less count 1 to ``bound - 1`` rows, or any part of one by weight.
+        """
+        around = _CLEARLY * self.std * 2 * self.bound / max(self.total, 1.0)
+        mean = self.square * self.bound / self.total if self.total > 0 else self.bound
+        if self.weight is not None:
+            return 0.0, min(1.0, max(0.0, (mean + around) / self.bound))
+        rest = max(1.0, self.bound - 1)
+        low, high = mean - around - rest, (mean + around - 1) / rest
+        return min(1.0, max(0.0, low)), min(1.0, max(0.0, high))
+
+    @property
     def population(self) -> float | None:
         """The sum of all survey weights, each up to the largest that counts."""
         return None if self.weight is None else max(0.0, self.total) * self.weight.upper
@@ -87,3 +104,25 @@ def release_sizes(
 def better_total(size: EffectiveSize, total: Total) -> float:
     """Return what all rows count, by the release that tells it better."""
     return total.value if total.std <= size.std else size.total
+
+
+def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool) -> str:
+    """Say what is known, from what was released, of rows and weight that did not take part."""
+    unit, own = guarantee.unit, "to tell it takes a release of its own"
+    if unit == ROW and not weighed:
+        return "No row was left out for its unit, and none counts less than one."
+    if unit == ROW and size is not None:
+        return (
+            f"At most about {size.full[1]:.0%} of the weight that counts may be of rows whose "
+            "weight is at the largest that counts: only of these was weight cut off, if of any. "
+            "How much is not known; compare the sum of the weights with a total that is known."
+        )
+    if size is not None and not weighed:
+        low, high = size.full
+        return (
+            f"About {low:.0%} to {high:.0%} of the rows that took part belong to a {unit} with "
+            f"{guarantee.max_rows} of them, as many as may: only these can have had more. How many "
+            f"rows did not take part is not known: {own}."
+        )
+    cut = ", or how much weight was cut off," if weighed else ""
+    return f"How many rows of a {unit} did not take part{cut} is not known: {own}."

@@ -37,9 +37,8 @@ from missdp.table.encode import Encoder
 from missdp.table.likely import (
     between,
     date_facts,
+    identifies,
     in_order,
-    is_identifier,
-    is_key,
     is_weight,
     layout_of,
     other_format,
@@ -117,6 +116,12 @@ class _Stub(NamedTuple):
         shown = {"name": name.encode("utf-8", "replace").decode(), **self.facts}
         block = "[[attribute]]\n" + tomli_w.dumps(shown)
         return _commented(f"column {name!r} {self.why}. {self.advice}:\n{block}")
+
+
+_IDENTIFIERS: Final = {
+    "row": _Stub("has a value of its own in every row: it looks like a key", *_KEY),
+    "unit": _Stub("has values that come several times: it looks like whose rows they are", *_UNIT),
+}
 
 
 def _commented(text: str) -> str:
@@ -346,11 +351,8 @@ def _drafts(name: str, tally: Tally, said: Described) -> Iterator[AnyAttribute |
     if any(isinstance(cell, Unreadable) for cell, _ in found):
         yield _Stub("has cells that are neither short text in UTF-8, numbers nor true/false")
         return
-    if is_key(name, found):
-        yield _Stub("has a value of its own in every row: it looks like a key", *_KEY)
-        return
-    if is_identifier(name, found):
-        yield _Stub("has values that come several times: it looks like whose rows they are", *_UNIT)
+    if (what := identifies(name, found)) is not None:
+        yield _IDENTIFIERS[what]
         return
     stated = [_stated_codes(said)] if said.codes else []
     for codes in chain(stated, _proposals(found, tally.numbers)):

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical
 from missdp.schema.attributes import (
+    KIND_MARKS,
     KINDS,
     MISSING,
     OUTSIDE,
     Kind,
     LevelReader,
-    kind_mark,
     number_text,
 )
 from missdp.schema.dates import Date, code_text
@@ -83,10 +83,10 @@ class Encoder:
         self._codes: dict[str | float, int] = {}  # marks of codes: of text, and of numbers
         if isinstance(attribute, Date):
             for kind, given in codes.items():
-                self._codes |= dict.fromkeys(_as_dates(attribute, given), kind_mark(kind))
+                self._codes |= dict.fromkeys(_as_dates(attribute, given), KIND_MARKS[kind])
         elif isinstance(attribute, Numeric):
             for kind, given in codes.items():
-                self._codes |= dict.fromkeys(map(_stripped, given), kind_mark(kind))
+                self._codes |= dict.fromkeys(map(_stripped, given), KIND_MARKS[kind])
         elif isinstance(attribute, OpenCategorical):
             normal = {kind: tuple(map(composed, given)) for kind, given in codes.items()}
             self._levels = LevelReader((), normal)  # which knows the codes of missing cells
@@ -95,10 +95,7 @@ class Encoder:
             self._levels = LevelReader(attribute.levels, codes)
 
     def occurring(self, data: Cells) -> Iterator[tuple[str, int]]:
-        """Yield how many cells have each value of an open attribute; private.
-
-        A cell counts for one value, or for none: if it is missing, or in the bucket as it is.
-        """
+        """Yield how many cells have each value of an open attribute, one or none each; private."""
         attribute = self._attribute
         assert isinstance(attribute, OpenCategorical)
         for chunk in _chunks(data):
@@ -205,14 +202,13 @@ def _stripped(code: str | float) -> str | float:
 def _code_of_mark(attribute: AnyAttribute) -> Ints:
     """Return the code of a cell without a value, by minus the mark that its reading gave.
 
-    A null is plainly missing, or not applicable where nothing may be plainly missing. So is what
-    has no mark, or that of a cell outside the domain.
+    A null is plainly missing, or not applicable where nothing may be plainly missing.
     """
-    marks = [-kind_mark(kind) for kind in KINDS]
+    marks = [-KIND_MARKS[kind] for kind in KINDS]
     null = attribute.missing_code if attribute.nullable else attribute.size
     found = np.full(1 + max(marks), null, dtype=np.int64)
     for place, kind in enumerate(attribute.kinds):
-        found[-kind_mark(kind)] = attribute.size + place
+        found[-KIND_MARKS[kind]] = attribute.size + place
     return found
 
 
@@ -285,7 +281,7 @@ def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
     for kind, codes in given.items():
         for code in codes:
             blank = isinstance(code, str) and not code.strip()
-            if blank if reader is None else reader.read(code) != kind_mark(kind):
+            if blank if reader is None else reader.read(code) != KIND_MARKS[kind]:
                 continue
             found[kind] = code.strip() if isinstance(code, str) else code
             break

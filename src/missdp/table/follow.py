@@ -65,10 +65,7 @@ def _values_or_nan(attribute: AnyAttribute, column: Column) -> Floats | None:
 
 
 def _settle(rows: Rows, book: RuleBook, *, passes: int) -> None:
-    """Apply the rules until nothing changes.
-
-    A cell that nothing fills is lost once at most; then the others settle, one after another.
-    """
+    """Apply the rules until nothing changes: a cell that nothing fills is lost once at most."""
     _solved(rows, book)
     for _ in range(passes):
         before = {name: rows.column(name) for name in rows.known}

@@ -210,10 +210,7 @@ def check_columns(
 
 
 def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
-    """Give an Arrow table back as the kind of frame that came in.
-
-    The dtypes depend on the schema alone (pandas: the nullable extension types).
-    """
+    """Give an Arrow table back as the kind of frame that came in; types follow the schema."""
     if kind == "pyarrow":
         return table
     if kind == "pandas":

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -118,21 +118,20 @@ def _shape(text: str) -> str:
     return re.sub(r"\d+", "0", text)
 
 
-def is_key(name: str, found: Sequence[tuple[Plain, int]]) -> bool:
-    """Whether each row has a whole number of its own, by a name that keys have."""
-    if len(found) < _FEWEST or any(n > 1 for _, n in found):
-        return False
-    numbers = (read_number(cell) if isinstance(cell, str) else cell for cell, _ in found)
-    whole = all(isinstance(number, float) and number.is_integer() for number in numbers)
-    return whole and _KEY.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) is not None
+def identifies(name: str, found: Sequence[tuple[Plain, int]]) -> Literal["row", "unit"] | None:
+    """Return what each value tells apart, by a name that keys have, and by how often it comes.
 
-
-def is_identifier(name: str, found: Sequence[tuple[Plain, int]]) -> bool:
-    """Whether values of which many come several times look like whose rows they are."""
-    rows = sum(n for _, n in found)
-    if len(found) < _FEWEST or len(found) > 0.9 * rows:
-        return False
-    return _WHOSE.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) is not None
+    A row, if each has a whole number of its own; whose rows they are, if many come several times.
+    """
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    if len(found) < _FEWEST:
+        return None
+    if all(n == 1 for _, n in found):
+        numbers = (read_number(cell) if isinstance(cell, str) else cell for cell, _ in found)
+        whole = all(isinstance(number, float) and number.is_integer() for number in numbers)
+        return "row" if whole and _KEY.search(name) else None
+    several = len(found) <= 0.9 * sum(n for _, n in found)
+    return "unit" if several and _WHOSE.search(name) else None
 
 
 def is_weight(name: str) -> bool:

@@ -33,7 +33,7 @@ _GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 _LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
 
 
-def read_bytes(size: str | int) -> int:
+def _read_bytes(size: str | int) -> int:
     """Return a number of bytes that is written with a unit."""
     found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([KMGT]?)(i?)B?\s*", str(size), re.I)
     if found is None or (found[3] and not found[2]) or isinstance(size, bool):
@@ -68,7 +68,7 @@ def memory_limit(size: str | int | None) -> Iterator[None]:
     ...     memory_in_force()
     2000000000
     """
-    token = _LIMIT.set(_LIMIT.get() if size is None else read_bytes(size))
+    token = _LIMIT.set(_LIMIT.get() if size is None else _read_bytes(size))
     try:
         yield
     finally:

@@ -58,6 +58,14 @@ class Described(NamedTuple):
     ordered: bool = False
 
 
+class FileFormat(NamedTuple):
+    """A kind of file: what it is called, the names of its columns, and its rows."""
+
+    noun: str
+    names: Callable[[Path], tuple[str, ...]]
+    batches: Callable[[Path, tuple[str, ...]], Iterator[Any]]
+
+
 def pyreadstat_module() -> ModuleType:
     """Return the library that reads these files, or say that it is absent."""
     absent = MissingDependencyError(
@@ -80,12 +88,12 @@ def _read(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
     return found
 
 
-def stat_names(path: Path) -> tuple[str, ...]:
+def _stat_names(path: Path) -> tuple[str, ...]:
     """Return the names of the columns."""
     return tuple(_read(path, metadataonly=True)[1].column_names)
 
 
-def stat_batches(path: Path, names: tuple[str, ...]) -> Iterator[HeldBatch]:
+def _stat_batches(path: Path, names: tuple[str, ...]) -> Iterator[HeldBatch]:
     """Yield the named columns, some rows at a time."""
     start = 0
     while True:
@@ -327,12 +335,12 @@ def _rows(path: Path) -> Iterator[list[Any]]:
         yield from book.get_sheet_by_index(0).iter_rows()
 
 
-def sheet_names(path: Path) -> tuple[str, ...]:
+def _sheet_names(path: Path) -> tuple[str, ...]:
     """Return the names of the columns."""
     return tuple(map(str, next(_rows(path), [])))
 
 
-def sheet_batches(path: Path, names: tuple[str, ...]) -> Iterator[HeldBatch]:
+def _sheet_batches(path: Path, names: tuple[str, ...]) -> Iterator[HeldBatch]:
     """Yield the named columns, as one batch; an empty cell is missing."""
     head, *rows = [*_rows(path)] or [[]]
     found = [str(cell) for cell in head]
@@ -392,3 +400,7 @@ class SheetWriter:
     def close(self) -> None:
         """Finish the workbook."""
         self._book.close()
+
+
+STAT: Final = FileFormat("file of SPSS, Stata or SAS", _stat_names, _stat_batches)
+EXCEL: Final = FileFormat("Excel workbook without a password", _sheet_names, _sheet_batches)

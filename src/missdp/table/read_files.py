@@ -12,7 +12,7 @@ import gzip
 import io
 import secrets
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,13 +27,12 @@ from missdp.table.cells import HeldBatch, without_long_cells
 from missdp.table.frames import check_columns
 from missdp.table.memory import batch_room
 from missdp.table.packages import (
+    EXCEL,
+    STAT,
     STAT_FILES,
     Described,
+    FileFormat,
     described,
-    sheet_batches,
-    sheet_names,
-    stat_batches,
-    stat_names,
 )
 
 if TYPE_CHECKING:
@@ -76,9 +75,8 @@ def file_batches(
 ) -> Iterator[pa.RecordBatch | HeldBatch]:
     """Yield the named columns of a file, a batch of rows at a time.
 
-    Nothing is guessed from private cells. The header line of a CSV file decides what separates its
-    fields (comma, semicolon, tab or bar); quotes are double; cells stay bytes here, because the
-    schema says how to read them. Empty fields are null. All other cells keep their types.
+    The header line of a CSV file decides what separates its fields; quotes are double; cells stay
+    bytes here, because the schema says how to read them. Empty fields are null.
     """
     import pyarrow as pa
 
@@ -183,31 +181,20 @@ class _Header:
     declared: bool = False  # there is no such record: its names are known
 
 
-@dataclass(frozen=True)
-class _Format:
-    """A kind of file: what it is called, the names of its columns, and its rows."""
-
-    noun: str
-    names: Callable[[Path], tuple[str, ...]]
-    batches: Callable[[Path, tuple[str, ...]], Iterator[Any]]
-
-
-def _format_of(path: Path, layout: Layout = PLAIN) -> _Format:
+def _format_of(path: Path, layout: Layout = PLAIN) -> FileFormat:
     """Return how a file with one of the suffixes is read."""
     name = path.name.lower()
     if name.endswith(_CSV):
         noun = f"CSV file in UTF-8 with{'out' * bool(layout.columns)} a header line"
         header = partial(_read_header, layout=layout)
-        return _Format(
+        return FileFormat(
             noun, lambda p: header(p).names, lambda p, names: _csv_batches(p, header(p), names)
         )
     if name.endswith(_PARQUET):
-        return _Format("Parquet file", _parquet_names, _parquet_batches)
+        return FileFormat("Parquet file", _parquet_names, _parquet_batches)
     if name.endswith(_FEATHER):
-        return _Format("Feather file", _feather_names, _feather_batches)
-    if name.endswith(_EXCEL):
-        return _Format("Excel workbook without a password", sheet_names, sheet_batches)
-    return _Format("file of SPSS, Stata or SAS", stat_names, stat_batches)
+        return FileFormat("Feather file", _feather_names, _feather_batches)
+    return EXCEL if name.endswith(_EXCEL) else STAT
 
 
 def _parquet_names(path: Path) -> tuple[str, ...]:

@@ -86,26 +86,14 @@ class RowStream(abc.ABC):
 
     @abc.abstractmethod
     def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
-        """Yield the named columns, in this order, a batch of rows at a time.
-
-        Raises
-        ------
-        DataError
-            If the rows cannot be read. Quotes no cell.
-        """
+        """Yield the named columns, in this order, a batch at a time; an error quotes no cell."""
 
     def described(self) -> Mapping[str, Described]:
         """Return what is said of columns besides their cells: labels, codes of missing cells."""
         return {}
 
     def check(self, names: tuple[str, ...], *, unread: Collection[str] = ()) -> None:
-        """Refuse repeated, absent and undeclared columns.
-
-        Raises
-        ------
-        DataError
-            If the columns are not the named ones, and perhaps some that are never read.
-        """
+        """Refuse repeated, absent and undeclared columns, but for some that are never read."""
         check_columns(list(self.columns()), names, unread=unread)
 
     def laid_out(self, schema: Schema) -> RowStream:

@@ -89,13 +89,7 @@ class Table:
     def _of_rows(self) -> Table:
         """Return the rows, chosen by their units, with a schema that declares none, and weights.
 
-        Not public: which rows are chosen depends on all rows of a unit, so that nothing is proven
-        for single ones.
-
-        Raises
-        ------
-        DataError
-            If the schema declares what the rows were not chosen or weighed by: they were changed.
+        Not public: which rows are chosen depends on all rows of a unit: nothing is proven for one.
         """
         fact = self.schema.unit or self.schema.weight
         if fact is None:
@@ -181,14 +175,7 @@ class Table:
         return self.column(name).codes
 
     def mask(self, name: str, kind: Kind | None = None) -> Flags:
-        """Return True where the cell has no value, shape ``(n,)``.
-
-        Parameters
-        ----------
-        name : str
-        kind : {"not_applicable", "missing", "refused", "unknown", "not_asked"}, optional
-            Only cells of this kind; by default of any kind.
-        """
+        """True where a cell is missing, shape ``(n,)``: for whatever reason, or of one kind."""
         attribute, codes = self.schema[name], self.codes(name)
         if kind is None:
             return np.asarray(codes >= attribute.size)
@@ -287,15 +274,10 @@ class Table:
     def coded_as(self, schema: Schema) -> Table:
         """Return the same rows, with the values of numeric attributes in the bins of a schema.
 
-        Parameters
-        ----------
-        schema : Schema
-            That of the table, but for the bins of attributes of which it has values.
-
         Raises
         ------
         DataError
-            If the table holds bins only of an attribute whose bins differ, or the units differ.
+        If the table holds bins only of an attribute whose bins differ, or the units differ.
         """
         if schema is self.schema:
             return self

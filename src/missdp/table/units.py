@@ -246,7 +246,7 @@ def rows_of_units(data: Any, schema: Schema) -> RowStream:
         rows = KeptRows(rows, names)
     facts = schema
     if weight is not None:  # numbers, which text files may write in their own way
-        number = Numeric(name=weight.column, lower=0, upper=weight.upper)
+        number = Numeric(name=weight.column, lower=0, upper=1)
         facts = replace(schema, attributes=(*schema.attributes, number), weight=None)
     return UnitRows(rows.laid_out(facts), unit, weight)
 
@@ -276,15 +276,7 @@ def _easy_identifiers(cells: Chunk) -> pa.Array | None:
 
 
 def numbers(identifiers: Iterable[pa.Array]) -> Ints:
-    """Return for each identifier a number, from 0, that equal ones share; -1 if null, -2 if unread.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> found = numbers([pa.array([b"a", None, b"b"], pa.large_binary())])
-    >>> found[0] == found[2], found[1]
-    (np.False_, np.int64(-1))
-    """
+    """Return for each identifier a number that equal ones share; -1 if null, -2 if unread."""
     factors = np.frombuffer(os.urandom(8 * 4 * (_LONGEST // _WORD + 1)), dtype=np.uint64)
     parts = [_hashed(each, factors.reshape(-1, 4)) for each in identifiers]
     keys = np.concatenate([np.zeros((0, 2), dtype=np.uint64), *(key for key, _ in parts)])
