@@ -12,10 +12,10 @@ from scipy.stats import multivariate_normal
 
 from missdp import Categorical, Schema, Table
 from missdp.evaluate import missing_fidelity
+from missdp.inference.completion import groups_of, pooled, tied
 from missdp.inference.estimate import _both_missing, _Measured, _strips
 from missdp.inference.masks import MaskModel, Strip, _latent_uniforms, fit_correlation
 from missdp.inference.model import Levels
-from missdp.inference.together import groups_of, pooled, tied
 from missdp.record import Record
 from missdp.sources.strategies import _merge_levels
 from missdp.synth import AIM, MST

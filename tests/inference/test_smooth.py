@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from inference.graphs import dependence
 from missdp.inference.masks import MaskModel
-from missdp.inference.numbers import NumberMoments, complete_numbers
-from missdp.inference.smooth import Smoothing
-from missdp.inference.sparse import shared_margins, sparse_tables
+from missdp.inference.products import NumberMoments, complete_numbers
+from missdp.inference.smooth import Smoothing, shared_margins, sparse_tables
 
 
 def smooth_pairs(margins, seen, variances, ordered):

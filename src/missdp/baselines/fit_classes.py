@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from missdp.baselines.adversarial import as_array, import_torch, torch_device
 from missdp.baselines.networks import known_margins
-from missdp.inference.clipping import clipped_away
 from missdp.inference.masks import RowModel
 from missdp.inference.model import Levels, draw, finite, split_rows
+from missdp.inference.products import clipped_away
 from missdp.synth.learn_pairs import Crude, PairRelease
 from missdp.types import Flags, Floats, Ints
 

@@ -22,7 +22,6 @@ from typing import Protocol
 import numpy as np
 
 from missdp.inference.beliefs import log_linear
-from missdp.inference.graphical import GraphicalModel
 from missdp.inference.heads import Heads, Singles
 from missdp.inference.junction import Clique
 from missdp.inference.model import (
@@ -34,7 +33,7 @@ from missdp.inference.model import (
     split_rows,
     tree_steps,
 )
-from missdp.inference.pair_model import PairModel
+from missdp.inference.models import GraphicalModel, PairModel
 from missdp.inference.raking import effective_share, rake, resample
 from missdp.types import Flags, Floats, Ints
 

@@ -31,7 +31,7 @@ missing is then not learned from the levels of ``a``, which are not seen alike w
 Holes that coincide have a Gaussian copula, fitted to how often pairs of them do: each has a chance
 of its own, and a latent normal variable that says whether it happens; the variables of two holes
 are correlated where the two coincide more or less often than by chance, and one and the same where
-attributes are missing together (`missdp.inference.together`).
+attributes are missing together (`missdp.inference.completion`).
 """
 
 from __future__ import annotations
