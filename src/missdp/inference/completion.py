@@ -135,8 +135,8 @@ def complete(
     enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
     strips, both = _strips(tables, masks.present), _coincidences(tables)
     ruled = {*masks.told, *chain(*masks.told.values())}
-    groups = groups_of(both, rates, tables.n_rows, before=masks.correlation, without=ruled)
-    strips, both = pooled(groups, strips, both, rates)
+    groups = _groups_of(both, rates, tables.n_rows, before=masks.correlation, without=ruled)
+    strips, both = _pooled(groups, strips, both, rates)
     for turn in range(rounds):
         first = turn == 0 and start is None
         rows = _tree_rows(known, rng, n=enough) if draw is None else draw(known)
@@ -152,7 +152,7 @@ def complete(
     if rounds:
         chances = masks.missing(rows)
         found = fit_correlation(chances, both, tables.n_rows, explained=masks.explained)
-        masks.correlation = tied(found, groups)
+        masks.correlation = _tied(found, groups)
     return known
 
 
@@ -367,7 +367,7 @@ _APART = 1e-6  # what is left of independence, so that a correlation stays one
 _TIED = 1 - 1e-5
 
 
-def groups_of(
+def _groups_of(
     both: Both,
     rates: Floats,
     n_rows: float,
@@ -424,7 +424,7 @@ def _allowed(before: Floats) -> Floats:
     return np.where(before > _TIED, _SHORT_AGAIN, _SHORT)
 
 
-def pooled(
+def _pooled(
     groups: Groups, strips: Mapping[tuple[int, ...], Strip], both: Both, rates: Floats
 ) -> tuple[dict[tuple[int, ...], Strip], dict[tuple[int, int], tuple[float, float]]]:
     """Return what is known of holes and of their coincidences, averaged over each group.
@@ -456,7 +456,7 @@ def _mean(strips: Sequence[Strip]) -> Strip:
     )
 
 
-def tied(correlation: Floats, groups: Iterable[Sequence[int]]) -> Floats:
+def _tied(correlation: Floats, groups: Iterable[Sequence[int]]) -> Floats:
     """Return latent correlations under which the holes of each group are one."""
     own = np.arange(len(correlation))
     for group in groups:

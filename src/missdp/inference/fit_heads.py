@@ -15,7 +15,7 @@ tree, with tables that were shrunk in the same way. `fit_given_all` fits a head 
 given all others, to rows.
 
 A head adds up effects of single earlier attributes. Where a table of several attributes was
-measured, the one that is drawn last gets an effect of all others together (`fit_interactions`), by
+measured, the one that is drawn last gets an effect of all others together (`_fit_interactions`), by
 iterative scaling of the law of its level given theirs.
 """
 
@@ -84,13 +84,13 @@ def fit_heads(
             head = _Head(drawn, margins, a, parents, pairs, ridge, closed)
             biases[a], fitted = head.fit(iterations)
             weights |= fitted
-        mine = {c: t for c, t in (together or {}).items() if last_of(c, sequence)[0] == a}
+        mine = {c: t for c, t in (together or {}).items() if _last_of(c, sequence)[0] == a}
         if mine:
             law = known()
             scores = law.scores(drawn, a)
             closed = barrier(drawn, law.limits[a], rng, len(margins[a]))
             scores = scores if closed is None else scores + closed
-            effects |= fit_interactions(scores, drawn, mine, sequence)
+            effects |= _fit_interactions(scores, drawn, mine, sequence)
         known().draw_next(drawn, place, rng)
     return known()
 
@@ -360,13 +360,13 @@ _LEAST_CELL = 1e-12
 _STILL = 1e-4
 
 
-def last_of(clique: Clique, order: Sequence[int]) -> Clique:
+def _last_of(clique: Clique, order: Sequence[int]) -> Clique:
     """Return a clique with the attribute first that is drawn last."""
     last = max(clique, key=list(order).index)
     return (last, *(a for a in clique if a != last))
 
 
-def fit_interactions(
+def _fit_interactions(
     scores: NDArray[Any], rows: Ints, tables: Mapping[Clique, Floats], order: Sequence[int]
 ) -> dict[Clique, Floats]:
     """Find what is to be added to the logarithms of one attribute's law, so that tables hold.
@@ -384,7 +384,7 @@ def fit_interactions(
     """
     scores = scores.astype(np.float64)
     columns, found = np.ascontiguousarray(rows.T), {}
-    turned = {last_of(clique, order): clique for clique in tables}
+    turned = {_last_of(clique, order): clique for clique in tables}
     for own, clique in turned.items():
         table = tables[clique].transpose([clique.index(a) for a in own])
         cells = cell_index(columns, own[1:], table.shape[1:], len(rows))

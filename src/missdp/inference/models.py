@@ -17,7 +17,7 @@ from missdp.inference.beliefs import Calibrated, Parameters, log_linear
 from missdp.inference.completion import Completed
 from missdp.inference.heads import Heads
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel, RowModel, masks_fit
+from missdp.inference.masks import MaskModel, RowModel
 from missdp.inference.model import (
     Draws,
     Levels,
@@ -68,7 +68,7 @@ class GraphicalModel(Record):
             and shaped(self.zeros, [len(level.groups) for level in self.levels])
             and finite(self.parameters.values())
             and finite(self.tables.values(), least=0.0)
-            and masks_fit(self.masks, sizes)
+            and self.masks.fits(sizes)
         )
 
     @cached_property
@@ -193,7 +193,7 @@ class PairModel(RowModel):
             sizes == [len(margin) for margin in self.law.margins]
             and shaped(self.tables, sizes)
             and finite(self.tables.values(), least=0.0)
-            and masks_fit(self.masks, sizes)
+            and self.masks.fits(sizes)
         )
 
     def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Ints:

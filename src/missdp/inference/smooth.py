@@ -140,7 +140,7 @@ class Smoothing:
         Tables less the product of their margins, and the variance of their noise.
     kept : mapping of Pair to _Kept
         Of the pairs that are smoothed.
-    sparse : mapping of Pair to SparseTable
+    sparse : mapping of Pair to _SparseTable
         Of the pairs that are nearly functional.
     margins : tuple of ndarray
         As those leave them.
@@ -150,7 +150,7 @@ class Smoothing:
     variances: Mapping[Pair, Floats]
     kept: Mapping[Pair, _Kept]
     numbers: Numbers | None = None
-    sparse: Mapping[Pair, SparseTable] = field(default_factory=dict)
+    sparse: Mapping[Pair, _SparseTable] = field(default_factory=dict)
     margins: tuple[Floats, ...] = ()
 
     @classmethod
@@ -200,8 +200,8 @@ class Smoothing:
             for (a, b), (noise, prior) in found.items()
         }
         rivals = {pair: float(fit[decay]) for pair, fit in fits.items()}
-        sparse = sparse_tables(margins, pairs, variances, ordered, rivals)
-        return cls(pairs, variances, kept, numbers, sparse, shared_margins(margins, sparse))
+        sparse = _sparse_tables(margins, pairs, variances, ordered, rivals)
+        return cls(pairs, variances, kept, numbers, sparse, _shared_margins(margins, sparse))
 
     @property
     def told(self) -> dict[Pair, Floats]:
@@ -294,7 +294,7 @@ _LEAST_CHANCE = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class SparseTable:
+class _SparseTable:
     """What is known of a nearly functional pair.
 
     Parameters
@@ -312,13 +312,13 @@ class SparseTable:
     possible: Flags
 
 
-def sparse_tables(
+def _sparse_tables(
     margins: Sequence[Floats],
     pairs: Mapping[Pair, Floats],
     variances: Mapping[Pair, Floats],
     ordered: Sequence[bool],
     fits: Mapping[Pair, float],
-) -> dict[Pair, SparseTable]:
+) -> dict[Pair, _SparseTable]:
     """Find the pairs that this prior explains clearly better than a normal one.
 
     Parameters
@@ -348,12 +348,12 @@ def sparse_tables(
             table = np.maximum(mean, _LEAST_SHARE * lower) * possible
             table = _between(table, ends)
             if float(np.abs(table - lower).sum()) / 2 >= _STRONG * (ordered[a] or ordered[b]):
-                found[a, b] = SparseTable(table, variance * possible, possible)
+                found[a, b] = _SparseTable(table, variance * possible, possible)
     return found
 
 
-def shared_margins(
-    margins: Sequence[Floats], found: Mapping[Pair, SparseTable]
+def _shared_margins(
+    margins: Sequence[Floats], found: Mapping[Pair, _SparseTable]
 ) -> tuple[Floats, ...]:
     """Return the margins with those of nearly functional pairs moved to what both allow."""
     seen: dict[int, list[Floats]] = {}

@@ -319,7 +319,7 @@ class AllPairs(PairsSynthesizer):
     def _fit(self, door: Door) -> Total:
         door, total = self._opened_rows(door)
         crude = self._crude(door, total)
-        tables, stds = release_top_up(door, crude, self._named(self._planned), self._split)
+        tables, stds = _release_top_up(door, crude, self._named(self._planned), self._split)
         released = self._all_pairs(door, crude)
         self.pairs_ = replace(released, together=tables, together_stds=stds)
         self._report("fitting", 0.3)
@@ -340,7 +340,7 @@ class AllPairs(PairsSynthesizer):
 
     def _named(self, schema: Schema) -> dict[Clique, float]:
         """Tables that are measured beside all pairs, by weight; public."""
-        return named_tables(self.workload, schema, measured=self.top_up)
+        return _named_tables(self.workload, schema, measured=self.top_up)
 
     def _split_rest(self, schema: Schema) -> list[Part]:
         named, rest = self._named(schema), super()._split_rest(schema)
@@ -409,7 +409,7 @@ TOP_UP_SHARE = 0.12
 _MOST = 100  # tables: with more, each is noise
 
 
-def named_tables(workload: Workload, schema: Schema, *, measured: bool) -> dict[Clique, float]:
+def _named_tables(workload: Workload, schema: Schema, *, measured: bool) -> dict[Clique, float]:
     """Return the tables of a workload that all pairs do not tell, with their weights.
 
     Raises
@@ -437,7 +437,7 @@ def named_tables(workload: Workload, schema: Schema, *, measured: bool) -> dict[
     return wanted
 
 
-def release_top_up(
+def _release_top_up(
     door: Door, crude: Crude, tables: Mapping[Clique, float], split: Split
 ) -> tuple[dict[Clique, NDArray[np.float64]], dict[Clique, float]]:
     """Release tables, on groups of levels; with the noise of each count."""

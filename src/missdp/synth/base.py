@@ -33,6 +33,7 @@ from missdp.errors import (
     did_you_mean,
 )
 from missdp.estimator import Estimator
+from missdp.files import write_atomically
 from missdp.mechanisms import Door, Total
 from missdp.progress import Progress
 from missdp.record import fits
@@ -79,10 +80,10 @@ from missdp.synth.state import (
     is_number,
     is_whole,
     learn,
+    model_text,
     opened,
     read_document,
     sampling_generator,
-    write_model,
 )
 from missdp.table import FrameKind, Holes, Table, Values, check_holes
 from missdp.threads import one_blas_thread
@@ -338,7 +339,7 @@ class Synthesizer(Estimator, abc.ABC):
     def save(self, path: str | Path) -> None:
         """Write the released model (no private data) to a file, whole or not at all."""
         self._check_fitted()
-        write_model(self, Path(path))
+        write_atomically(Path(path), model_text(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

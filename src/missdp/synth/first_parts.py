@@ -37,7 +37,7 @@ from missdp.inference.dyadic import (
     measured_levels,
     occupied,
 )
-from missdp.mechanisms.door import Door, Noise, Total, UnitSums
+from missdp.mechanisms.door import Door, Noise, UnitSums
 from missdp.mechanisms.open_levels import FrequentValues, OccurringValues
 from missdp.record import Record
 from missdp.schema import Numeric, OpenCategorical, Schema, SurveyWeight, Unit
@@ -323,11 +323,6 @@ def release_sizes(
     return EffectiveSize(total=total, square=square, std=std, bound=float(bound), weight=weight)
 
 
-def better_total(size: EffectiveSize, total: Total) -> float:
-    """Return what all rows count, by the release that tells it better."""
-    return total.value if total.std <= size.std else size.total
-
-
 def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool) -> str:
     """Say what is known, from what was released, of rows and weight that did not take part."""
     unit, own = guarantee.unit, "to tell it takes a release of its own"
@@ -360,19 +355,19 @@ def open_part(names: Sequence[str]) -> Part:
     return Part(OPEN, min(_MOST_OPEN_SHARE, _OPEN_SHARE * len(names)), (frozenset(),) * len(names))
 
 
-def failure_of(delta: float, names: Sequence[str]) -> float:
+def _failure_of(delta: float, names: Sequence[str]) -> float:
     """Return the part of delta with which a rare value may be released; 0 without open levels."""
     return float_down(exact(delta) * _FAILURE) if names else 0.0
 
 
 def delta_beside(delta: float, names: Sequence[str]) -> float:
     """Return what failures leave of the delta of a fit."""
-    return float_down(exact(delta) - exact(failure_of(delta, names)))
+    return float_down(exact(delta) - exact(_failure_of(delta, names)))
 
 
 def failures(delta: float, names: Sequence[str]) -> tuple[ApproximateEvent, ...]:
     """Return the event that rare levels are charged by, beside all else; none without open ones."""
-    chance = failure_of(delta, names)
+    chance = _failure_of(delta, names)
     return (ApproximateEvent(epsilon=0.0, delta=chance, label="rare levels"),) if names else ()
 
 
@@ -416,7 +411,7 @@ def release_levels(
 ) -> Schema:
     """Return a schema with the levels that were found, for what the split gives each attribute."""
     names = [attribute.name for attribute in attributes]
-    each = float_down(exact(failure_of(delta, names)) / len(names))
+    each = float_down(exact(_failure_of(delta, names)) / len(names))
     found = {}
     for attribute, cost in zip(attributes, split.costs(OPEN), strict=True):
         how = FrequentValues(Noise.worth(cost).scale, each, attribute.max_levels)

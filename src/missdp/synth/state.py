@@ -42,7 +42,6 @@ from missdp.errors import (
     UnprovenError,
     replacing,
 )
-from missdp.files import write_atomically
 from missdp.inference.model import finite
 from missdp.mechanisms import Door, Noise, Total, Witness, domain_conditions, noise_source
 from missdp.mechanisms.open_levels import RowsAsTheyCame
@@ -58,7 +57,6 @@ from missdp.synth.coordinates import finely
 from missdp.synth.first_parts import (
     EffectiveSize,
     KindShares,
-    better_total,
     check_open,
     failures,
     release_cuts,
@@ -351,7 +349,8 @@ def _settle_rows(fresh: Synthesizer, total: Total) -> int:
     counted = fresh.n_rows_ = whole_rows(total, epsilon=fresh.epsilon)
     fresh.n_rows_std_ = total.std
     if fresh._size is not None:
-        fresh._size = replace(fresh._size, total=better_total(fresh._size, total))
+        if total.std <= fresh._size.std:  # else what units count tells it better
+            fresh._size = replace(fresh._size, total=total.value)
         if fresh._size.weight is not None:  # as many rows as tell as much
             fresh.n_rows_ = round(fresh._size.units)
     return counted
@@ -429,11 +428,6 @@ class StoredModel(Record):
     n_rows_std: float
     guarantee: Guarantee
     released: dict[str, Any]
-
-
-def write_model(model: Synthesizer, path: Path) -> None:
-    """Write a released model, whole or not at all."""
-    write_atomically(path, model_text(model))
 
 
 def model_text(model: Synthesizer) -> bytes:
