@@ -194,7 +194,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/synth/test_top_up.py"),
     ("synth", "caps count tables of a workload behind too large a gate", "gates = self._gates([[schema.names[a] for a in clique] for clique in named], schema)", "gates = self._gates([schema.names for _ in named], schema)",
      "tests/synth/test_top_up.py"),
-    ("inference", "columns that are missing together come apart", "masks.correlation = tied(found, groups)", "masks.correlation = found",
+    ("inference", "columns that are missing together come apart", "masks.correlation = _tied(found, groups)", "masks.correlation = found",
      "tests/synth/test_top_up.py"),
     ("inference", "functions of another column are not kept", "return {**known, **{c: t & known.get(c, True) for c, t in found.items()}}", "return {**known}",
      "tests/inference/test_smooth.py"),

@@ -195,11 +195,6 @@ class _GraphicalSynthesizer(Synthesizer):
         lacking = _COUNT_SHARE - told
         return lacking if lacking > _LEAST_COUNT_SHARE else 0.0
 
-    def _released_count(self, door: Door) -> Total | None:
-        if is_declared(self.n_rows):
-            return Total(int(self.n_rows), 0.0)
-        return door.row_count(self._split.noise(ROWS)) if ROWS in self._split else None
-
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
         total = self._released_count(door)

@@ -175,11 +175,6 @@ class PairsSynthesizer(Synthesizer):
         told = strategy.fills or all(strategy.tells_total((a.name,), schema) for a in schema)
         return 0.0 if told or is_declared(self.n_rows) else _COUNT_SHARE
 
-    def _released_count(self, door: Door) -> Total | None:
-        if is_declared(self.n_rows):
-            return Total(int(self.n_rows), 0.0)
-        return door.row_count(self._split.noise(ROWS)) if ROWS in self._split else None
-
     def _opened_rows(self, door: Door) -> tuple[Door, Total | None]:
         """Return a door to the rows that are modelled, and their number if it is released first."""
         self._report("preparing", 0.0)

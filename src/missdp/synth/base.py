@@ -63,6 +63,7 @@ from missdp.synth.sampling import (
 )
 from missdp.synth.split import (
     BINS,
+    ROWS,
     Caps,
     Gate,
     Keeper,
@@ -799,6 +800,12 @@ class Synthesizer(Estimator, abc.ABC):
         size = self.__dict__.get("_size")
         if size is not None and size.weight is not None:
             raise UnprovenError(f"{what} is not proven where rows count by {size.weight.column!r}")
+
+    def _released_count(self, door: Door) -> Total | None:
+        """Return the number of rows that is declared, or released as a part of its own."""
+        if is_declared(self.n_rows):
+            return Total(int(self.n_rows), 0.0)
+        return door.row_count(self._split.noise(ROWS)) if ROWS in self._split else None
 
     def _report(self, stage: str, done: float) -> None:
         if self.progress is not None:
