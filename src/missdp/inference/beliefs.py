@@ -120,13 +120,8 @@ class _Propagation:
     What does not change from fit to fit of one model is worked out once: where each table goes,
     and how its marginal is read off.
 
-    Parameters
-    ----------
-    tree : JunctionTree
-    cliques : sequence of Clique
-        Attributes of each table; each inside a clique of the tree.
-    forbidden : mapping of Clique to ndarray of bool, optional
-        Cells (True) whose probability is exactly zero.
+    * ``cliques``: Attributes of each table; each inside a clique of the tree.
+    * ``forbidden``, optional: Cells (True) whose probability is exactly zero.
     """
 
     def __init__(
@@ -241,11 +236,7 @@ def _homes(tree: JunctionTree, cliques: Iterable[Clique]) -> dict[Clique, int]:
 class Calibrated:
     """A distribution given by consistent marginals of a junction tree's cliques.
 
-    Parameters
-    ----------
-    tree : JunctionTree
-    beliefs : sequence of ndarray
-        Marginal of every tree clique; each sums to one, neighbours agree on separators.
+    * ``beliefs``: Marginal of every tree clique; each sums to one, neighbours agree on separators.
     """
 
     def __init__(self, tree: JunctionTree, beliefs: Sequence[Floats]) -> None:
@@ -354,14 +345,9 @@ _LARGEST = 30.0  # bound on a parameter: no step of the optimiser may over- or u
 class Target:
     """A noisy marginal, in proportions.
 
-    Parameters
-    ----------
-    clique : Clique
-        Sorted attribute positions.
-    values : ndarray
-        Noisy proportions, one axis per attribute; may be negative.
-    std : float or ndarray
-        Standard deviation of the noise of each cell, above 0.
+    * ``clique``: Sorted attribute positions.
+    * ``values``: Noisy proportions, one axis per attribute; may be negative.
+    * ``std``: Standard deviation of the noise of each cell, above 0.
     """
 
     clique: Clique

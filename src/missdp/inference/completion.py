@@ -45,19 +45,14 @@ class PairTables:
     Released values with the variance of their noise; `missdp.inference.completion` tells what they
     say of complete rows.
 
-    Parameters
-    ----------
-    sizes : tuple of int
-        Levels of each attribute, without "missing".
-    margins : tuple of ndarray
-        Share of the rows at each level and, if the attribute may be missing, missing; nowhere
-        negative.
-    tables : mapping of (attribute, attribute) to ndarray
-        The same for every two attributes; noise makes some negative.
-    variances : mapping of (attribute, attribute) to ndarray
-        Variance of the noise of each share, less what the margins tell.
-    n_rows : float
-        Number of rows, as far as it is known.
+    * ``sizes``: Levels of each attribute, without "missing".
+    * ``margins``: Share of the rows at each level and, if the attribute may be missing, missing;
+      nowhere negative.
+    * ``tables`` (by (attribute, attribute)): The same for every two attributes; noise makes some
+      negative.
+    * ``variances`` (by (attribute, attribute)): Variance of the noise of each share, less what the
+      margins tell.
+    * ``n_rows``: Number of rows, as far as it is known.
     """
 
     sizes: tuple[int, ...]
@@ -95,16 +90,11 @@ _TIMES = 20  # as many rows as are known
 class Completed:
     """What noisy tables with missing values say of complete rows.
 
-    Parameters
-    ----------
-    margins : tuple of ndarray
-        One-way margin of each attribute, adding up to 1.
-    pairs : mapping of (attribute, attribute) to ndarray
-        Table of each pair less the product of its margins.
-    variances : mapping of (attribute, attribute) to ndarray
-        Variance of the noise of each cell; an error of the masks comes on top.
-    masks : MaskModel
-        Which cells go missing, given the complete row.
+    * ``margins``: One-way margin of each attribute, adding up to 1.
+    * ``pairs`` (by (attribute, attribute)): Table of each pair less the product of its margins.
+    * ``variances`` (by (attribute, attribute)): Variance of the noise of each cell; an error of the
+      masks comes on top.
+    * ``masks``: Which cells go missing, given the complete row.
     """
 
     margins: tuple[Floats, ...]
@@ -377,17 +367,12 @@ def _groups_of(
 ) -> Groups:
     """Find the groups of attributes that are missing together.
 
-    Parameters
-    ----------
-    both : mapping of (int, int) to (float, float)
-        Rows in which two attributes are both missing, and the noise of their number.
-    rates : ndarray
-        Missing rate of each attribute.
-    n_rows : float
-    before : ndarray, optional
-        Latent correlations found before; groups that they tie stay unless there is much against it.
-    without : collection of int
-        Attributes in no group.
+    * ``both`` (by (int, int)): Rows in which two attributes are both missing, and the noise of
+      their number.
+    * ``rates``: Missing rate of each attribute.
+    * ``before``, optional: Latent correlations found before; groups that they tie stay unless there
+      is much against it.
+    * ``without``: Attributes in no group.
     """
     d = len(rates)
     evidence, short, pairs = np.full((d, d), -math.inf), np.zeros((d, d)), np.ones((d, d))

@@ -34,15 +34,11 @@ _AT_ONCE = 8  # factors, before a law is scaled: their product stays far from wh
 class Factors(Record):
     """The law of each attribute given others, as products of factors.
 
-    Parameters
-    ----------
-    levels : tuple of Levels
-        How the levels of each attribute are grouped.
-    odds : tuple of ndarray
-        For each attribute the odds of its groups of levels, before another one speaks.
-    factors : mapping of (attribute, other attribute) to ndarray
-        By what the odds are multiplied for each group of levels of the other attribute: one row for
-        each of them, and a last one for a value that is not known.
+    * ``levels``: How the levels of each attribute are grouped.
+    * ``odds``: For each attribute the odds of its groups of levels, before another one speaks.
+    * ``factors`` (by (attribute, other attribute)): By what the odds are multiplied for each group
+      of levels of the other attribute: one row for each of them, and a last one for a value that is
+      not known.
     """
 
     levels: tuple[Levels, ...]
@@ -93,14 +89,9 @@ def _grouped(level: Levels, codes: Ints) -> Ints:
 class Conditionals(Record):
     """Laws by which holes are filled: released values, and nothing but numbers.
 
-    Parameters
-    ----------
-    order : tuple of int
-        The attributes, those first that are told best by the others.
-    given_all : Factors
-        The law of each attribute given all others.
-    given_some : Factors
-        The same, where others may not be known.
+    * ``order``: The attributes, those first that are told best by the others.
+    * ``given_all``: The law of each attribute given all others.
+    * ``given_some``: The same, where others may not be known.
     """
 
     order: tuple[int, ...]

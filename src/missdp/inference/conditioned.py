@@ -49,14 +49,8 @@ _LOST = 0.01  # of all weight, at most, where the largest weights are cut
 class _Conditioned:
     """Rows of a raked model that have wanted levels; drawn in advance, and again if need be.
 
-    Parameters
-    ----------
-    model : GraphicalModel or PairModel
-    levels : tuple of Levels
-        With the shares of wanted levels alone.
-    shares : mapping of int to ndarray
-        How much of each group of levels is wanted, by attribute.
-    steps : sequence of _Step
+    * ``levels``: With the shares of wanted levels alone.
+    * ``shares``: How much of each group of levels is wanted, by attribute.
     """
 
     model: GraphicalModel | PairModel
@@ -100,14 +94,8 @@ def conditioned(
 ) -> tuple[GraphicalModel | _Conditioned | None, float]:
     """Return what draws the rows of a model with wanted levels, and how common they are in it.
 
-    Parameters
-    ----------
-    model : GraphicalModel or PairModel
-    wanted : mapping of int to ndarray of bool
-        Which levels, by position of attributes.
-    n : int
-        About how many rows will be drawn.
-    rng : Generator
+    * ``wanted``: Which levels, by position of attributes.
+    * ``n``: About how many rows will be drawn.
     """
     levels, shares = list(model.levels), dict[int, Floats]()
     for v, among in wanted.items():

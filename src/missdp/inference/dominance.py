@@ -62,11 +62,7 @@ def related(points: Sequence[Column], queries: Sequence[Column], signs: Sequence
 class _Keys:
     """Keys of points and of queries that must be the same; -1 for a query that no point has.
 
-    Parameters
-    ----------
-    points, queries : array of int64
-    size : int
-        Number of keys of points.
+    * ``size``: Number of keys of points.
     """
 
     points: Ints
@@ -93,13 +89,8 @@ class _Keys:
 class _Order:
     """A coordinate of which a query has the points below a threshold, both in whole numbers.
 
-    Parameters
-    ----------
-    ranks : array of int64, one for each point
-        In ``0..size - 1``.
-    below : array of int64, one for each query
-        In ``0..size``.
-    size : int
+    * ``ranks``: In ``0..size - 1``.
+    * ``below``: In ``0..size``.
     """
 
     ranks: Ints

@@ -44,17 +44,11 @@ _UNSEEN = 0.1  # of all rows, that may at most be outside without standing out
 class Histogram:
     """Mass of intervals of cells.
 
-    Parameters
-    ----------
-    starts : ndarray of int64, shape (k + 1,)
-        First cell of each interval, and the number of cells.
-    mass : ndarray, shape (k,)
-        Share of each interval; adds up to 1.
-    rows : float
-        Estimated number of rows, at least 0.
-    sure : tuple of int, optional
-        The first cell of those that certainly hold rows at either end, and the first one after
-        them; by default all.
+    * ``starts`` (shape (k + 1,)): First cell of each interval, and the number of cells.
+    * ``mass`` (shape (k,)): Share of each interval; adds up to 1.
+    * ``rows``: Estimated number of rows, at least 0.
+    * ``sure``, optional: The first cell of those that certainly hold rows at either end, and the
+      first one after them; by default all.
     """
 
     starts: NDArray[np.int64]
@@ -101,12 +95,9 @@ def folded(cells: NDArray[_Number], levels: Sequence[int]) -> list[NDArray[_Numb
 def occupied(counts: NDArray[np.int64], *, std: float, size: int) -> tuple[int, int]:
     """Return the first cell of the range in which rows are, and the first cell after it.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (2**level,)
-        Noisy counts of the nodes of one level of a tree over ``size`` cells.
-    std : float
-        Standard deviation of their noise.
+    * ``counts`` (shape (2**level,)): Noisy counts of the nodes of one level of a tree over ``size``
+      cells.
+    * ``std``: Standard deviation of their noise.
 
     Examples
     --------
@@ -133,19 +124,12 @@ def fit_histogram(
 ) -> Histogram:
     """Return the distribution of a column over a grid of ``size`` cells.
 
-    Parameters
-    ----------
-    counts : sequence of ndarray
-        Noisy counts of the nodes of each level that was measured; see `folded`.
-    std : float
-        Standard deviation of the noise of each count.
-    size : int
-        Number of cells.
-    levels : sequence of int
-        These levels, coarsest first; see `measured_levels`.
-    reach : tuple of two ndarray, shape (size,), optional
-        The least and the greatest number of each cell, which tell how far out a cell is; by default
-        cells are equally wide.
+    * ``counts``: Noisy counts of the nodes of each level that was measured; see `folded`.
+    * ``std``: Standard deviation of the noise of each count.
+    * ``size``: Number of cells.
+    * ``levels``: These levels, coarsest first; see `measured_levels`.
+    * ``reach`` (shape (size,)), optional: The least and the greatest number of each cell, which
+      tell how far out a cell is; by default cells are equally wide.
 
     Examples
     --------
@@ -179,12 +163,8 @@ def beyond(
 ) -> Floats:
     """Return how many rows may be outside of some cells, as few noisy counts tell it.
 
-    Parameters
-    ----------
-    counts, std, size, levels
-        As for `fit_histogram`.
-    kept : tuple of int
-        First cell of the interval, and the first one after it.
+    * ``counts``, ``std``, ``size``, ``levels``: As for `fit_histogram`.
+    * ``kept``: First cell of the interval, and the first one after it.
 
     Returns
     -------

@@ -41,14 +41,9 @@ _CELLS_AT_ONCE = 4_000_000  # of indicators: 32 MB
 class PairCounts:
     """Numbers of rows by the levels of two attributes, plain and weighted.
 
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (d, n)
-        Synthetic rows.
-    weights : ndarray, shape (d, n)
-        Weight of each cell; a row has the product of both in a pair.
-    sizes : sequence of int
-        Levels of each attribute.
+    * ``rows`` (shape (d, n)): Synthetic rows.
+    * ``weights`` (shape (d, n)): Weight of each cell; a row has the product of both in a pair.
+    * ``sizes``: Levels of each attribute.
     """
 
     def __init__(self, rows: NDArray[np.int64], weights: Floats, sizes: Sequence[int]) -> None:
@@ -90,30 +85,19 @@ _MOST_LEVELS = 4000  # of all attributes, for that: a quarter of a gigabyte
 class Estimate:
     """Complete-data model and mask model, refitted to everything measured so far.
 
-    Parameters
-    ----------
-    ones : sequence of ndarray
-        Noisy one-way counts, with a last "missing" level where ``extended``.
-    std : float
-        Their noise.
-    extended : list of bool
-        Whether an attribute's counts have the "missing" level.
-    n_rows : float or None
-        Released number of rows; None takes it from the one-way counts, which must all have it.
-    partial : bool
-        True if a marginal counts only the rows observed on it and says nothing about the others.
-    rng : numpy Generator
-        Post-processing randomness.
-    shrink, ridge : float
-        Regularisation of the two models.
-    model_rows : int
-        Rows drawn from the model to evaluate expectations over the mask model.
-    zeros : mapping of Clique to ndarray of bool
-        Cells on the declared levels that are publicly known to be impossible.
-    always : mapping of int to int
-        By attribute, a declared level that is never missing.
-    told : mapping of int to tuple of int
-        By attribute with a level that others tell, these; see `MaskModel`.
+    * ``ones``: Noisy one-way counts, with a last "missing" level where ``extended``.
+    * ``std``: Their noise.
+    * ``extended``: Whether an attribute's counts have the "missing" level.
+    * ``n_rows``: Released number of rows; None takes it from the one-way counts, which must all
+      have it.
+    * ``partial``: True if a marginal counts only the rows observed on it and says nothing about the
+      others.
+    * ``rng``: Post-processing randomness.
+    * ``shrink``, ``ridge``: Regularisation of the two models.
+    * ``model_rows``: Rows drawn from the model to evaluate expectations over the mask model.
+    * ``zeros``: Cells on the declared levels that are publicly known to be impossible.
+    * ``always``: By attribute, a declared level that is never missing.
+    * ``told``: By attribute with a level that others tell, these; see `MaskModel`.
     """
 
     def __init__(
@@ -421,12 +405,8 @@ def _pooled(totals: Floats, ones: Sequence[NDArray[Any]]) -> float:
 class _Measured:
     """A released marginal on merged levels.
 
-    Parameters
-    ----------
-    counts : ndarray
-        Noisy counts; the last level of an extended axis is "missing".
-    std : float or ndarray
-        Noise of each cell.
+    * ``counts``: Noisy counts; the last level of an extended axis is "missing".
+    * ``std``: Noise of each cell.
     """
 
     counts: Floats

@@ -371,16 +371,11 @@ def _fit_interactions(
 ) -> dict[Clique, Floats]:
     """Find what is to be added to the logarithms of one attribute's law, so that tables hold.
 
-    Parameters
-    ----------
-    scores : ndarray, shape (levels, rows)
-        Logarithms of the law without that, up to a constant in each row.
-    rows : ndarray of int64
-        Rows that hold all attributes before it.
-    tables : mapping of Clique to ndarray
-        Of that attribute, which is drawn last of each, and others.
-    order : sequence of int
-        In which attributes are drawn.
+    * ``scores`` (shape (levels, rows)): Logarithms of the law without that, up to a constant in
+      each row.
+    * ``rows``: Rows that hold all attributes before it.
+    * ``tables``: Of that attribute, which is drawn last of each, and others.
+    * ``order``: In which attributes are drawn.
     """
     scores = scores.astype(np.float64)
     columns, found = np.ascontiguousarray(rows.T), {}

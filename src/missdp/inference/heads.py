@@ -47,22 +47,16 @@ _ROWS_ALIKE = 8  # rows that agree on the attributes by which they are sorted, a
 class Heads(Record):
     """A law of complete rows, drawn attribute by attribute; released values only.
 
-    Parameters
-    ----------
-    order : tuple of int
-        The attributes in the order in which they are drawn.
-    margins : tuple of ndarray
-        One-way margin of each attribute, which draws are calibrated to.
-    biases : tuple of ndarray
-        Logarithm of the odds of each attribute's levels, before any earlier attribute speaks.
-    weights : mapping of (attribute, earlier attribute) to ndarray
-        What is added to it for each level of an earlier attribute; one row per level drawn.
-    allowed : mapping of (attribute, attribute) to ndarray of bool
-        Which cells of a pair are possible (public, or one attribute is a function of the other, by
-        what was released); pairs without a table are free.
-    together : mapping of Clique to ndarray
-        Of cliques of three attributes and more: what is added for each level of the first, which is
-        drawn last, by the levels of all others together.
+    * ``order``: The attributes in the order in which they are drawn.
+    * ``margins``: One-way margin of each attribute, which draws are calibrated to.
+    * ``biases``: Logarithm of the odds of each attribute's levels, before any earlier attribute
+      speaks.
+    * ``weights`` (by (attribute, earlier attribute)): What is added to it for each level of an
+      earlier attribute; one row per level drawn.
+    * ``allowed`` (by (attribute, attribute)): Which cells of a pair are possible (public, or one
+      attribute is a function of the other, by what was released); pairs without a table are free.
+    * ``together``: Of cliques of three attributes and more: what is added for each level of the
+      first, which is drawn last, by the levels of all others together.
     """
 
     order: tuple[int, ...]
@@ -225,13 +219,8 @@ class Heads(Record):
 class Features:
     """Indicators of the levels of earlier attributes, one column per row; dense or sparse.
 
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (n, d)
-    parents : sequence of int
-        The earlier attributes that are looked at.
-    sizes : sequence of int
-        Levels of every attribute.
+    * ``parents``: The earlier attributes that are looked at.
+    * ``sizes``: Levels of every attribute.
     """
 
     def __init__(self, rows: Ints, parents: Sequence[int], sizes: Sequence[int]) -> None:

@@ -78,10 +78,7 @@ def tree_cells(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
 class Growth:
     """How large the junction tree would be with one more clique; remembers what it worked out.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Number of levels of every attribute.
+    * ``sizes``: Number of levels of every attribute.
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -142,14 +139,9 @@ def components(attributes: int, edges: Iterable[Clique]) -> list[int]:
 class JunctionTree:
     """A rooted tree of maximal cliques with the running intersection property.
 
-    Parameters
-    ----------
-    sizes : tuple of int
-        Number of levels of every attribute.
-    cliques : tuple of Clique
-        Maximal cliques in a top-down order: parents come before their children.
-    parents : tuple of int
-        Index of each clique's parent, -1 for the root.
+    * ``sizes``: Number of levels of every attribute.
+    * ``cliques``: Maximal cliques in a top-down order: parents come before their children.
+    * ``parents``: Index of each clique's parent, -1 for the root.
     """
 
     sizes: tuple[int, ...]

@@ -145,18 +145,13 @@ _STEP = 1.0  # largest move of a parameter in one sweep
 class Strip:
     """How often ``a`` is missing, by observed levels of others: a part of a released marginal.
 
-    Parameters
-    ----------
-    missing : ndarray
-        Noisy counts of rows where ``a`` is missing, one per cell of the others; may be negative.
-    rows : ndarray
-        Noisy counts of all rows, one per cell of the others.
-    std : float
-        Standard deviation of the noise of each missing count.
-    observed_cells : float
-        How many counts with the same noise make up the observed part of each of ``rows``.
-    levels : tuple of int, optional
-        Numbers of levels of the others, if there are several.
+    * ``missing``: Noisy counts of rows where ``a`` is missing, one per cell of the others; may be
+      negative.
+    * ``rows``: Noisy counts of all rows, one per cell of the others.
+    * ``std``: Standard deviation of the noise of each missing count.
+    * ``observed_cells``: How many counts with the same noise make up the observed part of each of
+      ``rows``.
+    * ``levels``, optional: Numbers of levels of the others, if there are several.
     """
 
     missing: Floats
@@ -218,19 +213,13 @@ class Strip:
 class MaskModel(Record):
     """Probability that each cell is missing, given the complete row.
 
-    Parameters
-    ----------
-    rates : ndarray, shape (d,)
-        Released missing rates; 0 where an attribute is never missing.
-    always : mapping of int to int
-        By attribute, a level that is always observed: there is nothing to be missing.
-    told : mapping of int to tuple of int
-        By attribute with a level that others tell, these; the level of ``always`` is missing where
-        any of them is.
-    slopes : mapping of (a, b) or (a, b, c) to ndarray
-        What levels of others add to the logit of ``a``.
-    unseen : mapping of (a, b) to float
-        What is added instead where ``b`` is missing; for pairs without, levels count all the same.
+    * ``rates`` (shape (d,)): Released missing rates; 0 where an attribute is never missing.
+    * ``always``: By attribute, a level that is always observed: there is nothing to be missing.
+    * ``told``: By attribute with a level that others tell, these; the level of ``always`` is
+      missing where any of them is.
+    * ``slopes`` (by (a, b) or (a, b, c)): What levels of others add to the logit of ``a``.
+    * ``unseen`` (by (a, b)): What is added instead where ``b`` is missing; for pairs without,
+      levels count all the same.
     """
 
     rates: Floats

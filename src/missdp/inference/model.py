@@ -32,12 +32,8 @@ Name = TypeVar("Name", bound=Hashable)
 class Levels(Record):
     """How the levels of one attribute are grouped.
 
-    Parameters
-    ----------
-    groups : ndarray of int64, shape (size,)
-        Group of each level, ``0..n_groups - 1``.
-    shares : ndarray, shape (size,)
-        Share of each level in its group; sums to one in each group.
+    * ``groups`` (shape (size,)): Group of each level, ``0..n_groups - 1``.
+    * ``shares`` (shape (size,)): Share of each level in its group; sums to one in each group.
     """
 
     groups: NDArray[np.int64]

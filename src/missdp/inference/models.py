@@ -39,19 +39,13 @@ from missdp.types import Floats, Ints
 class GraphicalModel(Record):
     """A log-linear model of complete rows, with a model of their holes; released values only.
 
-    Parameters
-    ----------
-    levels : tuple of Levels
-        How rare levels were merged.
-    parameters : mapping of Clique to ndarray
-        Log-linear parameters of the complete-data law on merged levels.
-    masks : MaskModel
-        Which cells go missing, given the complete row.
-    zeros : mapping of Clique to ndarray of bool
-        Impossible cells on the declared levels (public); each group of merged levels is possible
-        or impossible as a whole.
-    tables : mapping of Clique to ndarray
-        Tables on merged levels that rows are raked to, because the parameters do not hold them.
+    * ``levels``: How rare levels were merged.
+    * ``parameters``: Log-linear parameters of the complete-data law on merged levels.
+    * ``masks``: Which cells go missing, given the complete row.
+    * ``zeros``: Impossible cells on the declared levels (public); each group of merged levels is
+      possible or impossible as a whole.
+    * ``tables``: Tables on merged levels that rows are raked to, because the parameters do not hold
+      them.
     """
 
     levels: tuple[Levels, ...]
@@ -109,22 +103,14 @@ class GraphicalModel(Record):
 class Recipe(Record):
     """How a model was learned; public parameters and released values.
 
-    Parameters
-    ----------
-    n_rows : float
-        Released number of rows behind the marginals.
-    first_sigma : float
-        Noise of each one-way marginal.
-    sigmas : mapping of Clique to float
-        Noise of each larger marginal that the model was fitted to.
-    extended : tuple of bool
-        Attributes counted with a level for missing.
-    partial : bool
-        Whether marginals counted only the rows observed on them.
-    shrink, ridge, model_rows, always
-        See :class:`~missdp.inference.estimate.Estimate`.
-    pairs : mapping of Clique to float
-        Noise of each marginal that rows are raked to.
+    * ``n_rows``: Released number of rows behind the marginals.
+    * ``first_sigma``: Noise of each one-way marginal.
+    * ``sigmas``: Noise of each larger marginal that the model was fitted to.
+    * ``extended``: Attributes counted with a level for missing.
+    * ``partial``: Whether marginals counted only the rows observed on them.
+    * ``shrink``, ``ridge``, ``model_rows``, ``always``: See
+      :class:`~missdp.inference.estimate.Estimate`.
+    * ``pairs``: Noise of each marginal that rows are raked to.
     """
 
     n_rows: float
@@ -157,18 +143,11 @@ _LEAST_DEGREES = 0.01  # an attribute of one level has none
 class PairModel(RowModel):
     """A law of complete rows in which all pairs are right, and of their holes; released values.
 
-    Parameters
-    ----------
-    levels : tuple of Levels
-        How the levels of each attribute are grouped.
-    law : Heads
-        Draws rows, on groups of levels.
-    tables : mapping of Clique to ndarray
-        What the rows drawn are raked to.
-    masks : MaskModel
-        What goes missing.
-    n_rows : float
-        Number of rows that were counted.
+    * ``levels``: How the levels of each attribute are grouped.
+    * ``law``: Draws rows, on groups of levels.
+    * ``tables``: What the rows drawn are raked to.
+    * ``masks``: What goes missing.
+    * ``n_rows``: Number of rows that were counted.
     """
 
     levels: tuple[Levels, ...]
@@ -222,11 +201,7 @@ class PairModel(RowModel):
 def targets(known: Completed, rows: Ints) -> dict[Clique, Floats]:
     """Return the tables that rows are to be raked to: noisy ones, leaned on those of a model.
 
-    Parameters
-    ----------
-    known : Completed
-    rows : ndarray of int64
-        Rows of the model.
+    * ``rows``: Rows of the model.
     """
     found: dict[Clique, Floats] = {}
     sizes = [len(margin) for margin in known.margins]

@@ -168,17 +168,11 @@ class NumberMoments:
 
     A cell without a value has a ``z`` of 0. Each comes with the standard deviation of its noise.
 
-    Parameters
-    ----------
-    means : mapping of int to (float, float)
-        Of ``z``, by attribute.
-    powers : mapping of int to (ndarray, ndarray)
-        Of the number as it is, clipped far out, and of its square.
-    by_level : mapping of (int, int) to (ndarray, ndarray)
-        Of ``z`` of one attribute where another one has each of its levels, or is missing: shares of
-        all rows times conditional means.
-    both : mapping of (int, int) to (float, float)
-        Of products of the ``z`` of two attributes, the earlier one first.
+    * ``means``: Of ``z``, by attribute.
+    * ``powers``: Of the number as it is, clipped far out, and of its square.
+    * ``by_level`` (by (int, int)): Of ``z`` of one attribute where another one has each of its
+      levels, or is missing: shares of all rows times conditional means.
+    * ``both`` (by (int, int)): Of products of the ``z`` of two attributes, the earlier one first.
     """
 
     means: Mapping[int, tuple[float, float]]
@@ -191,16 +185,11 @@ class NumberMoments:
 class Numbers:
     """Covariances of standardised numbers in complete rows, with the variances of their noise.
 
-    Parameters
-    ----------
-    levels : mapping of int to ndarray
-        Mean ``z`` of each level of an attribute that is a number.
-    spread : mapping of int to float
-        Variance of ``z`` in all rows.
-    by_level : mapping of (int, int) to (ndarray, ndarray)
-        Of ``z`` of one attribute with the indicators of the levels of another one.
-    both : mapping of (int, int) to (float, float)
-        Of two numbers, the earlier one first.
+    * ``levels``: Mean ``z`` of each level of an attribute that is a number.
+    * ``spread``: Variance of ``z`` in all rows.
+    * ``by_level`` (by (int, int)): Of ``z`` of one attribute with the indicators of the levels of
+      another one.
+    * ``both`` (by (int, int)): Of two numbers, the earlier one first.
     """
 
     levels: Mapping[int, Floats]
@@ -248,19 +237,12 @@ def complete_numbers(
 ) -> Numbers:
     """Return what moments of observed cells say of complete rows.
 
-    Parameters
-    ----------
-    moments : NumberMoments
-    levels, inside : mappings of int to ndarray
-        Mean and variance of ``z`` at each level of an attribute that is a number.
-    margins : sequence of ndarray
-        Of complete rows.
-    rows : ndarray of int64
-        Of a model of complete rows: they tell what is missing where observed cells are not like
-        all, and nothing else.
-    holes : ndarray of bool
-        What is missing in them: a draw, in which holes coincide as often as they do.
-    masks : MaskModel
+    * ``levels``, ``inside``: Mean and variance of ``z`` at each level of an attribute that is a
+      number.
+    * ``margins``: Of complete rows.
+    * ``rows``: Of a model of complete rows: they tell what is missing where observed cells are not
+      like all, and nothing else.
+    * ``holes``: What is missing in them: a draw, in which holes coincide as often as they do.
     """
     missing = masks.missing(rows)
     z = {a: mean[rows[:, a]] for a, mean in levels.items()}

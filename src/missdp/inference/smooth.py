@@ -134,16 +134,11 @@ class _Kept:
 class Smoothing:
     """What noisy tables of pairs tell of dependence: means and variances, given what was released.
 
-    Parameters
-    ----------
-    pairs, variances : mapping of Pair to array
-        Tables less the product of their margins, and the variance of their noise.
-    kept : mapping of Pair to _Kept
-        Of the pairs that are smoothed.
-    sparse : mapping of Pair to _SparseTable
-        Of the pairs that are nearly functional.
-    margins : tuple of ndarray
-        As those leave them.
+    * ``pairs``, ``variances``: Tables less the product of their margins, and the variance of their
+      noise.
+    * ``kept``: Of the pairs that are smoothed.
+    * ``sparse``: Of the pairs that are nearly functional.
+    * ``margins``: As those leave them.
     """
 
     pairs: Mapping[Pair, Floats]
@@ -297,14 +292,9 @@ _LEAST_CHANCE = 1e-300
 class _SparseTable:
     """What is known of a nearly functional pair.
 
-    Parameters
-    ----------
-    table : ndarray
-        Posterior mean of the share of the rows in each cell.
-    variance : ndarray
-        Posterior variance of each cell.
-    possible : ndarray of bool
-        False in cells that are empty because one attribute is a function of the other.
+    * ``table``: Posterior mean of the share of the rows in each cell.
+    * ``variance``: Posterior variance of each cell.
+    * ``possible``: False in cells that are empty because one attribute is a function of the other.
     """
 
     table: Floats
@@ -321,16 +311,12 @@ def _sparse_tables(
 ) -> dict[Pair, _SparseTable]:
     """Find the pairs that this prior explains clearly better than a normal one.
 
-    Parameters
-    ----------
-    margins : sequence of ndarray
-    pairs, variances : mapping of Pair to ndarray
-        Noisy tables less the product of their margins, and the variance of their noise.
-    ordered : sequence of bool
-        Whether the levels of each attribute have an order. Where they have, dependence is smooth
-        more often than sparse: then it must also be strong.
-    fits : mapping of Pair to float
-        How much more likely another prior makes a pair than independence does, in logarithms.
+    * ``pairs``, ``variances``: Noisy tables less the product of their margins, and the variance of
+      their noise.
+    * ``ordered``: Whether the levels of each attribute have an order. Where they have, dependence
+      is smooth more often than sparse: then it must also be strong.
+    * ``fits``: How much more likely another prior makes a pair than independence does, in
+      logarithms.
     """
     found = {}
     for (a, b), values in pairs.items():

@@ -45,20 +45,15 @@ _POINTS = 2048  # by which values are spread over a bin
 class Coordinate(Record):
     """A number as a function of finer codes, standardised; released values only.
 
-    Parameters
-    ----------
-    groups : ndarray of int64, shape (codes,)
-        Bin of each finer code; "not applicable", if it is a level, is the last one.
-    values : ndarray, shape (codes,)
-        The number that each stands for.
-    shares : ndarray, shape (codes,)
-        Share of each in its bin.
-    low, high, centre, scale : float
-        ``z`` is the number, clipped at ``low`` and ``high``, less ``centre``, over ``scale``:
-        quantiles, mean and standard deviation as far as they were released before.
-    deviation, far : float
-        Standard deviation of the number as it is, and at how many of them it is clipped where it
-        stands alone, with its square.
+    * ``groups`` (shape (codes,)): Bin of each finer code; "not applicable", if it is a level, is
+      the last one.
+    * ``values`` (shape (codes,)): The number that each stands for.
+    * ``shares`` (shape (codes,)): Share of each in its bin.
+    * ``low``, ``high``, ``centre``, ``scale``: ``z`` is the number, clipped at ``low`` and
+      ``high``, less ``centre``, over ``scale``: quantiles, mean and standard deviation as far as
+      they were released before.
+    * ``deviation``, ``far``: Standard deviation of the number as it is, and at how many of them it
+      is clipped where it stands alone, with its square.
     """
 
     groups: Ints
@@ -235,14 +230,9 @@ def coordinates(
 ) -> tuple[Coordinate | None, ...]:
     """Return the number of each attribute that has one; of none, if there are no finer codes.
 
-    Parameters
-    ----------
-    schema : Schema
-        With the bins that were found.
-    names : sequence of str
-        What is modelled.
-    levels, margins : sequences of Levels and of ndarray
-        Which levels are merged, and released shares of the rows.
+    * ``schema``: With the bins that were found.
+    * ``names``: What is modelled.
+    * ``levels``, ``margins``: Which levels are merged, and released shares of the rows.
     """
     fine = finely(schema)
     if fine is schema:

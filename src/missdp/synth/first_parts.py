@@ -68,14 +68,10 @@ def release_cuts(
     By attribute: intervals in which no rows stood out from noise, beyond those in which some did.
     Each has its least and greatest number, its noisy count, and the standard deviation of that.
 
-    Parameters
-    ----------
-    door : Door
-        To rows that are coded on a grid.
-    grid, schema : Schema
-        Of these rows, and as they are to be, with attributes that are to be cut.
-    split : Split
-        What each tree may cost.
+    * ``door``: To rows that are coded on a grid.
+    * ``grid``, ``schema``: Of these rows, and as they are to be, with attributes that are to be
+      cut.
+    * ``split``: What each tree may cost.
     """
     wanted = [a for a in schema if is_pending(a) and a.name in door.schema]
     door.expect((name,) for name in door.schema.names)
@@ -139,14 +135,9 @@ def _unseen(
 def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> Numeric:
     """Return an attribute with bins and spikes where a histogram on a grid has its mass.
 
-    Parameters
-    ----------
-    attribute, grid : Numeric
-        An attribute that is to be cut, as it is declared, and on its grid.
-    told : Histogram
-        Of the cells of the grid.
-    unit : float
-        Standard deviation of the noise of one count that all of the budget is spent on.
+    * ``attribute``, ``grid``: An attribute that is to be cut, as it is declared, and on its grid.
+    * ``told``: Of the cells of the grid.
+    * ``unit``: Standard deviation of the noise of one count that all of the budget is spent on.
 
     Examples
     --------
@@ -247,16 +238,11 @@ _CLEARLY = 2.0  # standard deviations: of less it is not known that it is more t
 class EffectiveSize(Record):
     """What was released of how much units count; all numbers are in rows that count as one.
 
-    Parameters
-    ----------
-    total : float
-        What all units count together.
-    square, std : float
-        The sum of the squares of what each counts over ``bound``, and the noise of that sum.
-    bound : float
-        How much a unit counts at most.
-    weight : SurveyWeight or None
-        By which rows count; if None, each counts as one.
+    * ``total``: What all units count together.
+    * ``square``, ``std``: The sum of the squares of what each counts over ``bound``, and the noise
+      of that sum.
+    * ``bound``: How much a unit counts at most.
+    * ``weight``: By which rows count; if None, each counts as one.
 
     Examples
     --------

@@ -49,25 +49,18 @@ _CELLS = 2**24  # of expectations that are kept: 128 MB
 class Plan:
     """Public parameters of a fit.
 
-    Parameters
-    ----------
-    whole : Cost
-        Budget of the whole fit, earlier releases included.
-    rounds : int
-        Selections planned for; annealing makes fewer and better ones.
-    first_share : float
-        Share of the budget for the one-way marginals.
-    selection_share : float
-        Share of each round's budget for the selection.
-    max_cells : int
-        Most cells of the junction tree at the end; grows with the budget spent until then.
-    forest : bool
-        Select a spanning tree of pairs (MST) by how far they are from independence, rather than
-        any marginals by what the model still gets wrong.
-    pairs_share : float
-        Share of the budget for all pairs of the workload, if that pays; see `reserve`.
-    least_in_a_cell : float
-        Rows that a cell of a pair must hold on average, in standard deviations of the noise.
+    * ``whole``: Budget of the whole fit, earlier releases included.
+    * ``rounds``: Selections planned for; annealing makes fewer and better ones.
+    * ``first_share``: Share of the budget for the one-way marginals.
+    * ``selection_share``: Share of each round's budget for the selection.
+    * ``max_cells``: Most cells of the junction tree at the end; grows with the budget spent until
+      then.
+    * ``forest``: Select a spanning tree of pairs (MST) by how far they are from independence,
+      rather than any marginals by what the model still gets wrong.
+    * ``pairs_share``: Share of the budget for all pairs of the workload, if that pays; see
+      `reserve`.
+    * ``least_in_a_cell``: Rows that a cell of a pair must hold on average, in standard deviations
+      of the noise.
     """
 
     whole: Cost

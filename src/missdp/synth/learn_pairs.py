@@ -63,16 +63,11 @@ _ROUNDS = 3  # of the models of rows and of masks
 class Crude(Record):
     """Noisy one-way margins, and what is made of them.
 
-    Parameters
-    ----------
-    levels : tuple of Levels
-        Which levels are merged.
-    margins : tuple of ndarray
-        Share of the rows at each group of levels and, if the attribute may be missing, missing.
-    total : Total
-        Number of rows that are counted: of complete rows, if only those are read.
-    std : float
-        Noise of each count.
+    * ``levels``: Which levels are merged.
+    * ``margins``: Share of the rows at each group of levels and, if the attribute may be missing,
+      missing.
+    * ``total``: Number of rows that are counted: of complete rows, if only those are read.
+    * ``std``: Noise of each count.
     """
 
     levels: tuple[Levels, ...]
@@ -236,18 +231,11 @@ def _back(block: Floats, size: int) -> Floats:
 class PairRelease(Record):
     """All that was released: crude margins, and sums of products of blocks.
 
-    Parameters
-    ----------
-    crude : Crude
-    products : Products or None
-        None if there is one attribute only.
-    plan : RowProducts or None
-    numbers : tuple of Coordinate or None
-        Of each attribute, the number that its block ends with, if it has one; empty if none has.
-    together : mapping of Clique to ndarray
-        Noisy counts of the cells of three attributes and more.
-    together_stds : mapping of Clique to float
-        Noise of each count.
+    * ``products``: None if there is one attribute only.
+    * ``numbers``: Of each attribute, the number that its block ends with, if it has one; empty if
+      none has.
+    * ``together``: Noisy counts of the cells of three attributes and more.
+    * ``together_stds``: Noise of each count.
     """
 
     crude: Crude

@@ -99,15 +99,10 @@ def warn_if_noise(
     that it would have if nothing but a tree of pairs were measured: synthetic rows are then nearly
     as far from the private ones as rows drawn evenly. With twice as much it begins to show.
 
-    Parameters
-    ----------
-    rows : int
-        As released, or declared.
-    sizes : sequence of int
-        Levels of each attribute.
-    noise : callable
-        Standard deviation of the noise of each of so many counts that share a budget, by epsilon.
-    epsilon : float
+    * ``rows``: As released, or declared.
+    * ``sizes``: Levels of each attribute.
+    * ``noise``: Standard deviation of the noise of each of so many counts that share a budget, by
+      epsilon.
     """
     tables = max(1, len(sizes) - 1)
     cells = float(np.median([a * b for a, b in combinations(sizes, 2)] or sizes))

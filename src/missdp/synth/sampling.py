@@ -291,13 +291,9 @@ def _without_missing(where: str) -> tuple[str, list[str]]:
 class Selection:
     """Which rows are asked for, and how many of those drawn were such.
 
-    Parameters
-    ----------
-    where : str or mapping
-        A condition such as ``"age >= 60 and sex = 'f'"``, at whose end ``and name is missing`` may
-        stand, or by name a value, a list of values, a pair of bounds (both belong to it), or None
-        for cells that are missing.
-    schema : Schema
+    * ``where``: A condition such as ``"age >= 60 and sex = 'f'"``, at whose end ``and name is
+      missing`` may stand, or by name a value, a list of values, a pair of bounds (both belong to
+      it), or None for cells that are missing.
     """
 
     def __init__(self, where: Where, schema: Schema) -> None:

@@ -53,14 +53,9 @@ _ROUNDED = 1 + 1e-9
 class Caps:
     """Caps of all parts of a fit, which add up to that of the whole.
 
-    Parameters
-    ----------
-    whole : Cost
-        The cap of the fit.
-    events : tuple of FilterEvent
-        One for each part; a part that only reads rows observed on a set has that gate.
-    structure : FixedGates, DataChosenGates or ChosenGates
-        Who chose the gates.
+    * ``whole``: The cap of the fit.
+    * ``events``: One for each part; a part that only reads rows observed on a set has that gate.
+    * ``structure``: Who chose the gates.
 
     Notes
     -----
@@ -206,27 +201,18 @@ _SELECTED = 16.0  # scale of the noise of a selection, times its epsilon, at mos
 class Part:
     """One part of the budget of a fit.
 
-    Parameters
-    ----------
-    name : str
-        What is released.
-    share : float
-        Share of what the parts before it leave; 1 is all of it.
-    gates : tuple of frozenset of str
-        The releases of this part, each as the attributes that a row must have observed to be read.
-    kind : {"counts", "products", "selections", "other"}
-        Noisy counts, sums of products, selections by the exponential mechanism, or anything that
-        whoever releases it checks.
-    weights : tuple of float
-        How much of the part each release gets; evenly, if empty.
-    count : float
-        Into how many pieces a release is divided at most, for the check.
-    chosen : bool
-        Whether the data choose what is released, any of ``gates``, with noise chosen as well.
-    largest : float
-        Share of the part that no chosen release exceeds.
-    reserved : bool
-        Whether the part is set aside as a whole before any of it is spent.
+    * ``name``: What is released.
+    * ``share``: Share of what the parts before it leave; 1 is all of it.
+    * ``gates``: The releases of this part, each as the attributes that a row must have observed to
+      be read.
+    * ``kind``: Noisy counts, sums of products, selections by the exponential mechanism, or anything
+      that whoever releases it checks.
+    * ``weights``: How much of the part each release gets; evenly, if empty.
+    * ``count``: Into how many pieces a release is divided at most, for the check.
+    * ``chosen``: Whether the data choose what is released, any of ``gates``, with noise chosen as
+      well.
+    * ``largest``: Share of the part that no chosen release exceeds.
+    * ``reserved``: Whether the part is set aside as a whole before any of it is spent.
 
     Examples
     --------
@@ -436,20 +422,15 @@ def ground_truth_parts(
 ) -> Parts:
     """Return a fit as the caps of its parts, and who chose their gates; None if there are none.
 
-    Parameters
-    ----------
-    guarantee : Guarantee
-        What the fit guarantees for the incomplete table.
-    strategy : Strategy
-        The missing-data strategy, which knows who chose the gates.
-    modelled : Modelled
-        Public facts: which attributes are modelled, and which of them rules may fill.
-    fixed_gates : bool
-        Whether the family fixes, by public facts and parameters, what a row must have observed for
-        each of its releases. Noise may follow from what was released before: each gate counts with
-        what was spent behind it, within the cap of the whole, and the rest as if behind no gate.
-    caps : Caps, optional
-        What the parts of the fit cost at most, by parameters and public facts alone.
+    * ``guarantee``: What the fit guarantees for the incomplete table.
+    * ``strategy``: The missing-data strategy, which knows who chose the gates.
+    * ``modelled``: Public facts: which attributes are modelled, and which of them rules may fill.
+    * ``fixed_gates``: Whether the family fixes, by public facts and parameters, what a row must
+      have observed for each of its releases. Noise may follow from what was released before: each
+      gate counts with what was spent behind it, within the cap of the whole, and the rest as if
+      behind no gate.
+    * ``caps``, optional: What the parts of the fit cost at most, by parameters and public facts
+      alone.
     """
     if guarantee.unit != ROW:
         return guarantee, None

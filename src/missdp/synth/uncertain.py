@@ -47,17 +47,11 @@ _LEAST = 1e-9
 class VariedMarginals:
     """What marginals told of a population, to fit models that vary around it.
 
-    Parameters
-    ----------
-    marginals : mapping of Clique to array
-        Noisy shares of complete rows, and their noise; see ``Estimate.completed``.
-    model : GraphicalModel
-        As it was fitted.
-    recipe : Recipe
-    ordered : sequence of bool
-        Whether the groups of levels of each attribute have an order.
-    design : float
-        By how much sums over rows vary more than if rows were independent and counted as one.
+    * ``marginals``: Noisy shares of complete rows, and their noise; see ``Estimate.completed``.
+    * ``model``: As it was fitted.
+    * ``ordered``: Whether the groups of levels of each attribute have an order.
+    * ``design``: By how much sums over rows vary more than if rows were independent and counted as
+      one.
     """
 
     marginals: Marginals
@@ -182,15 +176,10 @@ _FEWER = 6_000  # to complete tables by
 class Varied:
     """What a fit of all pairs was told, to fit models that vary around it.
 
-    Parameters
-    ----------
-    release : PairRelease
-    model : PairModel
-        As it was fitted.
-    selective, always, told, allowed, ordered
-        As for the fit.
-    design : float
-        By how much sums over rows vary more than if rows were independent and counted as one.
+    * ``model``: As it was fitted.
+    * ``selective``, ``always``, ``told``, ``allowed``, ``ordered``: As for the fit.
+    * ``design``: By how much sums over rows vary more than if rows were independent and counted as
+      one.
     """
 
     release: PairRelease
