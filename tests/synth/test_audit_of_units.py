@@ -45,10 +45,7 @@ CASES = {
 
 OLD = Categorical(name="old", levels=("no", "yes"), nullable=True)
 CHOOSING = {case: (CASES[case][0], (SEX, ILL, OLD), CASES[case][2]) for case in ("aim", "mst")}
-LEAST = (
-    0.9,
-    0.8,
-)  # of the claim; where marginals are chosen, that costs what their scores hardly show
+LEAST = 0.9, 0.8  # of the claim; where marginals are chosen, that costs what scores hardly show
 
 
 def neighbours(case, most, *, holes=False, part=1.0, cases=CASES, **more):
@@ -130,7 +127,7 @@ def test_the_claim_on_units_survives_and_what_is_wrong_does_not(case, monkeypatc
     assert audited(case, 3, **few).flagged
 
 
-QUICK = [("pairs", 3), ("histograms", 10), ("mst", 1)]
+QUICK = [("pairs", 3), ("histograms", 10)]
 ALL = [(case, most) for case in CASES for most in (1, 3, 10)]
 
 
@@ -141,7 +138,7 @@ def test_noise_of_a_fit_tells_of_a_unit_what_is_claimed_and_hardly_less(case, mo
     found = along_one_path(case, most)
     assert not found.flagged
     assert found.ratio >= LEAST[case in CHOOSING]
-    assert along_one_path(case, most, draws=1000, scale=0.7).flagged
+    assert along_one_path(case, most, draws=3000, scale=0.7).flagged
     with monkeypatch.context() as broken:
         broken.setattr(units, "chosen", lambda units, _: units >= 0)
         assert along_one_path(case, most, draws=300).flagged
