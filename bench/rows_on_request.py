@@ -14,7 +14,7 @@ import numpy as np
 
 from missdp import AIM, MST, AllPairs, Schema, Table
 from missdp.datasets import yrbss
-from missdp.synth.selected import Selection
+from missdp.synth.sampling import Selection
 
 ROWS, WANTED = 1_000_000, 10_000
 EVENTS = (

@@ -51,11 +51,10 @@ from missdp.evaluate.fidelity import Fidelity
 from missdp.evaluate.violations import PairViolations, RuleViolations
 from missdp.ground_truth import AmplifiedEvent, ChosenGates, DataChosenGates, FixedGates
 from missdp.inference.conditionals import Conditionals, Factors
-from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.heads import Heads
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
-from missdp.inference.pair_model import PairModel
+from missdp.inference.models import GraphicalModel, PairModel, Recipe
 from missdp.mechanisms.door import Products, RowProducts, Total
 from missdp.office.plan import Plan, Planned
 from missdp.office.risk import Attack, Membership
@@ -75,7 +74,7 @@ from missdp.schema import (
 )
 from missdp.statistics import Estimate, Histogram
 from missdp.synth.coordinates import Coordinate
-from missdp.synth.effective import EffectiveSize
+from missdp.synth.first_parts import EffectiveSize
 from missdp.synth.learn_pairs import Crude, PairRelease
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit

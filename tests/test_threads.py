@@ -15,7 +15,7 @@ from missdp.datasets import yrbss
 from missdp.evaluate import classifier_f1
 from missdp.pricing import MeanImputer, PricedPipeline, PrivateMean, model_imputer
 from missdp.sources import completed_rows
-from missdp.synth import uncertain_marginals
+from missdp.synth import uncertain
 from missdp.threads import one_blas_thread
 
 TABLE = yrbss().table().take(np.arange(300))
@@ -89,7 +89,7 @@ ROWS = np.random.default_rng(0).uniform(-1, 1, (40, 2))
 HEAVY = {
     "fit": (MST, "_fit", lambda _: MST(epsilon=2.0, delta=1e-6, random_state=0).fit(TABLE)),
     "sample": (MST, "_sample", lambda model: model.sample(50)),
-    "multiple": (uncertain_marginals, "fit_entropy", lambda model: model.sample(20, multiple=2)),
+    "multiple": (uncertain, "fit_entropy", lambda model: model.sample(20, multiple=2)),
     "laws of imputing": (model_imputer, "fit_conditionals", lambda m: DPImputer(model=m).fit()),
     "impute": (completed_rows, "fill_modelled", lambda m: DPImputer(model=m).fit_transform(TABLE)),
     "evaluate": (

@@ -30,7 +30,7 @@ from missdp.accounting import (
     gaussian_delta,
     to_dp_event,
 )
-from missdp.accounting.costs import _composed
+from missdp.accounting.costs import RDP_ORDERS, _composed
 from missdp.errors import UnprovenError
 
 
@@ -135,6 +135,19 @@ def test_the_names_of_the_last_version_still_work():
     for old, new in (("PLDAccountant", PLD), ("PureAccountant", PURE), ("RDPAccountant", RENYI)):
         with pytest.warns(DeprecationWarning, match=old):
             assert getattr(room, old)() is new
+
+
+def test_divergences_are_worth_what_dp_accounting_says():
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    oracle = RdpAccountant(RDP_ORDERS.tolist())
+    oracle.compose(GaussianDpEvent(5.0))
+    events = [GaussianEvent(sensitivity=1, sigma=5.0, discrete=False)]
+    for delta in (1e-9, 1e-6, 1e-3):
+        found = RENYI.epsilon(events, delta)
+        assert found == pytest.approx(oracle.get_epsilon(delta), rel=1e-6)
+        assert 0.999 * found <= ZCDP.epsilon(events, delta) <= found
 
 
 def test_nothing_costs_nothing():

@@ -251,16 +251,16 @@ def test_released_sums_tell_of_tails_beside_counts(tmp_path, monkeypatch):
 
 def test_several_tables_are_told_the_products_of_numbers(numbered, monkeypatch):
     """With them, and with their noise: else tables vary as if bins were all that is known."""
-    from missdp.synth import uncertain_pairs
+    from missdp.synth import uncertain
 
     told = []
 
-    class Spy(uncertain_pairs.Smoothing):
+    class Spy(uncertain.Smoothing):
         def drawn(self, noise, numbers=None):
             told.append((self.numbers, numbers))
             return super().drawn(noise, numbers)
 
-    monkeypatch.setattr(uncertain_pairs, "Smoothing", Spy)
+    monkeypatch.setattr(uncertain, "Smoothing", Spy)
     numbered.sample(10, multiple=2)
     (known, off), (_, again) = told
     assert {*known.both} == {(0, 1)} == {*off.both}

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from missdp.inference.clipping import (
+from missdp.inference.fit_heads import fit_heads
+from missdp.inference.products import (
     clip_norm,
     clipped_away,
     clipped_share,
     independent_rows,
     row_norms,
 )
-from missdp.inference.fit_heads import fit_heads
 
 
 def table(n, rng):

@@ -12,10 +12,10 @@ from scipy.stats import multivariate_normal
 
 from missdp import Categorical, Schema, Table
 from missdp.evaluate import missing_fidelity
+from missdp.inference.completion import _groups_of, _pooled, _tied
 from missdp.inference.estimate import _both_missing, _Measured, _strips
 from missdp.inference.masks import MaskModel, Strip, _latent_uniforms, fit_correlation
 from missdp.inference.model import Levels
-from missdp.inference.together import groups_of, pooled, tied
 from missdp.record import Record
 from missdp.sources.strategies import _merge_levels
 from missdp.synth import AIM, MST
@@ -377,7 +377,7 @@ def test_groups_are_found(rate):
     for seed in range(5):
         rng = np.random.default_rng(seed)
         holes = holes_of(rng, rate)
-        found = groups_of(both_missing(holes, rng), holes.mean(axis=0), ROWS)
+        found = _groups_of(both_missing(holes, rng), holes.mean(axis=0), ROWS)
         assert (0, 1, 2) in [own[:3] for own in found]
         assert all(max(own) < 4 for own in found)
 
@@ -385,10 +385,10 @@ def test_groups_are_found(rate):
 def test_many_columns_with_few_holes_make_up_for_noise():
     rng = np.random.default_rng(0)
     holes = np.repeat(rng.random((ROWS, 1)) < 0.05, 6, axis=1)
-    (found,) = groups_of(both_missing(holes, rng), holes.mean(axis=0), ROWS)
+    (found,) = _groups_of(both_missing(holes, rng), holes.mean(axis=0), ROWS)
     assert len(found) >= 5
     alone = rng.random((ROWS, 6)) < 0.05
-    assert groups_of(both_missing(alone, rng), alone.mean(axis=0), ROWS) == ()
+    assert _groups_of(both_missing(alone, rng), alone.mean(axis=0), ROWS) == ()
 
 
 def test_holes_that_coincide_half_the_time_are_no_group():
@@ -396,7 +396,7 @@ def test_holes_that_coincide_half_the_time_are_no_group():
     one = rng.random(ROWS) < 0.4
     other = np.where(rng.random(ROWS) < 0.5, one, rng.random(ROWS) < 0.4)
     holes = np.stack([one, other], axis=1)
-    assert groups_of(both_missing(holes, rng, 100.0), holes.mean(axis=0), ROWS) == ()
+    assert _groups_of(both_missing(holes, rng, 100.0), holes.mean(axis=0), ROWS) == ()
 
 
 def test_holes_of_a_group_are_drawn_as_one():
@@ -404,19 +404,19 @@ def test_holes_of_a_group_are_drawn_as_one():
     masks = MaskModel(np.array([0.2, 0.2, 0.3, 0.2]))
     correlation = np.eye(4)
     correlation[0, 3] = correlation[3, 0] = 0.5
-    masks.correlation = tied(correlation, [(0, 1)])
+    masks.correlation = _tied(correlation, [(0, 1)])
     assert np.linalg.eigvalsh(masks.correlation)[0] > 0
     assert masks.correlation[1, 3] == pytest.approx(0.25, abs=0.01)
     holes = masks.draw(np.zeros((ROWS, 4), dtype=np.int64), rng)
     assert (holes[:, 0] ^ holes[:, 1]).mean() < 0.003
     assert (holes[:, 0] & holes[:, 2]).mean() == pytest.approx(0.06, abs=0.01)
-    assert tied(correlation, []) is correlation
+    assert _tied(correlation, []) is correlation
 
 
 def test_what_is_known_of_a_group_is_averaged():
     rng = np.random.default_rng(0)
     holes = holes_of(rng, 0.4)
-    _, both = pooled([(0, 1)], {}, both_missing(holes, rng), holes.mean(axis=0))
+    _, both = _pooled([(0, 1)], {}, both_missing(holes, rng), holes.mean(axis=0))
     assert (0, 1) not in both
     assert both[0, 5] == both[1, 5]
     assert both[0, 5][1] == pytest.approx(NOISE / np.sqrt(2))

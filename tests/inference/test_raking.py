@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from inference.graphs import apart, table_of, tables_of
 from missdp.inference import raking
 from missdp.inference.fit_heads import fit_tree
-from missdp.inference.pair_model import PairModel
+from missdp.inference.models import PairModel
 from missdp.inference.raking import (
     _swap,
     centred,

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from inference.graphs import dependence
 from missdp.inference.masks import MaskModel
-from missdp.inference.numbers import NumberMoments, complete_numbers
-from missdp.inference.smooth import Smoothing
-from missdp.inference.sparse import shared_margins, sparse_tables
+from missdp.inference.products import NumberMoments, complete_numbers
+from missdp.inference.smooth import Smoothing, _shared_margins, _sparse_tables
 
 
 def smooth_pairs(margins, seen, variances, ordered):
@@ -124,10 +123,10 @@ def test_a_function_is_found_exactly_where_noise_hides_it():
     rng = np.random.default_rng(0)
     table = mixed(1.0, rng)
     margins, pairs, variances = noisy(table, rng, 0.0027)
-    found = sparse_tables(margins, pairs, variances, [False, False], {})[0, 1]
+    found = _sparse_tables(margins, pairs, variances, [False, False], {})[0, 1]
     assert (found.possible == np.eye(LEVELS, dtype=bool)).mean() > 0.99
     assert np.trace(found.table) > 0.99
-    shared = shared_margins(margins, {(0, 1): found})
+    shared = _shared_margins(margins, {(0, 1): found})
     truth = table.sum(axis=1)
     assert np.abs(shared[0] - shared[1]).sum() < 0.01
     assert np.abs(shared[0] - truth).sum() < np.abs(margins[0] - truth).sum()
@@ -138,7 +137,7 @@ def test_what_is_not_a_function_stays_none(share):
     rng = np.random.default_rng(1)
     table = mixed(share, rng)
     margins, pairs, variances = noisy(table, rng, 0.0027)
-    found = sparse_tables(margins, pairs, variances, [False, False], {})[0, 1]
+    found = _sparse_tables(margins, pairs, variances, [False, False], {})[0, 1]
     assert found.possible.all()
     raw = pairs[0, 1] + np.outer(*margins)
     assert np.abs(found.table - table).sum() < 0.6 * np.abs(raw - table).sum()
@@ -148,7 +147,7 @@ def test_what_is_not_a_function_stays_none(share):
 def test_noise_and_independence_are_no_function():
     rng = np.random.default_rng(2)
     margins, pairs, variances = noisy(mixed(0.0, rng), rng, 0.0027)
-    assert not sparse_tables(margins, pairs, variances, [False, False], {})
+    assert not _sparse_tables(margins, pairs, variances, [False, False], {})
     smoothing = Smoothing.of(margins, pairs, variances, [True, True])
     assert smoothing.margins == margins
     assert smoothing.allowed({}) == {}

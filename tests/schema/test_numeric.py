@@ -11,7 +11,7 @@ from missdp.errors import SchemaError
 from missdp.evaluate import marginal_distance
 from missdp.inference.dyadic import fit_histogram, folded, measured_levels
 from missdp.schema.open_domains import MOST_CODES, on_grid, pending, widest
-from missdp.synth.cuts import cut
+from missdp.synth.first_parts import cut
 from refusing import refuses
 
 

@@ -36,10 +36,8 @@ from missdp.ground_truth.replicas import _chosen_curve, chosen_costs
 from missdp.mechanisms import Door
 from missdp.record import sealed, unsealed
 from missdp.schema import NotApplicable
-from missdp.synth.caps import Keeper
 from missdp.synth.learn_graphical import Learner, Plan
-from missdp.synth.parts import ground_truth_parts
-from missdp.synth.split import Split
+from missdp.synth.split import Keeper, Split, ground_truth_parts
 from refusing import refuses
 from synth.tables import chosen_caps, rows_of, schema_of
 

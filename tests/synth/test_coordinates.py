@@ -17,7 +17,7 @@ from missdp.mechanisms import Door, Noise, SeededNoise
 from missdp.schema.open_domains import on_grid, pending
 from missdp.sources import open_source, strategy_named
 from missdp.synth.coordinates import WEIGHT, coordinates, finely, with_shares
-from missdp.synth.cuts import cut
+from missdp.synth.first_parts import cut
 from missdp.synth.learn_pairs import _plan_products, crude_margins, release_pairs
 from missdp.testing import Recorder
 from refusing import refuses

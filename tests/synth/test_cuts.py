@@ -25,7 +25,7 @@ from missdp.inference.dyadic import Histogram, depth_of
 from missdp.mechanisms import Door
 from missdp.schema.open_domains import MOST_CODES, on_grid, pending
 from missdp.sources import open_source, strategy_named
-from missdp.synth.cuts import cut
+from missdp.synth.first_parts import cut
 from missdp.testing import Recorder
 from refusing import refuses
 

@@ -37,7 +37,7 @@ from missdp.schema import Determined, Equation, NotApplicable
 from missdp.sources import MemorySource, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.synth import AIM, MST
-from missdp.synth.parts import _gate_by_gate, ground_truth_parts
+from missdp.synth.split import _gate_by_gate, ground_truth_parts
 from missdp.testing.made_up import RULED, _read_again, made_up
 from refusing import refuses
 from synth.conformance import SCHEMA, make_table

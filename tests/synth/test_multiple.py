@@ -10,7 +10,7 @@ from missdp import MST, Ordinal, Schema, Table
 from missdp.errors import ParameterError
 from missdp.evaluate import combine_estimates
 from missdp.synth import AIM, AllPairs
-from missdp.synth.uncertain_marginals import VariedMarginals
+from missdp.synth.uncertain import VariedMarginals
 from refusing import refuses
 from synth.tables import schema_of
 

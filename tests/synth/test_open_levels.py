@@ -44,7 +44,7 @@ from missdp.office import Ledger
 from missdp.schema import NotApplicable
 from missdp.schema.open_domains import at_most
 from missdp.sources import open_source
-from missdp.synth.open_levels import open_part, release_levels
+from missdp.synth.first_parts import open_part, release_levels
 from missdp.synth.split import Part, Split
 from missdp.table.streams import rows_of
 from missdp.testing.findings import Recorder, Repeater

@@ -15,8 +15,8 @@ from missdp.baselines import Kamino
 from missdp.errors import ParameterError
 from missdp.inference.conditioned import conditioned
 from missdp.schema import Denial, NotApplicable
-from missdp.synth import selected
-from missdp.synth.selected import Selection
+from missdp.synth import sampling
+from missdp.synth.sampling import Selection
 from refusing import refuses
 
 SCHEMA = Schema(
@@ -192,7 +192,7 @@ def test_a_seed_gives_the_same_rows(models):
 
 
 def test_what_hardly_any_row_is_ends_after_a_public_number_of_tries(models, monkeypatch):
-    monkeypatch.setattr(selected, "LEAST_TRIES", 100_000)
+    monkeypatch.setattr(sampling, "LEAST_TRIES", 100_000)
     with refuses(ParameterError, r"^of \d+,\d+ rows that the model drew 0 are"):
         models[MST].sample(5, where="age = 3 and age = 4")
 

@@ -10,7 +10,7 @@ from missdp import AllPairs, Table
 from missdp.accounting import MissingCompletelyAtRandom, releases
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.ground_truth import planned_ground_truth
-from missdp.synth.caps import Keeper
+from missdp.synth.split import Keeper
 from refusing import refuses
 from synth.tables import rows_of, schema_of
 

@@ -18,7 +18,7 @@ from missdp.pricing import RowDomain
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
 from missdp.schema.layout import STEPS
 from missdp.sources import MemorySource
-from missdp.synth.effective import EffectiveSize
+from missdp.synth.first_parts import EffectiveSize
 from missdp.table import units as of_units
 from missdp.table.units import rows_of_units, unit_sums
 from missdp.testing.findings import Recorder, Repeater

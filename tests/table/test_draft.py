@@ -25,7 +25,7 @@ from missdp.errors import DataError
 from missdp.schema.attributes import KINDS, read_number
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.table import draft_columns, draft_schema
-from missdp.table.tally import number_style
+from missdp.table.tally import odd_spelling
 from refusing import refuses
 
 D = decimal.Decimal
@@ -439,8 +439,8 @@ TOGETHER = [
 
 @pytest.mark.parametrize(("texts", "said"), TOGETHER)
 def test_all_cells_tell_together_what_a_comma_means(texts, said):
-    found = number_style(texts, every=True)
-    assert (found or "None: ").removeprefix("looks like numbers with ").startswith(f"{said}: ")
+    found, _ = odd_spelling(texts, every=True) or ("None: ", ())
+    assert found.removeprefix("looks like numbers with ").startswith(f"{said}: ")
 
 
 def schema(**pay):

@@ -181,9 +181,8 @@ def descend(optimiser: Any, parameters: Sequence[Any], gradients: Sequence[Any])
 class Contest:
     """Critics trained on the rows behind a door, and generators against them.
 
-    Rows are on groups of levels, and all that is left of the door's budget is charged, once, before
-    the first step. The rest is released: what is known of the rows, and a stream of random numbers.
-    A step of the critics is expected to read ``batch`` rows, and as many are generated for it.
+    All that is left of the door's budget is charged, once, before the first step; the rest is
+    released. A step of the critics is expected to read ``batch`` rows, and as many are generated.
     """
 
     door: Door
@@ -278,10 +277,8 @@ def as_array(tensor: Any) -> Floats:
 class RowsSide(Side):
     """A generator of complete rows against one critic that takes missing cells in expectation.
 
-    Real rows have missing cells, generated ones have none. So that missing cells alone do not tell
-    them apart, generated rows are shown with missing cells at the released rates, whatever the
-    values. The last ``frozen`` maps of the generator are not learned. With conditions, the critic
-    is shown them.
+    Generated rows are shown with missing cells at the released rates, so that these alone do not
+    tell them from real ones. The last ``frozen`` maps are not learned.
     """
 
     def __init__(

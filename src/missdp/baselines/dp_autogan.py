@@ -105,10 +105,8 @@ class DPAutoGAN(NeuralSynthesizer):
     def _trained(self, door: Door, crude: Crude) -> RowModel:
         """Return a generator whose last maps are a decoder, trained with all that is left.
 
-        Published code trains the decoder privately and the encoder not. But one row then moves the
-        encoder, the encoder moves the codes of all rows, and these move every gradient of the
-        decoder: clipping each row's gradient bounds nothing. Here a row's clipped vector holds what
-        it says to both. The autoencoder, at its own pace, gets a share of what is left.
+        A row's clipped vector holds what it says to encoder and decoder: else the former would
+        move every gradient of the latter. The autoencoder gets a share, at its own pace.
         """
         contest = self._contest(door, crude, self._critic_steps)
         first = self._coder_steps / self._steps_planned

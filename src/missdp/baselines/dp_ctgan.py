@@ -74,11 +74,8 @@ class DPCTGAN(NeuralSynthesizer):
     def _trained(self, door: Door, crude: Crude) -> RowModel:
         """Return a generator with conditions, its critic trained with all that is left.
 
-        Published code draws a condition first, and then a real row that meets it. A row with a rare
-        level is then read far more often than it is charged for. Here each step samples rows, every
-        row by itself and all at one rate, and shows a row with every level that it has, each
-        counting the same: what it says to the critic is a function of the row alone, so that a
-        step is one sampled Gaussian.
+        A step samples rows, all at one rate, and shows a row with every level that it has: what it
+        says to the critic is a function of the row alone, and a step is one sampled Gaussian.
         """
         contest = self._contest(door, crude, self._steps_planned)
         rng, blocks = contest.rng, contest.blocks

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from missdp.baselines.adversarial import as_array, import_torch, torch_device
 from missdp.baselines.networks import known_margins
-from missdp.inference.clipping import clipped_away
 from missdp.inference.masks import RowModel
 from missdp.inference.model import Levels, draw, finite, split_rows
+from missdp.inference.products import clipped_away
 from missdp.synth.learn_pairs import Crude, PairRelease
 from missdp.types import Flags, Floats, Ints
 
@@ -137,11 +137,9 @@ def fit_classes(
 class PairMoments:
     """What a critic of pairs knows of the private rows: released means of clipped features.
 
-    The features of a row are the blocks of `missdp.synth.learn_pairs`, centred indicators of what
-    is observed and of what is missing, and all products of two attributes' blocks. A critic that is
-    linear in them is a kernel: its best weights are the mean over private rows less that over
-    generated rows, and what it can tell at most is the length of this difference (Gretton et al.
-    2012).
+    These are the blocks of `missdp.synth.learn_pairs` and all products of two attributes' blocks. A
+    critic that is linear in them is a kernel: all that it can tell is the length of the difference
+    of private and generated means (Gretton et al. 2012).
     """
 
     crude: Crude

@@ -21,11 +21,11 @@ import numpy as np
 from missdp.accounting import Budget
 from missdp.baselines.placing import Rows, leaned, placed, redrawn
 from missdp.errors import ParameterError
-from missdp.inference.clipping import independent_rows
 from missdp.inference.heads import Heads, Pair
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import finite
-from missdp.inference.pair_model import PairModel
+from missdp.inference.models import PairModel
+from missdp.inference.products import independent_rows
 from missdp.mechanisms.door import Door, Reads, Total, Training
 from missdp.schema import Schema
 from missdp.schema.denial import PairDenial

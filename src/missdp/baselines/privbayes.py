@@ -23,7 +23,6 @@ from missdp.errors import ParameterError
 from missdp.mechanisms.door import Clique, Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.caps import Gate
 from missdp.synth.impute_first import (
     IMPUTATION,
     Imputer,
@@ -32,7 +31,7 @@ from missdp.synth.impute_first import (
     impute,
 )
 from missdp.synth.noisy_counts import least_squares_total, make_consistent
-from missdp.synth.split import CHOICES, EVERY_ROW, ROWS, TABLES, Part, Split
+from missdp.synth.split import CHOICES, EVERY_ROW, ROWS, TABLES, Gate, Part, Split
 from missdp.synth.state import is_declared, is_number, is_whole
 from missdp.types import Floats
 

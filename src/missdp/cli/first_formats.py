@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from missdp.accounting import FixedSchedule, Guarantee
 from missdp.errors import DataError, MissDPError, ParameterError, replacing
 from missdp.files import write_atomically
-from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
+from missdp.inference.models import GraphicalModel, Recipe
 from missdp.record import WRONG, Record, decoded, fits, unsealed
 from missdp.schema import Schema
 from missdp.synth.registry import opened_model, synthesizer_named

@@ -41,7 +41,7 @@ from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.open_domains import uncut
 from missdp.synth import load
-from missdp.synth.selected import Selection
+from missdp.synth.sampling import Selection
 from missdp.table import RowStream
 from missdp.table.written import check_holds, holes_in, numbered, output_format, write_blocks
 

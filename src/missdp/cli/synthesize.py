@@ -60,7 +60,7 @@ from missdp.synth.registry import (
     synthesizer_named,
     synthesizer_names,
 )
-from missdp.synth.selected import Selection
+from missdp.synth.sampling import Selection
 from missdp.synth.state import chosen_delta, fit_conditions
 from missdp.table import Holes, PartRows, RowStream, Table, Values
 from missdp.table.memory import memory_in_force

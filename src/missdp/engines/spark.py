@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from missdp.engines.spark_sessions import quiet
-from missdp.engines.spark_tasks import CountTask, ValuesTask, add_up, merged
+from missdp.engines.spark_tasks import CountTask, add_up, merged, values_in
 from missdp.errors import DataError, MissDPError, ParameterError, SchemaError, replacing
 from missdp.schema import Date, OpenCategorical, Schema, Unit
 from missdp.schema.layout import PLAIN, STEPS
@@ -80,18 +80,13 @@ def _cells_of(frame: DataFrame, names: Clique) -> DataFrame:
     return numbered.select(*chosen)
 
 
-@dataclass(frozen=True)
-class _Identified:
-    """The task that makes bytes of identifiers, in the last column; null where there is none."""
-
-    unit: Unit
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with replacing(Exception, by=DataError("a task could not read identifiers")):
-            for batch in batches:
-                *others, own = batch.columns
-                columns = [*others, identifiers(own, self.unit).cast(pa.binary())]
-                yield pa.record_batch(columns, names=batch.schema.names)
+def _identified(batches: Iterable[pa.RecordBatch], unit: Unit) -> Iterator[pa.RecordBatch]:
+    """Make bytes of identifiers, in the last column; null where there is none. A task."""
+    with replacing(Exception, by=DataError("a task could not read identifiers")):
+        for batch in batches:
+            *others, own = batch.columns
+            columns = [*others, identifiers(own, unit).cast(pa.binary())]
+            yield pa.record_batch(columns, names=batch.schema.names)
 
 
 def of_units(frame: DataFrame, schema: Schema) -> tuple[DataFrame, Ints]:
@@ -106,7 +101,7 @@ def of_units(frame: DataFrame, schema: Schema) -> tuple[DataFrame, Ints]:
     cells = _cells_of(frame, names).toDF(*(f"c{place}" for place in range(len(names))))
     *others, own = cells.columns
     types = StructType([*cells.schema.fields[:-1], StructField(own, BinaryType())])
-    named = _in_arrow(cells, _Identified(unit), types)
+    named = _in_arrow(cells, partial(_identified, unit=unit), types)
     none, unread = named[own].isNull(), named[own] == functions.lit(UNREAD)
     if unit.missing == "refuse":
         _refuse(named.filter(none | unread), unit)
@@ -222,7 +217,7 @@ class SparkSource(StreamedSource):
 
 def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list[dict[str, int]]:
     """Return how many rows have each value of open columns; private. No rows leave the tasks."""
-    task = ValuesTask(attributes)
+    task = partial(values_in, attributes=attributes)
     failed = DataError("the values of open columns cannot be counted by Spark")
     found: list[dict[str, int]] = [{} for _ in attributes]
     with replacing(Exception, by=failed), quiet():

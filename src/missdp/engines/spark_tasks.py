@@ -79,21 +79,16 @@ class CountTask:
         counter.add(codes, n_rows, self.weight(codes) if self.weight else None)
 
 
-@dataclass(frozen=True)
-class ValuesTask:
-    """Count the values that occur in columns whose levels are open; of each its place."""
-
-    attributes: tuple[OpenCategorical, ...]
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read all batches, and then yield how many rows have each value."""
-        failed = DataError("a task could not count its rows")
-        with replacing(Exception, by=failed):
-            found = occurring(_of_enough_rows(batches), self.attributes)
-        for place, counts in enumerate(found):
-            columns = [pa.array([place] * len(counts), pa.int32()), pa.array(counts, pa.string())]
-            columns.append(pa.array(counts.values(), pa.int64()))
-            yield pa.record_batch(columns, names=["place", "value", "times"])
+def values_in(
+    batches: Iterable[pa.RecordBatch], attributes: tuple[OpenCategorical, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Yield how many rows have each value of columns whose levels are open; of each its place."""
+    with replacing(Exception, by=DataError("a task could not count its rows")):
+        found = occurring(_of_enough_rows(batches), attributes)
+    for place, counts in enumerate(found):
+        columns = [pa.array([place] * len(counts), pa.int32()), pa.array(counts, pa.string())]
+        columns.append(pa.array(counts.values(), pa.int64()))
+        yield pa.record_batch(columns, names=["place", "value", "times"])
 
 
 def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

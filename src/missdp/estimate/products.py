@@ -14,7 +14,7 @@ import numpy as np
 from missdp.inference.completion import Completed
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
-from missdp.inference.numbers import NumberMoments, complete_numbers
+from missdp.inference.products import NumberMoments, complete_numbers
 from missdp.synth.coordinates import Coordinate
 from missdp.types import Flags, Floats, Ints
 

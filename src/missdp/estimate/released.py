@@ -23,16 +23,16 @@ from missdp.errors import ParameterError
 from missdp.estimate.inside import Inside, Lines, Move, Sums, found_alone
 from missdp.estimate.products import Products, about, completed, noisy, observed, with_rows
 from missdp.inference.completion import PairTables, complete
-from missdp.inference.interactions import completed as of_several
+from missdp.inference.completion import completed as of_several
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
-from missdp.inference.numbers import NumberMoments
+from missdp.inference.products import NumberMoments
 from missdp.schema import Numeric
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease
-from missdp.synth.uncertain_pairs import noisier
+from missdp.synth.uncertain import noisier
 from missdp.synth.workload import candidates
 from missdp.types import Flags, Floats, Ints
 

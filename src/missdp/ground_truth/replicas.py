@@ -114,32 +114,17 @@ def _log_expm1(x: Floats) -> Floats:
 class _ChosenCosts:
     """What a fit that chooses its marginals costs at most, in zCDP.
 
-    Parameters
-    ----------
-    ungated : float
-        Of everything that reads every row, but for the selections.
-    selections : float
-        Of the selections, if they spend all that they may.
-    unselected : float
-        Of marginals, if they spend what the selections may.
-    fixed : mapping of str to float
-        Of what is behind one attribute, fixed in advance.
-    chosen : float
-        Of the marginals that are chosen.
-    gates : iterable of set of str
-        The family: attributes that a row must have observed to enter each marginal that may be
-        chosen. An empty one reads every row. Marginals with equal gates count each.
-    largest_share : float
-        No marginal gets more than this share of ``chosen``, on any path.
+    ``gates`` is the family: what a row must have observed to enter each marginal that may be
+    chosen; an empty one reads every row, and marginals with equal gates count each.
     """
 
-    ungated: float = 0.0
-    selections: float = 0.0
-    unselected: float = 0.0
-    fixed: Mapping[str, float] = field(default_factory=dict)
-    chosen: float = 0.0
+    ungated: float = 0.0  # of all that reads every row, but for the selections
+    selections: float = 0.0  # if they spend all that they may
+    unselected: float = 0.0  # of marginals, if they spend what the selections may
+    fixed: Mapping[str, float] = field(default_factory=dict)  # behind one attribute, in advance
+    chosen: float = 0.0  # of the marginals that are chosen
     gates: Iterable[Iterable[str]] = ()
-    largest_share: float = 1.0
+    largest_share: float = 1.0  # of ``chosen``, that a marginal gets at most, on any path
 
     def __post_init__(self) -> None:
         if (self.chosen > 0 or self.unselected > 0) and not self.counted:

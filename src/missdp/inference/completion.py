@@ -9,15 +9,22 @@ both models are fitted in turns. This corrects for values that are missing at ra
 the model of the masks holds. Where released rates do not differ by more than noise, values are
 taken to be missing completely at random, and the tables stay as they were observed.
 
+Attributes may be missing together. Released counts of rows in which two are both missing are noisy,
+and a correlation that follows them tears apart what belongs together. Whether two attributes have
+the same holes (the fewer of one are among those of the other) is therefore weighed against
+independence, by how likely either makes the counts; evidence of all pairs between two groups adds
+up. Within a group, what is known of the holes of each attribute is known of all: it is averaged.
+
 Everything here is a function of released values.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, product
 
 import numpy as np
 
@@ -25,9 +32,9 @@ from missdp.inference.estimate import PairCounts
 from missdp.inference.fit_heads import fit_tree
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel, Strip, fit_correlation
+from missdp.inference.masks import Both, MaskModel, Strip, fit_correlation, positive
+from missdp.inference.model import cell_index
 from missdp.inference.raking import centred, rake, resample, shrunk
-from missdp.inference.together import groups_of, pooled, tied
 from missdp.types import Flags, Floats, Ints
 
 
@@ -77,6 +84,7 @@ _PLAINLY = 3.0  # standard deviations of what noise adds up to
 _SWEEPS = 15
 _RAKING = 8
 _LEAST_EFFECTIVE = 0.1  # rows of those drawn: noisy tables of many pairs may contradict each other
+_LEAST_BASE = 0.1  # of independence: what few rows of a model lack may still be there
 _ROWS = 30_000
 _FEWEST = 6_000  # rows
 _PAIRS = 200  # of attributes, beyond which fewer rows are looked at
@@ -127,8 +135,8 @@ def complete(
     enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
     strips, both = _strips(tables, masks.present), _coincidences(tables)
     ruled = {*masks.told, *chain(*masks.told.values())}
-    groups = groups_of(both, rates, tables.n_rows, before=masks.correlation, without=ruled)
-    strips, both = pooled(groups, strips, both, rates)
+    groups = _groups_of(both, rates, tables.n_rows, before=masks.correlation, without=ruled)
+    strips, both = _pooled(groups, strips, both, rates)
     for turn in range(rounds):
         first = turn == 0 and start is None
         rows = _tree_rows(known, rng, n=enough) if draw is None else draw(known)
@@ -144,7 +152,7 @@ def complete(
     if rounds:
         chances = masks.missing(rows)
         found = fit_correlation(chances, both, tables.n_rows, explained=masks.explained)
-        masks.correlation = tied(found, groups)
+        masks.correlation = _tied(found, groups)
     return known
 
 
@@ -308,3 +316,157 @@ def _scaled(
             chance = chance * (rate / expected)
     bounded: Floats = np.minimum(np.maximum(chance, _LEAST_CHANCE), 1.0)
     return bounded
+
+
+def completed(
+    counts: Mapping[Clique, Floats],
+    stds: Mapping[Clique, float],
+    masks: MaskModel,
+    rows: Ints,
+    sizes: Sequence[int],
+    *,
+    leaned: bool = True,
+) -> dict[Clique, Floats]:
+    """Return what noisy tables with missing values say of complete rows, leaned on a model's rows.
+
+    Observed cells are divided by their chance to be observed, as those of pairs are. If not
+    ``leaned``, shares are as they come out, and noise makes some negative.
+    """
+    if not counts:
+        return {}
+    missing, columns = masks.missing(rows), np.ascontiguousarray(rows.T)
+    found = {}
+    for clique, table in counts.items():
+        shape = tuple(sizes[a] for a in clique)
+        cells = cell_index(columns, clique, shape, len(rows))
+        seen = masks.observed(rows, clique, missing)
+        number = np.bincount(cells, minlength=math.prod(shape)).astype(np.float64)
+        weighted = np.bincount(cells, seen, len(number)) + _PRIOR_ROWS * seen.mean()
+        chance = np.maximum(weighted / (number + _PRIOR_ROWS), _LEAST_CHANCE).reshape(shape)
+        whole = table[tuple(map(slice, shape))] / chance
+        total = max(1.0, float(whole.sum()))
+        if not leaned:
+            found[clique] = whole / total
+            continue
+        margins = [np.bincount(columns[a], minlength=sizes[a]) / len(rows) for a in clique]
+        alone = margins[0]
+        for margin in margins[1:]:
+            alone = np.multiply.outer(alone, margin)
+        base = np.maximum(number.reshape(shape) / len(rows), _LEAST_BASE * alone)
+        found[clique] = shrunk(whole / total, base / base.sum(), stds[clique] / total / chance)
+    return found
+
+
+Groups = tuple[tuple[int, ...], ...]
+
+_EVIDENCE = 3.0  # in logarithms of likelihood, beyond that of the number of such groups
+_SHORT = 2.0  # standard deviations, by which counts may fall short of what one hole for both makes
+_SHORT_AGAIN = 4.0  # of groups that were found before
+_ALIKE = 0.8  # ratio of rates above which they have the same reasons
+_APART = 1e-6  # what is left of independence, so that a correlation stays one
+_TIED = 1 - 1e-5
+
+
+def _groups_of(
+    both: Both,
+    rates: Floats,
+    n_rows: float,
+    *,
+    before: Floats | None = None,
+    without: Collection[int] = (),
+) -> Groups:
+    """Find the groups of attributes that are missing together.
+
+    Parameters
+    ----------
+    both : mapping of (int, int) to (float, float)
+        Rows in which two attributes are both missing, and the noise of their number.
+    rates : ndarray
+        Missing rate of each attribute.
+    n_rows : float
+    before : ndarray, optional
+        Latent correlations found before; groups that they tie stay unless there is much against it.
+    without : collection of int
+        Attributes in no group.
+    """
+    d = len(rates)
+    evidence, short, pairs = np.full((d, d), -math.inf), np.zeros((d, d)), np.ones((d, d))
+    allowed = np.full((d, d), _SHORT) if before is None else _allowed(before)
+    for (a, b), (count, std) in both.items():
+        if not {a, b} & {*without} and std > 0:
+            together, apart = n_rows * min(rates[a], rates[b]), n_rows * rates[a] * rates[b]
+            weighed = ((count - apart) ** 2 - (count - together) ** 2) / (2 * std**2)
+            evidence[a, b] = evidence[b, a] = weighed
+            short[a, b] = short[b, a] = (together - count) / std
+    holed = len({*chain(*both)})
+    groups, within = {a: [a] for a in range(d)}, np.zeros(d)
+    while d > 1:
+        plain = np.where(short <= allowed * np.sqrt(pairs), evidence, -math.inf)
+        one, other = sorted(map(int, np.unravel_index(plain.argmax(), plain.shape)))
+        if plain[one, other] <= 0:
+            break
+        groups[one] = sorted(groups[one] + groups.pop(other))
+        within[one] += within[other] + evidence[one, other]
+        for sums in (evidence, short, pairs):  # over all pairs between two groups
+            sums[one] += sums[other]
+            sums[:, one] = sums[one]
+        allowed[one] = np.minimum(allowed[one], allowed[other])
+        allowed[:, one] = allowed[one]
+        evidence[other] = evidence[:, other] = evidence[one, one] = -math.inf
+    plainly = {
+        a: _EVIDENCE + math.log(math.comb(max(holed, len(own)), len(own)))
+        for a, own in groups.items()
+    }
+    return tuple(tuple(own) for a, own in groups.items() if len(own) > 1 and within[a] > plainly[a])
+
+
+def _allowed(before: Floats) -> Floats:
+    return np.where(before > _TIED, _SHORT_AGAIN, _SHORT)
+
+
+def _pooled(
+    groups: Groups, strips: Mapping[tuple[int, ...], Strip], both: Both, rates: Floats
+) -> tuple[dict[tuple[int, ...], Strip], dict[tuple[int, int], tuple[float, float]]]:
+    """Return what is known of holes and of their coincidences, averaged over each group.
+
+    Of attributes in one group, nothing is left to learn from each other.
+    """
+    group = {a: own for own in groups for a in own}
+    strips = {e: s for e, s in strips.items() if group.get(e[0], ()) != group.get(e[1], (-1,))}
+    for own in groups:
+        alike = [a for a in own if rates[a] >= _ALIKE * max(rates[c] for c in own)]
+        for effect in [e[1:] for e in strips if e[0] == alike[0]]:
+            same = _mean([strips[a, *effect] for a in alike])
+            strips |= {(a, *effect): same for a in alike}
+    found = {}
+    for a, b in both:
+        one, other = group.get(a, (a,)), group.get(b, (b,))
+        if one != other:
+            counts = [both[min(p), max(p)] for p in product(one, other)]
+            mean = float(np.mean([number for number, _ in counts]))
+            found[a, b] = mean, math.hypot(*(noise for _, noise in counts)) / len(counts)
+    return strips, found
+
+
+def _mean(strips: Sequence[Strip]) -> Strip:
+    return replace(
+        strips[0],
+        missing=np.mean([s.missing for s in strips], axis=0),
+        std=math.hypot(*(s.std for s in strips)) / len(strips),
+    )
+
+
+def _tied(correlation: Floats, groups: Iterable[Sequence[int]]) -> Floats:
+    """Return latent correlations under which the holes of each group are one."""
+    own = np.arange(len(correlation))
+    for group in groups:
+        own[list(group)] = min(group)
+    kept, place = np.unique(own, return_inverse=True)
+    if len(kept) == len(own):
+        return correlation
+    share = np.eye(len(kept))[place]
+    share = share / share.sum(axis=0)
+    few = share.T @ correlation @ share
+    few[np.diag_indices_from(few)] = 1.0
+    whole = positive(few)[np.ix_(place, place)]
+    return np.asarray((1 - _APART) * whole + _APART * np.eye(len(whole)))

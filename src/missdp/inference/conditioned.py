@@ -17,12 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, prod
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
 from missdp.inference.beliefs import log_linear
-from missdp.inference.graphical import GraphicalModel
 from missdp.inference.heads import Heads, Singles
 from missdp.inference.junction import Clique
 from missdp.inference.model import (
@@ -34,7 +33,7 @@ from missdp.inference.model import (
     split_rows,
     tree_steps,
 )
-from missdp.inference.pair_model import PairModel
+from missdp.inference.models import GraphicalModel, PairModel
 from missdp.inference.raking import effective_share, rake, resample
 from missdp.types import Flags, Floats, Ints
 
@@ -46,19 +45,8 @@ _NEVER = 1e-300
 _LOST = 0.01  # of all weight, at most, where the largest weights are cut
 
 
-class Step(Protocol):
-    """One step of drawing rows of both kinds: those of the whole model come first."""
-
-    @property
-    def new(self) -> Clique:
-        """The attributes that are drawn."""
-
-    def fill(self, codes: Ints, whole: int, rng: np.random.Generator) -> Floats | None:
-        """Draw them; return by what ``r`` is multiplied, row by row; None for nothing."""
-
-
 @dataclass(eq=False, repr=False)
-class Conditioned:
+class _Conditioned:
     """Rows of a raked model that have wanted levels; drawn in advance, and again if need be.
 
     Parameters
@@ -68,13 +56,13 @@ class Conditioned:
         With the shares of wanted levels alone.
     shares : mapping of int to ndarray
         How much of each group of levels is wanted, by attribute.
-    steps : sequence of Step
+    steps : sequence of _Step
     """
 
     model: GraphicalModel | PairModel
     levels: tuple[Levels, ...]
     shares: Mapping[int, Floats]
-    steps: Sequence[Step]
+    steps: Sequence[_Step]
     share: float = field(default=1.0, init=False)
     _ready: list[Ints] = field(default_factory=list, init=False)
 
@@ -109,7 +97,7 @@ def conditioned(
     wanted: Mapping[int, Flags],
     n: int,
     rng: np.random.Generator,
-) -> tuple[GraphicalModel | Conditioned | None, float]:
+) -> tuple[GraphicalModel | _Conditioned | None, float]:
     """Return what draws the rows of a model with wanted levels, and how common they are in it.
 
     Parameters
@@ -127,8 +115,8 @@ def conditioned(
     if any(not share.any() for share in shares.values()):
         return None, 0.0
     if isinstance(model, PairModel):
-        steps: list[Step] = [
-            HeadStep(model.law, place, shares.get(a, np.ones(len(model.law.margins[a]))))
+        steps: list[_Step] = [
+            _HeadStep(model.law, place, shares.get(a, np.ones(len(model.law.margins[a]))))
             for place, a in enumerate(model.law.order)
         ]
     else:
@@ -139,8 +127,8 @@ def conditioned(
         if not model.tables:
             return part, share
         both = zip(tree_steps(model.law), tree_steps(part.law), strict=True)
-        steps = [TreeStep(new, given, one, two) for (given, new, one), (_, _, two) in both]
-    found = Conditioned(model, tuple(levels), shares, steps)
+        steps = [_TreeStep(new, given, one, two) for (given, new, one), (_, _, two) in both]
+    found = _Conditioned(model, tuple(levels), shares, steps)
     found.prepare(n, rng)
     return (found if found.share else None), found.share
 
@@ -170,7 +158,7 @@ def _conditioned_tree(
 
 
 @dataclass(frozen=True, eq=False)
-class TreeStep:
+class _TreeStep:
     """Attributes of a clique of a junction tree, given those of its separator."""
 
     new: Clique
@@ -198,7 +186,7 @@ class TreeStep:
 
 
 @dataclass(frozen=True, eq=False)
-class HeadStep:
+class _HeadStep:
     """One attribute of a law that draws one after the other."""
 
     law: Heads
@@ -210,7 +198,7 @@ class HeadStep:
         """The attribute."""
         return (self.law.order[self.place],)
 
-    def fill(self, codes: Ints, whole: int, rng: np.random.Generator) -> Floats | None:
+    def fill(self, codes: Ints, whole: int, rng: np.random.Generator) -> Floats:
         """Draw the attribute; rows with wanted levels are calibrated by all others."""
         first, second = codes[:, :whole], codes[:, whole:]
         ratio, pieces = np.ones(codes.shape[1]), self.law.pieces(whole)
@@ -240,6 +228,10 @@ class HeadStep:
         return level, np.where(part > 0, ratio, np.inf)
 
 
+_Step: TypeAlias = _TreeStep | _HeadStep
+"""Draws attributes of rows of both kinds, and returns by what ``r`` is multiplied, row by row."""
+
+
 def _cut(weights: Floats) -> Floats:
     """Cut the largest weights to one, so that more rows can be chosen and none is worth two."""
     falling = np.sort(weights)[::-1]
@@ -250,7 +242,7 @@ def _cut(weights: Floats) -> Floats:
 
 def _raked(
     model: GraphicalModel | PairModel,
-    steps: Sequence[Step],
+    steps: Sequence[_Step],
     whole: int,
     wanted: int,
     rng: np.random.Generator,
@@ -260,8 +252,7 @@ def _raked(
     codes, drawn = np.zeros((len(model.levels), n), dtype=np.int64), set[int]()
     ratio, made, base = np.ones(n), np.ones(n), np.ones(n)
     for step in steps:
-        more = step.fill(codes, whole, rng)
-        ratio = ratio if more is None else ratio * more
+        ratio = ratio * step.fill(codes, whole, rng)
         base = 1 / (a + (1 - a) * ratio)
         drawn |= {*step.new}
         ready = {c: t for c, t in model.tables.items() if {*c} <= drawn and {*c} & {*step.new}}

@@ -13,6 +13,10 @@ by empirical Bayes; pairs in which noise explains all that is seen are left out.
 `fit_tree` is the quick alternative: one earlier attribute in each head, along a maximum spanning
 tree, with tables that were shrunk in the same way. `fit_given_all` fits a head of every attribute
 given all others, to rows.
+
+A head adds up effects of single earlier attributes. Where a table of several attributes was
+measured, the one that is drawn last gets an effect of all others together (`_fit_interactions`), by
+iterative scaling of the law of its level given theirs.
 """
 
 from __future__ import annotations
@@ -20,13 +24,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.heads import Features, Heads, Pair, barrier, reachable
-from missdp.inference.interactions import fit_interactions, last_of
 from missdp.inference.junction import Clique
+from missdp.inference.model import cell_index
 from missdp.types import Flags, Floats, Ints
 
 _NEVER = 1e-300
@@ -79,13 +84,13 @@ def fit_heads(
             head = _Head(drawn, margins, a, parents, pairs, ridge, closed)
             biases[a], fitted = head.fit(iterations)
             weights |= fitted
-        mine = {c: t for c, t in (together or {}).items() if last_of(c, sequence)[0] == a}
+        mine = {c: t for c, t in (together or {}).items() if _last_of(c, sequence)[0] == a}
         if mine:
             law = known()
             scores = law.scores(drawn, a)
             closed = barrier(drawn, law.limits[a], rng, len(margins[a]))
             scores = scores if closed is None else scores + closed
-            effects |= fit_interactions(scores, drawn, mine, sequence)
+            effects |= _fit_interactions(scores, drawn, mine, sequence)
         known().draw_next(drawn, place, rng)
     return known()
 
@@ -346,3 +351,57 @@ class _Head:
             block = block - (block @ self.means[slice(*span)])[:, None]
             blocks[self.a, c] = block - self.margin @ block
         return bias, blocks
+
+
+_ROUNDS = 15
+_STEP = 3.0  # in logarithms
+_MOST = 20.0
+_LEAST_CELL = 1e-12
+_STILL = 1e-4
+
+
+def _last_of(clique: Clique, order: Sequence[int]) -> Clique:
+    """Return a clique with the attribute first that is drawn last."""
+    last = max(clique, key=list(order).index)
+    return (last, *(a for a in clique if a != last))
+
+
+def _fit_interactions(
+    scores: NDArray[Any], rows: Ints, tables: Mapping[Clique, Floats], order: Sequence[int]
+) -> dict[Clique, Floats]:
+    """Find what is to be added to the logarithms of one attribute's law, so that tables hold.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (levels, rows)
+        Logarithms of the law without that, up to a constant in each row.
+    rows : ndarray of int64
+        Rows that hold all attributes before it.
+    tables : mapping of Clique to ndarray
+        Of that attribute, which is drawn last of each, and others.
+    order : sequence of int
+        In which attributes are drawn.
+    """
+    scores = scores.astype(np.float64)
+    columns, found = np.ascontiguousarray(rows.T), {}
+    turned = {_last_of(clique, order): clique for clique in tables}
+    for own, clique in turned.items():
+        table = tables[clique].transpose([clique.index(a) for a in own])
+        cells = cell_index(columns, own[1:], table.shape[1:], len(rows))
+        found[own] = (np.zeros(table.shape), table.reshape(len(table), -1), cells)
+    for _ in range(_ROUNDS):
+        moved = 0.0
+        for total, table, cells in found.values():
+            law = np.exp(scores - scores.max(axis=0))
+            law /= law.sum(axis=0)
+            here = np.stack([np.bincount(cells, level, table.shape[1]) for level in law])
+            aim = table * (here.sum(axis=0) / np.maximum(table.sum(axis=0), _LEAST_CELL))
+            moved += float(np.abs(aim - here).sum()) / len(rows)
+            step = np.log(np.maximum(aim, _LEAST_CELL) / np.maximum(here, _LEAST_CELL))
+            flat = total.reshape(table.shape)
+            step = np.clip(flat + np.clip(step, -_STEP, _STEP), -_MOST, _MOST) - flat
+            flat += step
+            scores += step[:, cells]
+        if moved < _STILL:
+            break
+    return {own: total for own, (total, _, _) in found.items()}

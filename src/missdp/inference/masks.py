@@ -31,7 +31,7 @@ missing is then not learned from the levels of ``a``, which are not seen alike w
 Holes that coincide have a Gaussian copula, fitted to how often pairs of them do: each has a chance
 of its own, and a latent normal variable that says whether it happens; the variables of two holes
 are correlated where the two coincide more or less often than by chance, and one and the same where
-attributes are missing together (`missdp.inference.together`).
+attributes are missing together (`missdp.inference.completion`).
 """
 
 from __future__ import annotations
@@ -246,6 +246,22 @@ class MaskModel(Record):
 
         self.correlation = np.eye(len(self.rates))
         self.intercepts = logit(np.clip(self.rates, _LEAST_RATE, 1 - _LEAST_RATE))
+
+    def fits(self, sizes: Sequence[int]) -> bool:
+        """Whether masks are of attributes with so many levels; an error if they need themselves."""
+        d, told = len(sizes), self.told
+        needs = {a: {b for c, b in self.unseen if c == a} for a in range(d)}
+        TopologicalSorter({a: {*needs[a], *self._tellers(a)} for a in needs}).prepare()
+        named = {*self.always, *told, *chain(*told.values(), *self.unseen, *self.slopes)}
+        numbers = self.rates, self.intercepts, self.correlation
+        return (
+            [table.shape for table in numbers] == [(d,), (d,), (d, d)]
+            and named <= {*range(d)}
+            and all(shaped({effect[1:]: table}, sizes) for effect, table in self.slopes.items())
+            and finite((*numbers, *self.slopes.values()))
+            and all(map(math.isfinite, self.unseen.values()))
+            and bool(np.linalg.eigvalsh(self.correlation)[0] > 0)
+        )
 
     @property
     def present(self) -> Flags:
@@ -592,21 +608,3 @@ class RowModel(Record, abc.ABC, abstract=True):
         self, n: int, rng: np.random.Generator, *, keep_holes: bool
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
-
-
-def masks_fit(masks: MaskModel, sizes: Sequence[int]) -> bool:
-    """Whether masks are of attributes with so many levels; an error if they need themselves."""
-    d, told = len(sizes), masks.told
-    needs = {a: {b for c, b in masks.unseen if c == a} for a in range(d)}
-    TopologicalSorter({a: {*needs[a], *masks._tellers(a)} for a in needs}).prepare()
-    named = {*masks.always, *told, *chain(*told.values(), *masks.unseen, *masks.slopes)}
-    shapes = masks.rates.shape, masks.intercepts.shape, masks.correlation.shape
-    numbers = masks.rates, masks.intercepts, masks.correlation, *masks.slopes.values()
-    return (
-        shapes == ((d,), (d,), (d, d))
-        and named <= {*range(d)}
-        and all(shaped({effect[1:]: table}, sizes) for effect, table in masks.slopes.items())
-        and finite(numbers)
-        and all(map(math.isfinite, masks.unseen.values()))
-        and bool(np.linalg.eigvalsh(masks.correlation)[0] > 0)
-    )

@@ -17,7 +17,8 @@ Read the files in this order:
 * ``estimators``, ``pipeline`` (and propose-test-release), ``prices`` (table, picture, TOML file).
 
 All guarantees are under *replace-one* adjacency with a public number of rows, the setting in which
-the stability of preprocessing is proven; they are never converted to add-remove.
+the stability of preprocessing is proven; they are never converted to add-remove. Proofs stand with
+each step; where they differ from published ones: tests/claims/preprocessing.md.
 """
 
 from missdp.aliases import exported

@@ -167,10 +167,7 @@ class MeanImputer(ColumnImputer):
     One replaced row: where both rows are observed, u_j = z_j - z'_j; where one is, z_j less the
     mean of the others. Since (a + b)^2 <= 2 a^2 + 2 b^2, ``|u|^2 <= 2 |z|^2 + 2 |z'|^2 + 2 |mu|^2
     <= 4 R^2 + 2 M^2`` with M^2 = (n - 1) R^2 / m, as a column's squared mean is at most its mean
-    square. With one missing cell per row only one coordinate counts, and |u_j| <= 2 R. Hu et al.,
-    Corollary 4, state 2 R / m for every case; that fails for rows with two or more missing cells
-    if the replaced row's own cells are missing differently (two columns: (1, ?) becomes (?, 1),
-    other rows (-0.7, -0.7), an empty row moves by 2.4 / m).
+    square. With one missing cell per row only one coordinate counts, and |u_j| <= 2 R.
 
     Examples
     --------
@@ -235,7 +232,7 @@ class MedianImputer(ColumnImputer):
     again s gaps. If there is none, the gaps of each table say nothing of the other, however small
     they are: so unless n - p > h, the median may move by 2 R. Values that move by at most Delta
     move any order statistic by at most Delta. A row's imputed cells move by at most
-    sqrt(q) (h g + Delta), q the missing cells of a row. Hu et al., Table 3, in the same spirit.
+    sqrt(q) (h g + Delta), q the missing cells of a row.
 
     Examples
     --------
@@ -352,8 +349,6 @@ class RegressionImputer(Imputer):
     sum to at most n R^2 less the trace of X'X. An imputed cell x'w then moves by R |w - w'|, and
     a row's own movement is stretched by at most sqrt(1 + W^2). Only the second table's A' and the
     first table's w enter, so no table in between matters.
-
-    Hu et al., Table 3, perturb one table by an added row only, and with the absolute spectrum.
 
     Examples
     --------

@@ -278,9 +278,7 @@ def plan_test(
     *Neighbours one of which fails*: J <= 1 on both, so either passes with probability at most d,
     and the test is e-DP: (e, d)-DP. *Both in the collection*: the e-DP test composed with the
     pipeline, whose bound applies. A pair is of one kind or the other, so the total is the larger
-    of both at the same delta, not their sum. Algorithm 1 of Hu et al. uses the threshold
-    log(2 / delta) / e, for which its proof needs e <= log 4, and adds e to a closed form
-    (Theorem 8); here the composition is computed, and never exceeds that sum.
+    of both at the same delta, not their sum.
     """
     facts, question = pipeline.asked()
     best = facts.bounds(question)[0]

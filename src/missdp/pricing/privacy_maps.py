@@ -146,8 +146,7 @@ class PrivacyMap:
         is jointly convex, so exp((alpha - 1) D) of the mixtures is at most the mean over J of
         exp((alpha - 1) D_J), and D_J = alpha s_J^2 / (2 sigma^2) with s_J = mu Delta H_J / b, where
         H_J, the number of moved rows in the sample, is hypergeometric. The same coupling with a
-        replaced row in the sample is the direct bound. Nothing depends on the inverse point-wise
-        divergence of Hu, Sanyal & Schölkopf (2024), and no order is excluded.
+        replaced row in the sample is the direct bound. No order is excluded.
 
         >>> from missdp.pricing import NEIGHBOURS
         >>> sgd = PrivacyMap.subsampled(
@@ -195,9 +194,7 @@ class PrivacyMap:
         a_i = mu d_i; a replaced row at step t is spread evenly over the T - t + 1 steps left. By
         Minkowski's inequality D_alpha <= alpha (mu phi + 2 L / sqrt(T - t + 1))^2 / (2 sigma^2),
         phi the Frobenius movement. Averaging exp((alpha - 1) D) over T is sound by joint convexity,
-        and t = 1 is the worst position. No order of the rows, nor a limit on alpha, is assumed (Hu,
-        Sanyal & Schölkopf 2024, Theorem 15, assume that moved rows are consecutive and move
-        equally).
+        and t = 1 is the worst position. No order of the rows, nor a limit on alpha, is assumed.
 
         >>> from missdp.pricing import NEIGHBOURS
         >>> sgd = PrivacyMap.iteration(lipschitz=1.0, smoothness=1.0, rows=10000, sigma=4.0)
@@ -309,8 +306,7 @@ def _theorem_two(alpha: float, replaced: Curve, moved: Curve) -> float:
     D_alpha(1 | 2) <= (c alpha - 1) / (c (alpha - 1)) D_{c alpha}(1 | 3)
     + D_{(c alpha - 1) / (c - 1)}(3 | 2) for every c > 1 and every law 3 (Mironov 2017). The table
     in between may have the replaced rows of one side and the moved rows of the other, or the
-    other way about, in *either* direction: the better of the two counts. Hu, Sanyal &
-    Schölkopf (2024), Theorem 2, take the worse one, at c = 2.
+    other way about, in *either* direction: the better of the two counts.
     """
     split = partial(_split, alpha, replaced, moved)
     grid = 1 + np.exp(np.linspace(-7.0, 7.0, 57))

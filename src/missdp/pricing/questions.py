@@ -371,10 +371,9 @@ class GradientSteps:
     def privacy_map(self) -> PrivacyMap:
         """What all steps together reveal.
 
-        A replaced row moves the mean gradient of all rows by at most 2 L / n (Hu, Sanyal &
-        Schölkopf 2024 write L / n in their proof of Theorem 13), rows that move by mu tau / n, at
-        every coefficient vector; the iterates are post-processing, and the steps compose
-        adaptively.
+        A replaced row moves the mean gradient of all rows by at most 2 L / n, rows that move by mu
+        tau / n, at every coefficient vector; the iterates are post-processing, and the steps
+        compose adaptively.
         """
         slack = self.law(NEIGHBOURS).slack(self.domain.columns)
         slack += _sum_slack(self._read, self.multiplier)

@@ -52,9 +52,7 @@ class StandardScaler(StableTransformer):
 
     ``"assume"``: sigma^2 <= (R - mu)(R + mu) (Bhatia & Davis 2000) gives w = R + sqrt(R^2 - s^2),
     and |mu|^2 <= R^2 - d s^2 gives |x - mu| <= R + sqrt(R^2 - d s^2). ``"floor"``: raising the
-    variance to s^2 is a contraction, and w = |x - mu| = 2 R. Hu et al., Proposition 6, use 2 / n
-    for the change of a variance on the unit ball; it can be 4 / n, so its constant 2 / s^3 is too
-    small (a column of mostly -1 with one -1 replaced by 1 exceeds it); ours tends to 4 / s^3.
+    variance to s^2 is a contraction, and w = |x - mu| = 2 R.
 
     Examples
     --------
@@ -208,8 +206,7 @@ class PCARankReducer(StableTransformer):
     |A' - A - c I| / beta, with constant 1 and no side condition; the best c, midway between the
     extreme eigenvalues of A' - A, leaves half its spread. So |P - P'| <= (3 sqrt(3) / 2 R^2 h +
     2 R tau) / (n beta) for the covariance, (R^2 h + R tau) / (n beta) for the second moment, which
-    adversarial tables attain. A row moves by R |P - P'|. Hu et al. have 12.2 in place of 2.6: it
-    bounds the covariance by 6.1 / n in norm, and pays 2 for needing only one of the gaps.
+    adversarial tables attain. A row moves by R |P - P'|.
 
     Examples
     --------
@@ -253,8 +250,7 @@ class PCARankReducer(StableTransformer):
         """Return how many replacements the eigen-gap is from the bound.
 
         By Weyl's inequality the gap changes by at most the spread of the matrix's change (see
-        `PCARankReducer`): 3 sqrt(3) R^2 / n for the covariance and 2 R^2 / n for the second moment
-        (Hu et al.: 12.2 R^2 / n).
+        `PCARankReducer`): 3 sqrt(3) R^2 / n for the covariance, 2 R^2 / n for the second moment.
         """
         gap = _top(values, self.n_components, self.moment)[1]
         step = max(self._spread(incoming, domain), 1e-300)
@@ -275,10 +271,9 @@ class PCADimensionReducer(PCARankReducer):
     """Project every row on the top k principal components, in k coordinates.
 
     Eigenvectors are defined up to signs, and up to rotations where eigenvalues meet, so their own
-    coordinates can jump when one row changes, however wide the k-th gap. (Hu et al., Proposition 5,
-    equate the trace of A'B with the sum of its singular values at that point, which needs
-    aligned bases.) Here coordinates come from a public frame G of k orthonormal directions: with
-    P the projection, rows are mapped by the polar factor U = P G (G'P G)^(-1/2).
+    coordinates can jump when one row changes, however wide the k-th gap. Here coordinates come from
+    a public frame G of k orthonormal directions: with P the projection, rows are mapped by the
+    polar factor U = P G (G'P G)^(-1/2).
 
     Parameters
     ----------
@@ -397,15 +392,11 @@ class Quantizer(StableTransformer):
     at most K clusters, or be the centre of one cluster of its own, whose centres are then all
     within eta. So a common row is treated differently in the two tables only if its cluster (of
     at most b rows, in one of the tables) is among the K around one of the 2 h replaced points: at
-    most 2 h K b rows. Hu et al., Proposition 3, count 2 b: it overlooks that one row can spoil
-    several clusters none of whose members it is close to (on a line, clusters at -2.5 eta and
-    2.5 eta, and the row 0).
+    most 2 h K b rows.
 
     Being within a radius is not continuous, so rows that moved before count as replaced.
 
     The rows move by at most 2 eta: in either table a row is its own image or is mapped within eta.
-    Hu et al. say eta, but if the replaced row is the cluster's centre in both tables, the two
-    centres can be almost 2 eta apart.
 
     Examples
     --------

@@ -462,12 +462,6 @@ class Categorical(_Levelled):
 
 @dataclass(frozen=True, kw_only=True)
 class Ordinal(_Levelled):
-    """An attribute with ordered levels, lowest first.
-
-    Examples
-    --------
-    >>> Ordinal(name="grade", levels=("9", "10", "11", "12")).size
-    4
-    """
+    """An attribute with ordered levels, lowest first."""
 
     kind: ClassVar[str] = "ordinal"

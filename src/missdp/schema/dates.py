@@ -139,7 +139,8 @@ class DateFormat:
                 return [*(since.astype(np.int64) / _DAY).tolist()]
             since = moments.astype(f"datetime64[{unit}]") - np.datetime64(origin, unit)
             return [*since.astype(np.int64).tolist()]
-        parts = ((_PARTS[p][1] if p in _PARTS else _literal(p)) for p in self._split)
+        literal = str.maketrans({"{": "{{", "}": "}}"})
+        parts = ((_PARTS[p][1] if p in _PARTS else p.translate(literal)) for p in self._split)
         template = "".join(parts)
         return [template.format(**_named(moment)) for moment in moments.tolist()]
 
@@ -171,10 +172,6 @@ def _offset(zone: str | None) -> int:
     return -minutes if zone[0] == "-" else minutes
 
 
-def _literal(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
-
-
 def _named(moment: dt.date) -> dict[str, Any]:
     """Return the parts of a date by the letters that formats have for them."""
     found = {"Y": moment.year, "m": moment.month, "d": moment.day}
@@ -188,7 +185,7 @@ _UNITS: Final[dict[str, tuple[Resolution, int]]] = {
     "hour": ("h", 1), "minute": ("m", 1), "min": ("m", 1), "second": ("s", 1),
     "millisecond": ("ms", 1),
 }  # fmt: skip
-_NAMES: Final[dict[Resolution, str]] = {
+UNIT_NAMES: Final[dict[Resolution, str]] = {
     "Y": "year", "M": "month", "D": "day", "h": "hour", "m": "minute", "s": "second",
     "ms": "millisecond",
 }  # fmt: skip
@@ -334,7 +331,7 @@ class Date(Numeric):
         found = super().to_dict()
         del found["resolution"]
         size = "" if self.step is None else f"{self.step:g} "
-        found["step"] = f"{size}{_NAMES[self.unit]}"
+        found["step"] = f"{size}{UNIT_NAMES[self.unit]}"
         for fact in _TEXTS[: 2 if self.cuts_from else 4]:
             if fact in found:
                 value = found[fact]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, TypeAlias, get_args
 import numpy as np
 
 from missdp.schema.conditions import Derives
-from missdp.schema.dates import Date, Resolution
+from missdp.schema.dates import UNIT_NAMES, Date, Resolution
 from missdp.schema.numeric import Columns, Numeric
 from missdp.types import Floats
 
@@ -23,10 +23,6 @@ _MONTHS: Final = {"year": 12.0, "quarter": 3.0, "month": 1.0}
 _SECONDS: Final = {
     "year": 365.25 * 86400, "week": 604800.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0,
     "second": 1.0, "millisecond": 0.001,
-}  # fmt: skip
-_UNIT_OF: Final[dict[Resolution, str]] = {
-    "Y": "year", "M": "month", "D": "day", "h": "hour", "m": "minute", "s": "second",
-    "ms": "millisecond",
 }  # fmt: skip
 
 
@@ -87,7 +83,7 @@ class Difference(Numeric):
     @property
     def size_of_unit(self) -> float:
         """How many units of its dates there are in one of its own; 0 if it is finer."""
-        own = _UNIT_OF[self.resolution or "D"]
+        own = UNIT_NAMES[self.resolution or "D"]
         sizes = _MONTHS if self.resolution in ("Y", "M") else _SECONDS
         size = sizes.get(self.unit, 0.0) / sizes[own]
         return size if size >= 1 else 0.0

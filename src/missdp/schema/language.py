@@ -276,7 +276,7 @@ def denial(text: str) -> tuple[Part, ...]:
         raise Unreadable("it must begin with t1& or t1&t2&, or be a not(...)")
     parts: list[Part] = []
     while not parts or words.take("and", "&", "&&", "∧"):
-        one, sign, two = _infix(words) if negated else _call(words)
+        one, sign, two = (_side(words), words.sign(), _side(words)) if negated else _call(words)
         backwards = isinstance(one, tuple) and isinstance(two, tuple) and one[0] > two[0]
         if backwards or not isinstance(one, tuple):
             one, sign, two = two, MIRRORED[sign], one
@@ -287,11 +287,6 @@ def denial(text: str) -> tuple[Part, ...]:
         parts.append((one, sign, two))
     words.expect("end", named="&")
     return tuple(parts)
-
-
-def _infix(words: _Words) -> tuple[Cell | Level | float, str, Cell | Level | float]:
-    """Read ``t1.a = t2.a``."""
-    return _side(words), words.sign(), _side(words)
 
 
 def _call(words: _Words) -> tuple[Cell | Level | float, str, Cell | Level | float]:

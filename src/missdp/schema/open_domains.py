@@ -202,7 +202,8 @@ def pending(schema: Schema, names: Iterable[str]) -> Schema:
     Each has as many codes as it can have once it is cut. Few numbers are a bin each.
     """
     wanted = {*names} - {*schema.rulebook.derives}
-    earlier = {a.name: replace(a, cuts_from="an earlier fit") for a in schema if _is_found(a)}
+    cut = (a for a in schema if isinstance(a, Numeric) and a.cuts_from == _FOUND)
+    earlier = {a.name: replace(a, cuts_from="an earlier fit") for a in cut}
     return schema.replaced(
         earlier | {a.name: _marked(a) for a in schema if a.name in wanted and _open(a)}
     )
@@ -237,10 +238,6 @@ def found(schema: Schema) -> Schema:
     """Return the schema of a fit that is done: no attribute is still to be cut."""
     cuts = {a.name: replace(a, cuts_from=_FOUND) for a in schema if is_pending(a)}
     return schema.replaced(cuts)
-
-
-def _is_found(a: Attribute) -> TypeGuard[Numeric]:
-    return isinstance(a, Numeric) and a.cuts_from == _FOUND
 
 
 def uncut(schema: Schema) -> Schema:

@@ -135,11 +135,6 @@ class Impossible(Rule):
     ----------
     when : str
         What is impossible, in the language of subpopulations.
-
-    Examples
-    --------
-    >>> Impossible("sex = 'male' and pregnant = 'yes'").text
-    "never sex = 'male' and pregnant = 'yes'"
     """
 
     kind: ClassVar[str] = "impossible"
@@ -280,11 +275,6 @@ class Equation(Rule):
         go in backticks.
     determines : str, optional
         Which one follows from the others; by default the last one named.
-
-    Examples
-    --------
-    >>> Equation("age + birth_year = 2024").text
-    'age + birth_year = 2024'
     """
 
     kind: ClassVar[str] = "equation"
@@ -336,11 +326,6 @@ class Order(Rule):
     order : str
         Names with ``<=`` or ``<`` between them, such as ``"start <= end"``. All are numbers,
         dates in one unit, or ordinal with the same levels.
-
-    Examples
-    --------
-    >>> Order("born < married <= died").text
-    'born < married <= died'
     """
 
     kind: ClassVar[str] = "order"

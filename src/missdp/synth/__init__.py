@@ -1,12 +1,13 @@
 """Synthesizers: private synthetic tables from incomplete tables.
 
 * `base`: what every family is: one charged fit, free sampling; `state` runs a fit and keeps it in a
-  file, `sampling` draws rows in blocks, `split` divides a budget into parts, `caps` keeps a fit
-  within them, and `parts` is what `missdp.ground_truth` amplifies;
-  `registry` knows all families by name.
+  file, `split` divides its budget into parts, within which it is kept, and `first_parts` releases
+  those that all families have; `sampling` draws rows; `registry` knows all families by name.
 * `aim`: AIM and MST, graphical models, learned in `learn_graphical` for marginals of a `workload`.
-* `all_pairs`: all two-way tables at once, as `learn_pairs` releases them, and rows that hold them.
-* `noisy_counts`: what all families make of noisy counts, imputation first included.
+* `all_pairs`: all two-way tables at once, as `learn_pairs` releases them, with the `coordinates` of
+  numbers, and rows that hold them.
+* `noisy_counts`: what all families make of noisy counts; `impute_first`; and models that vary as
+  the released one is `uncertain`.
 
 Other families, for comparison and for what they alone can do, are in `missdp.baselines`.
 """

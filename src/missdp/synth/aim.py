@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from missdp.accounting import Budget, Cost
 from missdp.errors import ParameterError
 from missdp.inference.estimate import Estimate
-from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.junction import Clique
 from missdp.inference.model import Draws, Zeros
+from missdp.inference.models import GraphicalModel, Recipe
 from missdp.mechanisms.door import Door, Total
 from missdp.schema import Numeric, Ordinal, Schema
 from missdp.schema.open_domains import is_pending
@@ -34,7 +34,7 @@ from missdp.synth.impute_first import (
 from missdp.synth.learn_graphical import EVEN, Learner, Plan
 from missdp.synth.split import BINS, CHOICES, KINDS, MARGINS, ROWS, TABLES, Part
 from missdp.synth.state import is_declared, is_whole
-from missdp.synth.uncertain_marginals import VariedMarginals
+from missdp.synth.uncertain import VariedMarginals
 from missdp.synth.workload import (
     StructuralZeros,
     Workload,

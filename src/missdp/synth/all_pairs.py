@@ -1,9 +1,15 @@
-"""All pairs of attributes from one noisy release: AllPairs, and what other families build on."""
+"""All pairs of attributes from one noisy release: AllPairs, and what other families build on.
+
+Tables of three attributes and more that a workload names are measured beside them. A workload is a
+parameter, so that nothing is chosen by data: which tables are measured, behind which gates, and
+with what noise, is fixed before anything is read.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 from typing import ClassVar, Literal, Self
@@ -17,8 +23,8 @@ from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
 from missdp.inference.masks import RowModel
 from missdp.inference.model import Draws, Zeros
-from missdp.inference.pair_model import PairModel
-from missdp.mechanisms.door import Door, Reads, RowProducts, Total, Training
+from missdp.inference.models import PairModel
+from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Training
 from missdp.schema import Numeric, Ordinal, Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.coordinates import coordinates, with_shares
@@ -37,11 +43,10 @@ from missdp.synth.learn_pairs import (
     impossible_pairs,
     release_pairs,
 )
-from missdp.synth.split import MARGINS, ROWS, Part
+from missdp.synth.split import MARGINS, ROWS, Part, Split
 from missdp.synth.state import is_declared, is_number, is_whole
-from missdp.synth.top_up import TOP_UP, TOP_UP_SHARE, named_tables, release_top_up
-from missdp.synth.uncertain_pairs import Varied
-from missdp.synth.workload import Workload
+from missdp.synth.uncertain import Varied
+from missdp.synth.workload import MAX_CELLS, Workload, named_marginals
 
 _PAIRS = "all pairs"
 _FIRST_SHARE = 0.08
@@ -314,7 +319,7 @@ class AllPairs(PairsSynthesizer):
     def _fit(self, door: Door) -> Total:
         door, total = self._opened_rows(door)
         crude = self._crude(door, total)
-        tables, stds = release_top_up(door, crude, self._named(self._planned), self._split)
+        tables, stds = _release_top_up(door, crude, self._named(self._planned), self._split)
         released = self._all_pairs(door, crude)
         self.pairs_ = replace(released, together=tables, together_stds=stds)
         self._report("fitting", 0.3)
@@ -335,7 +340,7 @@ class AllPairs(PairsSynthesizer):
 
     def _named(self, schema: Schema) -> dict[Clique, float]:
         """Tables that are measured beside all pairs, by weight; public."""
-        return named_tables(self.workload, schema, measured=self.top_up)
+        return _named_tables(self.workload, schema, measured=self.top_up)
 
     def _split_rest(self, schema: Schema) -> list[Part]:
         named, rest = self._named(schema), super()._split_rest(schema)
@@ -393,3 +398,55 @@ class AllPairs(PairsSynthesizer):
     ) -> dict[str, NDArray[np.int64]]:
         codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
         return dict(zip(self.modelled_.names, codes, strict=True))
+
+
+TOP_UP = "tables of the workload"
+"""Name of the part of a budget."""
+
+TOP_UP_SHARE = 0.12
+"""Share of what margins leave of the budget, for all tables together."""
+
+_MOST = 100  # tables: with more, each is noise
+
+
+def _named_tables(workload: Workload, schema: Schema, *, measured: bool) -> dict[Clique, float]:
+    """Return the tables of a workload that all pairs do not tell, with their weights.
+
+    Raises
+    ------
+    ParameterError
+        If the workload is not understood, has too many tables or too large ones, or needs some
+        where none is ``measured``.
+    """
+    wanted = {c: w for c, w in named_marginals(workload, schema).items() if len(c) > 2}
+    if wanted and not measured:
+        raise ParameterError(
+            "the workload has marginals of three attributes or more, which are measured by the "
+            "top-up: leave top_up=True, or name pairs only"
+        )
+    if len(wanted) > _MOST:
+        raise ParameterError(
+            f"the workload has {len(wanted):,} marginals of three attributes or more; name "
+            f"{_MOST} at most, or use AIM"
+        )
+    for names in ([schema.names[a] for a in clique] for clique in wanted):
+        if math.prod(schema[name].extended_size for name in names) > MAX_CELLS:
+            raise ParameterError(
+                f"the workload's marginal of {', '.join(names)} has more than {MAX_CELLS:,} cells"
+            )
+    return wanted
+
+
+def _release_top_up(
+    door: Door, crude: Crude, tables: Mapping[Clique, float], split: Split
+) -> tuple[dict[Clique, NDArray[np.float64]], dict[Clique, float]]:
+    """Release tables, on groups of levels; with the noise of each count."""
+    names, found, stds = door.schema.names, {}, {}
+    if tables:
+        door = door.merged(crude.groups(names))
+        door.expect([tuple(names[a] for a in clique) for clique in tables])
+        for clique, cost in zip(tables, split.costs(TOP_UP), strict=True):
+            noise = Noise.worth(cost)
+            counts = door.marginal(tuple(names[a] for a in clique), noise)
+            found[clique], stds[clique] = counts.astype(np.float64), noise.scale
+    return found, stds

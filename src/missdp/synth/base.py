@@ -33,6 +33,7 @@ from missdp.errors import (
     did_you_mean,
 )
 from missdp.estimator import Estimator
+from missdp.files import write_atomically
 from missdp.mechanisms import Door, Total
 from missdp.progress import Progress
 from missdp.record import fits
@@ -40,21 +41,37 @@ from missdp.schema import Numeric, Schema, SurveyWeight, Unit
 from missdp.schema.open_domains import at_most, is_pending, open_attributes, pending, uncut, widest
 from missdp.sources import Reads, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
-from missdp.synth.caps import Caps, Gate, Keeper
-from missdp.synth.cuts import CUTS_SHARE
-from missdp.synth.effective import EffectiveSize, left_out, sizes_part
-from missdp.synth.open_levels import check_open, delta_beside, open_part, with_failure
-from missdp.synth.parts import Parts, ground_truth_parts, of_parts
+from missdp.synth.first_parts import (
+    CUTS_SHARE,
+    EffectiveSize,
+    KindShares,
+    check_open,
+    delta_beside,
+    kinds_part,
+    left_out,
+    open_part,
+    sizes_part,
+    with_failure,
+)
 from missdp.synth.sampling import (
     Codes,
-    KindShares,
+    Selection,
+    Where,
     block_sizes,
     drawn_in_blocks,
-    kinds_share,
     restored,
 )
-from missdp.synth.selected import Selection, Where
-from missdp.synth.split import BINS, KINDS, Part, Split
+from missdp.synth.split import (
+    BINS,
+    Caps,
+    Gate,
+    Keeper,
+    Part,
+    Parts,
+    Split,
+    ground_truth_parts,
+    of_parts,
+)
 from missdp.synth.state import (
     check_settings,
     check_unit,
@@ -63,10 +80,10 @@ from missdp.synth.state import (
     is_number,
     is_whole,
     learn,
+    model_text,
     opened,
     read_document,
     sampling_generator,
-    write_model,
 )
 from missdp.table import FrameKind, Holes, Table, Values, check_holes
 from missdp.threads import one_blas_thread
@@ -123,7 +140,7 @@ class Synthesizer(Estimator, abc.ABC):
 
     strategies: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]] = ()
-    fixed_gates: ClassVar[bool] = False  # see `missdp.synth.parts`
+    fixed_gates: ClassVar[bool] = False  # see `missdp.synth.split`
     reads_masks: ClassVar[bool] = False  # whether "observed" reads every row, and what is missing
     retired: ClassVar[tuple[str, ...]] = ()  # parameters that only older files have
     protects_units: ClassVar[bool] = False  # whether all it spends is known for several rows
@@ -322,7 +339,7 @@ class Synthesizer(Estimator, abc.ABC):
     def save(self, path: str | Path) -> None:
         """Write the released model (no private data) to a file, whole or not at all."""
         self._check_fitted()
-        write_model(self, Path(path))
+        write_atomically(Path(path), model_text(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -653,9 +670,8 @@ class Synthesizer(Estimator, abc.ABC):
         found = [open_part(opened)] if opened else []
         found += sizes_part(self.__dict__.get("_unit"), self.__dict__.get("_weight"))
         found += [Part(BINS, CUTS_SHARE, gates, kind="other")] if cut else []
-        if share := kinds_share(self._modelled, self._strategy):
-            found.append(Part(KINDS, share, (Gate(),) * len(self._modelled.kinds)))
-        return found
+        drawn = self._strategy.models_holes  # else no holes are
+        return found + kinds_part(tuple(self._modelled.kinds) if drawn else ())
 
     def _observed_gate(self, names: Iterable[str], schema: Schema) -> Gate:
         """Return what a row must have observed to be counted, before anything is filled."""

@@ -19,7 +19,6 @@ from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals, fit_conditionals
 from missdp.mechanisms.door import Door, Noise
 from missdp.schema import AnyAttribute, Numeric
-from missdp.synth.caps import Gate
 from missdp.synth.learn_pairs import (
     crude_margins,
     fit_pairs,
@@ -27,7 +26,7 @@ from missdp.synth.learn_pairs import (
     release_pairs,
 )
 from missdp.synth.noisy_counts import project_to_simplex
-from missdp.synth.split import Part
+from missdp.synth.split import Gate, Part
 
 Imputer: TypeAlias = Literal["marginal", "pairs", "random", "mean"]
 

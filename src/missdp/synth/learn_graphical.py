@@ -105,7 +105,7 @@ class Plan:
         return replace(self.whole, amount=amount).selection
 
 
-def misfit(
+def _misfit(
     counts: NDArray[np.number[Any]],
     expected: NDArray[np.float64],
     possible: NDArray[np.bool_],
@@ -124,7 +124,7 @@ def misfit(
 
 
 #: One row moves one cell of each marginal by one or by its share of one; weights are at most one.
-MISFIT = Score(misfit, sensitivity=SCORE_SENSITIVITY, of_shares=True)
+MISFIT = Score(_misfit, sensitivity=SCORE_SENSITIVITY, of_shares=True)
 
 
 class _Expectations:
@@ -432,7 +432,7 @@ class Learner:
         return self._left > _LEAST_LEFT * self._plan.whole.amount
 
 
-def on_grid(values: Floats) -> Floats:
+def _on_grid(values: Floats) -> Floats:
     """Round released values to multiples of 1/1024 of a row, within 2³¹ rows."""
     return np.minimum(np.maximum(np.rint(values / _GRID) * _GRID, -_LARGEST), _LARGEST)
 
@@ -464,7 +464,7 @@ def _marginal_score(
     0.25
     """
     most = _MOST_WEIGHED if exact.dtype.kind == "f" else _MOST_ROWS
-    predicted = on_grid(expected / max(1.0, float(expected.sum()) / most))
+    predicted = _on_grid(expected / max(1.0, float(expected.sum()) / most))
     gap = float(np.abs(exact - predicted).sum())
     above = gap - round(min(max(bias, -_LARGEST), _LARGEST) / _GRID) * _GRID
     return weight * min(max(above, -_LARGEST), _LARGEST)

@@ -16,22 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.inference.clipping import (
-    clip_norm,
-    clipped_away,
-    clipped_share,
-    independent_rows,
-    row_norms,
-)
-from missdp.inference.completion import Completed, PairTables, complete, rows_enough
+from missdp.inference.completion import Completed, PairTables, complete, completed, rows_enough
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
-from missdp.inference.interactions import completed
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
-from missdp.inference.numbers import NumberMoments, Numbers, complete_numbers
-from missdp.inference.pair_model import PairModel, targets
+from missdp.inference.models import PairModel, targets
+from missdp.inference.products import (
+    NumberMoments,
+    Numbers,
+    clip_norm,
+    clipped_away,
+    clipped_share,
+    complete_numbers,
+    independent_rows,
+    row_norms,
+)
 from missdp.inference.smooth import Smoothing
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.record import Record

@@ -8,34 +8,39 @@ said so. A row that breaks a rule is drawn again: first its values inside the sa
 whole row. So rows have the model's law given that the rules hold, but for one thing: a value where,
 for all values inside the bins, an attribute is not applicable is taken away, and the row stays.
 A model that is all noise may give no possible row; then some of its cells become any level.
+
+Where some rows were asked for, a model is conditioned on the levels they may have, and others are
+dropped: a row that is kept has the model's law given that it is asked for, whatever the family, and
+none is a copy of another. How many are dropped follows from the released model alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import copy
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from missdp.errors import DataError
-from missdp.mechanisms.door import Door
-from missdp.schema import Numeric
-from missdp.schema.conditions import Routes, decided
-from missdp.sources import Strategy
+from missdp.errors import DataError, ParameterError
+from missdp.inference.conditioned import conditioned
+from missdp.inference.models import GraphicalModel, PairModel
+from missdp.schema import Categorical, Numeric, Schema
+from missdp.schema.conditions import Join, Known, Predicate, Routes, decided
+from missdp.schema.language import attribute_named, compare, parse_where, reading
 from missdp.sources.modelled import Modelled
-from missdp.synth.split import KINDS, Split
+from missdp.synth.first_parts import KindShares
 from missdp.table import FrameKind, Table
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import Rows
 from missdp.table.memory import batch_room
 from missdp.table.table import in_order
+from missdp.types import Flags
 
 Codes = dict[str, NDArray[np.int64]]
-KindShares = Mapping[str, NDArray[np.float64]]
-"""By attribute with holes of several kinds, the released share of each, plain missing first."""
-
-_SHARE = 0.02  # of the budget, for the kinds of holes of one attribute
-_MOST_SHARE = 0.06  # for those of all
 _VALUE_ROUNDS = 30
 _ROW_ROUNDS = 40
 _LOOSE = (0.1, 0.3, 0.6, 1.0)  # shares of cells that may be anything, if the model never obeys
@@ -77,23 +82,6 @@ def drawn_in_blocks(
         yield from (draw(*block) for block in blocks)
         return
     yield from in_order(lambda block: draw(*block), blocks, n_jobs=_JOBS)
-
-
-def kinds_share(modelled: Modelled, strategy: Strategy) -> float:
-    """Return the share of the budget that is spent on the kinds of holes together; public."""
-    if not strategy.models_holes:  # holes are not drawn, then
-        return 0.0
-    return min(_MOST_SHARE, _SHARE * len(modelled.kinds))
-
-
-def release_kinds(door: Door, modelled: Modelled, split: Split) -> dict[str, NDArray[np.float64]]:
-    """Return the released shares of the kinds of holes, by attribute."""
-    shares: dict[str, NDArray[np.float64]] = {}
-    for name in modelled.kinds if KINDS in split else ():
-        counts = np.maximum(door.kinds(name, split.noise(KINDS)), 0).astype(float)
-        plain = np.eye(1, len(counts))[0]
-        shares[name] = counts / counts.sum() if counts.sum() > 0 else plain
-    return shares
 
 
 def restored(
@@ -270,3 +258,155 @@ def _spread(share: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDA
     found = np.searchsorted(np.cumsum(share), places, side="right")
     spread: NDArray[np.int64] = np.minimum(found, np.flatnonzero(share)[-1])
     return spread
+
+
+Where: TypeAlias = str | Mapping[str, Any]
+_Model: TypeAlias = Any  # a fitted synthesizer: what draws its rows knows no door
+
+FIRST = 2_000  # rows that are drawn to see how many are asked for
+MOST_BLOCK = 200_000
+TRIES = 1000  # rows that are drawn for each that is asked for, at most
+LEAST_TRIES = 1_000_000
+FEW = 0.2  # share of rows below which a model is conditioned
+
+
+_IS_MISSING = re.compile(
+    r"(?:(?P<rest>.*)\band\s+|\s*)(?P<name>`[^`]+`|[^\W\d]\w*)\s+is\s+missing\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+
+
+def _without_missing(where: str) -> tuple[str, list[str]]:
+    """Return a condition without the ``and name is missing`` at its end, and these names."""
+    names: list[str] = []
+    while found := _IS_MISSING.fullmatch(where):
+        names.append(found["name"].strip("`"))
+        where = found["rest"] or ""
+    if names and re.search(r"\bor\b", _QUOTED.sub("", where), re.IGNORECASE):
+        raise ParameterError("where: 'is missing' and 'or' cannot be asked for together")
+    return where, names
+
+
+class Selection:
+    """Which rows are asked for, and how many of those drawn were such.
+
+    Parameters
+    ----------
+    where : str or mapping
+        A condition such as ``"age >= 60 and sex = 'f'"``, at whose end ``and name is missing`` may
+        stand, or by name a value, a list of values, a pair of bounds (both belong to it), or None
+        for cells that are missing.
+    schema : Schema
+    """
+
+    def __init__(self, where: Where, schema: Schema) -> None:
+        self.drawn = self.kept = 0
+        self._within = 1.0  # the share of the model's rows that those drawn last are among
+        missing: Iterable[str]
+        with reading("", schema.names, lambda why: ParameterError(f"where: {why}")):
+            if isinstance(where, str):
+                rest, missing = _without_missing(where)
+                self._predicate = parse_where(rest, schema)
+            elif isinstance(where, Mapping):
+                asked = {attribute_named(schema.columns, n).name: v for n, v in where.items()}
+                missing = [name for name, value in asked.items() if value is None]
+                parts = (_compared(schema, n, v) for n, v in asked.items() if v is not None)
+                self._predicate = Join(tuple(parts), all_of=True)
+            else:
+                raise ParameterError("where must be a condition in text, or a mapping of names")
+            self.missing = tuple(attribute_named(schema.columns, n).name for n in missing)
+
+    @property
+    def share(self) -> float:
+        """The share of the model's rows that are asked for, as far as rows were drawn."""
+        return self._within * self.kept / max(1, self.drawn)
+
+    def codes(self, schema: Schema, modelled: Schema) -> dict[str, Flags]:
+        """Return, by modelled attribute, which of its codes a row may have that is asked for.
+
+        Only of attributes that are restricted, and whatever the other cells of the row are.
+        """
+        found: dict[str, Flags] = {}
+        for name in sorted(self._predicate.names & {*modelled.names}):
+            attribute, n = schema[name], modelled[name].size
+            unknown = np.full(n, True)
+            open_ = Known(np.full(n, -np.inf), np.full(n, np.inf), unknown, ~unknown)
+            cells = dict.fromkeys(self._predicate.names, open_)
+            cells[name] = Known.of(attribute, np.arange(n), None)
+            maybe = decided(self._predicate, cells, n)[1]
+            # A cell may be lost on the way, and what has none may be as well.
+            lost = decided(self._predicate, cells | {name: open_.without_holes()}, n)[1]
+            if not (maybe | lost).all():
+                found[name] = maybe | lost
+        return found
+
+    def of(self, table: Table) -> Flags:
+        """Return which rows of a table are asked for, and count them."""
+        found = self._predicate.select(table)
+        for name in self.missing:
+            attribute = table.schema[name]
+            found = found & (table.codes(name) >= attribute.missing_code)
+        self.drawn, self.kept = self.drawn + len(table), self.kept + int(np.count_nonzero(found))
+        return found
+
+    def _given(self, model: _Model, n: int, rng: Generator) -> tuple[_Model, float]:
+        """Return a model of the rows with levels that may be asked for, and how common they are.
+
+        Of AllPairs, AIM, MST and what draws rows as they do; other models come back as they are.
+        """
+        released = model.__dict__.get("model_")
+        codes = self.codes(model.schema_, model.modelled_)
+        if not codes or not isinstance(released, (GraphicalModel, PairModel)):
+            return model, 1.0
+        self.drawn = self.kept = 0
+        place = {name: i for i, name in enumerate(model.modelled_.names)}
+        wanted = {place[name]: found for name, found in codes.items()}
+        another: Any = copy.copy(model)
+        another.model_, share = conditioned(released, wanted, n, rng)
+        return another, share
+
+    def blocks(self, model: _Model, missing_values: str, n: int, rng: Generator) -> Iterator[Table]:
+        """Yield exactly ``n`` rows of a model: the first among all that it draws.
+
+        Where few of these are asked for, further ones are drawn with levels that may be.
+
+        Raises
+        ------
+        ParameterError
+            If they are not found among a public number of rows.
+        """
+        left, tries = n, max(LEAST_TRIES, TRIES * n)
+        size, tried, given = FIRST if n else 0, 0, False
+        while True:
+            table = model._block(missing_values, size, rng)
+            tried += len(table)
+            rows = np.flatnonzero(self.of(table))[:left]
+            left -= rows.size
+            yield table.take(rows)
+            if not left:
+                return
+            if tried >= tries:
+                break
+            if not given and self.share < FEW:
+                given = True
+                model, self._within = self._given(model, left, rng)
+                if not self._within:
+                    break
+            kept = (self.kept + 1) / (self.drawn + 1)  # before any is drawn, all may be kept
+            size = min(int(1.1 * left / kept) + 100, MOST_BLOCK)
+        raise ParameterError(
+            f"of {tried:,} rows that the model drew {n - left:,} are as 'where' asks, and "
+            f"{n:,} were wanted: ask for fewer rows, or for more common ones"
+        )
+
+
+def _compared(schema: Schema, name: str, value: Any) -> Predicate:
+    """Return the condition that one item of a mapping stands for."""
+    attribute = schema[name]
+    several = isinstance(value, (list, tuple, Set, np.ndarray))
+    values = [v.item() if isinstance(v, np.generic) else v for v in (value if several else [value])]
+    if isinstance(value, tuple) and len(value) == 2 and not isinstance(attribute, Categorical):
+        ends = zip((">=", "<="), values, strict=True)
+        return Join(tuple(compare(attribute, sign, v) for sign, v in ends), all_of=True)
+    return Join(tuple(compare(attribute, "==", v) for v in values), all_of=False)

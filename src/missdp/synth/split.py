@@ -1,26 +1,196 @@
-"""How a fit splits its budget: one list of parts, by which it is checked, capped and spent.
+"""How a fit splits its budget: one list of parts, by which it is checked, capped and amplified.
 
 A family states its parts as functions of parameters and public facts. Three folds go over them:
 `Split.check` refuses a fit for which no noise can be drawn, `Split.caps` says what each part costs
-at most, which guarantees for the ground truth rest on, and `Split.cost` is what is spent.
+at most, and `Split.cost` is what is spent.
+
+A guarantee for the ground truth is computed from what no output decides: parameters, public facts,
+and caps that hold on every path: a fit is refused every release that does not fit into its part.
+What was released in the end is an outcome and proves nothing; it is only checked against the caps,
+for a file may have been edited. `ground_truth_parts` is a fit as these caps, and who chose their
+gates: why each kind of part is amplified stands in docs/referees/proofs.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from missdp.accounting import Cost, FilterEvent, GaussianEvent
-from missdp.accounting.exact import difference, exact
-from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
-from missdp.errors import ParameterError, replacing
+from missdp.accounting import (
+    Cost,
+    Event,
+    FilterEvent,
+    GaussianEvent,
+    Guarantee,
+    PureEvent,
+    RDPEvent,
+    SelectionEvent,
+    releases,
+)
+from missdp.accounting.exact import difference, exact, float_up
+from missdp.accounting.filters import ROW
+from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates, Structure
+from missdp.errors import BudgetExceededError, ParameterError, replacing
 from missdp.mechanisms.door import Noise, RowProducts
 from missdp.mechanisms.exact_noise import check_scale
-from missdp.synth.caps import Caps, Gate
+
+if TYPE_CHECKING:
+    from missdp.sources import Strategy
+    from missdp.sources.modelled import Modelled
+
+
+Gate = frozenset[str]
+
+_ROUNDED = 1 + 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caps:
+    """Caps of all parts of a fit, which add up to that of the whole.
+
+    Parameters
+    ----------
+    whole : Cost
+        The cap of the fit.
+    events : tuple of FilterEvent
+        One for each part; a part that only reads rows observed on a set has that gate.
+    structure : FixedGates, DataChosenGates or ChosenGates
+        Who chose the gates.
+
+    Notes
+    -----
+    A release behind a gate may be counted as one that reads every row, or as one behind a smaller
+    gate: that costs more of the ground truth, not less. So a part may spend what an ungated one
+    leaves. What is counted as a set of the family must fit into the share of that set: a bound with
+    a share weighs each set by its own chance, and releases behind two gates that both hold one set
+    would otherwise get two shares at the chance of that set, while the claim counts the chance of
+    another set for the second.
+    """
+
+    whole: Cost
+    events: tuple[FilterEvent, ...]
+    structure: Structure
+
+    def hold(self, whole: FilterEvent) -> bool:
+        """Whether a fit was capped as a whole by this, and what it released is within the parts."""
+        if whole.cost != FilterEvent(capacity=self.whole.event()).cost:
+            return False
+        keeper = Keeper(self)
+        return all(keeper.room_for(event) for event in releases(whole))
+
+
+class Keeper:
+    """What a fit has spent of each part: releases beyond a cap are refused before they are made.
+
+    Examples
+    --------
+    >>> from missdp.accounting import GaussianEvent
+    >>> from missdp.synth.split import Part, Split
+    >>> parts = Part("number of rows", 0.2), Part("pairs", 1.0, (frozenset("a"),))
+    >>> caps = Split(Cost(currency="gdp", amount=0.05), parts).caps()
+    >>> keeper = Keeper(caps)
+    >>> keeper.admit(GaussianEvent(sensitivity=1, sigma=11.0))
+    >>> keeper.admit(GaussianEvent(sensitivity=1, sigma=11.0))
+    Traceback (most recent call last):
+        ...
+    missdp.errors.BudgetExceededError: this release would spend more than its part of the fit may...
+    """
+
+    def __init__(self, caps: Caps) -> None:
+        self._caps = caps
+        self._among, self._share = Counter[Gate](), 1.0  # how many marginals each gate has
+        if isinstance(caps.structure, ChosenGates):
+            self._among = Counter(map(Gate, caps.structure.among))
+            self._share = caps.structure.largest_share
+        self._limits: dict[Place, Fraction] = defaultdict(Fraction)
+        for event in caps.events:
+            self._limits[self._part_of_cap(event)] += exact(event.cost.amount)
+        self._spent: dict[Place, Fraction] = defaultdict(Fraction)
+        self._alone: dict[Gate, Fraction] = defaultdict(Fraction)
+
+    def admit(self, event: Event) -> None:
+        """Count a release that is about to be made.
+
+        Raises
+        ------
+        BudgetExceededError
+            If its part has no room for it; what the guarantee says would then be false.
+        """
+        if not self.room_for(event):
+            raise BudgetExceededError(
+                "this release would spend more than its part of the fit may; the guarantee for the "
+                "ground truth rests on that cap. Nothing was released"
+            )
+
+    def room_for(self, event: Event) -> bool:
+        """Count a release, if its part has room for it."""
+        cost = self._caps.whole.price(event)
+        part = self._part(event)
+        most = self._limits[part] * exact(_ROUNDED) - self._spent[part]
+        if isinstance(part, frozenset) and cost > most:
+            over = min(cost, cost - max(Fraction(0), most))
+            self._spent[part] += cost - over
+            # What reads rows observed on a set of the family may count as one of the chosen.
+            part, cost = (_EVERY if self._member(part) is None else _CHOSEN), over
+        elif part == _EVERY and cost > most and Gate() in self._among:
+            part = _CHOSEN  # which reads every row
+        self._spent[part] += cost
+        if part == _CHOSEN:
+            self._alone[self._member(event.gate or Gate()) or Gate()] += cost
+        return self._within(part)
+
+    def _within(self, part: Place) -> bool:
+        spent, limits = self._spent, self._limits
+        if part != _CHOSEN and spent[part] > limits[part] * exact(_ROUNDED):
+            return False
+        together = (_EVERY, _SELECTIONS, _CHOSEN)
+        if sum(spent[p] for p in together) > sum(limits[p] for p in together) * exact(_ROUNDED):
+            return False
+        most = exact(self._share) * limits[_CHOSEN] * exact(_ROUNDED)
+        alone = self._alone.items() if self._share < 1 else ()
+        return all(cost <= most * self._among[member] for member, cost in alone)
+
+    def _member(self, gate: Gate) -> Gate | None:
+        """Return the set of the family that a release behind the gate is counted as, if any."""
+        if gate in self._among:
+            return gate
+        inside = (known for known in self._among if known <= gate)
+        return max(inside, key=lambda known: (len(known), sorted(known)), default=None)
+
+    def _part_of_cap(self, event: Event) -> Place:
+        if event.label == ChosenGates.chosen:
+            return _CHOSEN
+        if event.label == ChosenGates.selections:
+            return _SELECTIONS
+        return event.gate or _EVERY
+
+    def _part(self, event: Event) -> Place:
+        """Return the part that an event is charged to."""
+        if self._among and isinstance(event, SelectionEvent):
+            return _SELECTIONS
+        gate = event.gate or Gate()
+        if gate in self._limits and (not self._among or _is_single(event, gate)):
+            return gate
+        if self._member(gate):  # of the empty set, only what every row leaves no room for
+            return _CHOSEN
+        wider = [p for p in self._limits if isinstance(p, frozenset) and p <= gate]
+        return min(wider, key=sorted) if wider and not self._among else _EVERY
+
+
+Place: TypeAlias = Gate | str
+_EVERY, _SELECTIONS, _CHOSEN = "every row", "selections", "chosen"
+
+
+def _is_single(event: Event, gate: Gate) -> bool:
+    """Whether a release is the margin, or tree, of the one attribute of its gate, by its label."""
+    name = next(iter(gate))
+    return len(gate) == 1 and event.label in (f"marginal {name}", f"tree {name}")
+
 
 EVERY_ROW = Gate()
 BINS, KINDS, ROWS = "bins", "kinds of missing", "the number of rows"
@@ -194,7 +364,7 @@ class Split:
     def _reserved(self, part: Part) -> Caps:
         """Return the caps of pure releases, each behind an attribute that the data chose.
 
-        They count as one release behind one attribute: see `missdp.synth.parts`.
+        They count as one release behind one attribute: see `missdp.synth.split`.
         """
         amount, names = (
             self._amounts[part.name],
@@ -251,3 +421,130 @@ def _costs_less(whole: Cost, *amounts: float) -> bool:
     if whole.currency == "pure":
         return False
     return any(cost(a) < exact(a) * exact(1 - _CLEARLY) for a in {*amounts} if a > 0)
+
+
+Parts: TypeAlias = tuple[Guarantee, Structure | None]
+
+
+def ground_truth_parts(
+    guarantee: Guarantee,
+    *,
+    strategy: Strategy,
+    modelled: Modelled,
+    fixed_gates: bool = False,
+    caps: Caps | None = None,
+) -> Parts:
+    """Return a fit as the caps of its parts, and who chose their gates; None if there are none.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the fit guarantees for the incomplete table.
+    strategy : Strategy
+        The missing-data strategy, which knows who chose the gates.
+    modelled : Modelled
+        Public facts: which attributes are modelled, and which of them rules may fill.
+    fixed_gates : bool
+        Whether the family fixes, by public facts and parameters, what a row must have observed for
+        each of its releases. Noise may follow from what was released before: each gate counts with
+        what was spent behind it, within the cap of the whole, and the rest as if behind no gate.
+    caps : Caps, optional
+        What the parts of the fit cost at most, by parameters and public facts alone.
+    """
+    if guarantee.unit != ROW:
+        return guarantee, None
+    whole = guarantee.events[0] if len(guarantee.events) == 1 else None
+    if not isinstance(whole, FilterEvent):
+        return guarantee, None
+    reserved = caps is None or isinstance(caps.structure, DataChosenGates)  # then in the log
+    if caps is not None and not reserved and caps.hold(whole):
+        return of_parts(guarantee, caps)
+    if fixed_gates and whole.cost.currency == "renyi":
+        return _of_parts(guarantee, _gate_by_gate(whole)), FixedGates()
+    if whole.cost.currency != "pure":
+        return guarantee, None
+    gated, chosen = _gated(whole, strategy)
+    names = modelled.schema.names
+    always = {*names} - {*modelled.schema.nullable} | modelled.filled & {*names}
+    if not gated or (chosen and always):
+        return guarantee, None
+    structure = DataChosenGates(attributes=names, smallest=1) if chosen else FixedGates()
+    return replace(guarantee, events=_with_the_rest(whole.cost.amount, gated)), structure
+
+
+def of_parts(guarantee: Guarantee, caps: Caps | None) -> Parts:
+    """Return the guarantee of a whole fit as that of its parts, if their caps are known."""
+    if caps is None:
+        return guarantee, None
+    return _of_parts(guarantee, caps.events), caps.structure
+
+
+def _of_parts(guarantee: Guarantee, events: tuple[Event, ...]) -> Guarantee:
+    """Return a guarantee by its parts, which rounding makes a little more than the whole."""
+    parts = Guarantee.from_events(events, delta=guarantee.delta)
+    return replace(guarantee, epsilon=max(guarantee.epsilon, parts.epsilon), events=events)
+
+
+def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], bool]:
+    """Return what may be amplified, by caps, and whether the data chose the gates."""
+    if strategy.gates == "parameters":
+        margins = [e for e in whole.log if e.gate and not isinstance(e, FilterEvent)]
+        caps = [Guarantee.from_events(event).epsilon for event in margins]
+        return [_cap(e, c, e.gate) for e, c in zip(margins, caps, strict=True)], False
+    if strategy.gates == "none":
+        return [], False
+    found, chosen = [], strategy.gates == "data"
+    for part in whole.log:
+        gates = [release.gate for release in releases(part)]
+        known = [gate for gate in gates if gate]
+        if isinstance(part, FilterEvent) and known and len(known) == len(gates):
+            # Data-chosen: one of the smallest, as good as any. Fixed: what all of them have.
+            smallest = min(known, key=lambda names: (len(names), sorted(names)))
+            gate = smallest if chosen else frozenset.intersection(*known)
+            found.append(_cap(part, part.cost.amount, gate))
+    return [part for part in found if part.gate], chosen
+
+
+def _gate_by_gate(whole: FilterEvent) -> tuple[Event, ...]:
+    """Return what each gate's releases cost at most, and one event of all that is left of the cap.
+
+    A release whose noise was fixed costs what it costs; a part that was reserved, its cap.
+    """
+    cap, order = whole.cost, float(whole.cost.order or 0)
+    found: dict[frozenset[str], Fraction] = defaultdict(Fraction)
+    for part in whole.log:
+        gates = {release.gate or frozenset() for release in releases(part)}
+        gate = frozenset.intersection(*gates) if gates else frozenset[str]()
+        if isinstance(part, FilterEvent):
+            same = part.cost.order == cap.order
+            cost = exact(part.cost.amount) if same else Fraction(0)
+        else:
+            cost = cap.price(part)
+        if gate:
+            found[gate] += cost
+    # Each is rounded up by itself: the rest is what is left exactly, not less for their rounding.
+    amounts = {gate: float_up(cost) for gate, cost in found.items()}
+    rest = float_up(max(Fraction(0), exact(cap.amount) - sum(found.values())))
+
+    def at_order(amount: float, gate: frozenset[str] | None, label: str) -> FilterEvent:
+        capacity = RDPEvent(orders=(order,), epsilons=(amount,))
+        return FilterEvent(capacity=capacity, gate=gate, label=label)
+
+    gated = [at_order(amount, gate, "behind one gate") for gate, amount in amounts.items()]
+    return (*gated, at_order(rest, None, "everything else"))
+
+
+def _cap(event: Event, epsilon: float, gate: frozenset[str] | None) -> FilterEvent:
+    return FilterEvent(capacity=PureEvent(epsilon=epsilon), label=event.label, gate=gate)
+
+
+def _with_the_rest(cap: float, gated: Sequence[FilterEvent]) -> tuple[Event, ...]:
+    """Return the gated parts, and one event of all that the cap leaves for everything else.
+
+    Rounding takes from the gated parts what it adds to the rest.
+    """
+    caps = [event.cost.amount for event in gated]
+    rest = difference(cap, *caps, up=True)
+    last = _cap(gated[-1], difference(cap, rest, *caps[:-1]), gated[-1].gate)
+    everything_else = FilterEvent(capacity=PureEvent(epsilon=rest), label="everything else")
+    return (*gated[:-1], last, everything_else)

@@ -42,7 +42,6 @@ from missdp.errors import (
     UnprovenError,
     replacing,
 )
-from missdp.files import write_atomically
 from missdp.inference.model import finite
 from missdp.mechanisms import Door, Noise, Total, Witness, domain_conditions, noise_source
 from missdp.mechanisms.open_levels import RowsAsTheyCame
@@ -54,13 +53,20 @@ from missdp.schema.schema import check_schema
 from missdp.sources import MarginalSource, Reads, is_source, open_source, readable
 from missdp.sources.counts import recodable
 from missdp.sources.modelled import Modelled
-from missdp.synth.caps import Caps
 from missdp.synth.coordinates import finely
-from missdp.synth.cuts import release_cuts
-from missdp.synth.effective import EffectiveSize, better_total, release_sizes
+from missdp.synth.first_parts import (
+    EffectiveSize,
+    KindShares,
+    check_open,
+    failures,
+    release_cuts,
+    release_kinds,
+    release_levels,
+    release_sizes,
+    with_failure,
+)
 from missdp.synth.noisy_counts import warn_if_hardly_complete, warn_if_noise, whole_rows
-from missdp.synth.open_levels import check_open, failures, release_levels, with_failure
-from missdp.synth.sampling import KindShares, release_kinds
+from missdp.synth.split import Caps
 from missdp.table import FrameKind, Table
 from missdp.table.frames import engine_of, frame_kind
 from missdp.table.streams import rows_of
@@ -319,7 +325,7 @@ def learn(model: Synthesizer, data: Any, schema: Schema | None, undeclared: str)
     facts_of_rows = {"declared_rows": rows, "sums": sums}
     door = _door(fresh, source, grid, budget=own, noise=noise, **facts_of_rows)
     fresh._size = release_sizes(door, fresh._split, unit, weight)
-    fresh._kind_shares = release_kinds(door, fresh._modelled, fresh._split)
+    fresh._kind_shares = release_kinds(door, fresh._modelled.kinds, fresh._split)
     total = fresh._fit(door)
     if rows is not None:
         total = Total(rows, 0.0)
@@ -343,7 +349,8 @@ def _settle_rows(fresh: Synthesizer, total: Total) -> int:
     counted = fresh.n_rows_ = whole_rows(total, epsilon=fresh.epsilon)
     fresh.n_rows_std_ = total.std
     if fresh._size is not None:
-        fresh._size = replace(fresh._size, total=better_total(fresh._size, total))
+        if total.std <= fresh._size.std:  # else what units count tells it better
+            fresh._size = replace(fresh._size, total=total.value)
         if fresh._size.weight is not None:  # as many rows as tell as much
             fresh.n_rows_ = round(fresh._size.units)
     return counted
@@ -421,11 +428,6 @@ class StoredModel(Record):
     n_rows_std: float
     guarantee: Guarantee
     released: dict[str, Any]
-
-
-def write_model(model: Synthesizer, path: Path) -> None:
-    """Write a released model, whole or not at all."""
-    write_atomically(path, model_text(model))
 
 
 def model_text(model: Synthesizer) -> bytes:

@@ -187,7 +187,7 @@ def without_long_cells(data: pa.Array) -> pa.Array:
         cells = data.dictionary
         short = without_long_cells(cells)
         return data if short is cells else pa.DictionaryArray.from_arrays(data.indices, short)
-    if not pa.types.is_binary(data.type) and not pa.types.is_string(data.type):
+    if not _is(data, "binary", "string"):
         return data
     long = pc.greater(pc.binary_length(data), LONGEST_BYTES)
     if not pc.any(long).as_py():
@@ -278,14 +278,13 @@ def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[Floats, Ma
     if isinstance(data, Coded):
         return _spread(*read_numbers(data.cells, codes), data.indices)
     if isinstance(data, pa.Array) and not isinstance(data, pa.ExtensionArray):
-        kind = data.type
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        if _is(data, "integer", "floating"):
             values = _native_numbers(data)
             return values, _marks(values)
-        if pa.types.is_decimal(kind):
+        if _is(data, "decimal"):
             # Through text: Arrow's own cast depends on the scale that all cells have in common.
             return _text_numbers(data.cast(pa.string()), codes)
-        if _is_text(kind):
+        if _is(data, *_TEXTS):
             return _text_numbers(data, codes)
     return _distinct_numbers(data, codes)
 
@@ -296,7 +295,7 @@ def spelled(data: Cells, number: Callable[[str], float | None]) -> Cells:
 
     if isinstance(data, pa.ChunkedArray):
         data = pa.concat_arrays(data.chunks) if data.num_chunks else pa.array([], data.type)
-    if isinstance(data, pa.Array) and (pa.types.is_integer(data.type) or _is_real(data.type)):
+    if _is(data, "integer", "floating", "decimal"):
         return data
     cells, rows = distinct(data)
     read = [_spelled(cell, number) if isinstance(cell, str) else cell for cell in cells]
@@ -308,12 +307,6 @@ def _spelled(text: str, number: Callable[[str], float | None]) -> Plain:
     if found is not None:
         return found
     return text if read_number(text.strip()) is None else UNREADABLE
-
-
-def _is_real(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _distinct_numbers(data: Chunk, codes: Mapping[str, int]) -> tuple[Floats, Marks]:
@@ -347,7 +340,7 @@ def _text_numbers(data: pa.Array, codes: Mapping[str, int]) -> tuple[Floats, Mar
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not (pa.types.is_string(data.type) or pa.types.is_large_string(data.type)):
+    if not _is(data, "string", "large_string"):
         data = data.cast(pa.large_binary())
     easy = pc.match_substring_regex(data, _EASY_NUMBER)
     # Not null instead of NaN: before Arrow 24 that took wrong rows of slices.
@@ -373,11 +366,16 @@ def _number(cell: Plain, codes: Mapping[str, int]) -> tuple[float, int]:
     return math.nan, MISSING if cell is None else OUTSIDE
 
 
-def _is_text(kind: pa.DataType) -> bool:
+_TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
+
+
+def _is(data: Any, *names: str) -> bool:
+    """Whether cells are an Arrow array of one of these types, as `pyarrow.types` calls them."""
     import pyarrow as pa
 
-    names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
-    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
+    return isinstance(data, pa.Array) and any(
+        getattr(pa.types, f"is_{name}")(data.type) for name in names
+    )
 
 
 _FIRST_YEAR, _LAST_YEAR = 1, 9999  # beyond which no date can be read as an object either
@@ -397,7 +395,7 @@ def read_dates(data: Chunk, attribute: Date, codes: Mapping[str, int] = {}) -> t
         data = _coded(data)
     if isinstance(data, Coded):
         return _spread(*read_dates(data.cells, attribute, codes), data.indices)
-    if isinstance(data, pa.Array) and _is_moment(data.type):
+    if _is(data, "timestamp", "date"):
         return _typed(data, attribute)
     cells, rows = distinct(data, dated)
     texts = [_date_text(cell) for cell in cells]
@@ -410,12 +408,6 @@ def read_dates(data: Chunk, attribute: Date, codes: Mapping[str, int] = {}) -> t
         marks[where[~possible]] = OUTSIDE
     values[marks < 0] = np.nan
     return _spread(values, marks, rows)
-
-
-def _is_moment(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 def _typed(data: pa.Array, attribute: Date) -> tuple[Floats, Marks]:

@@ -49,11 +49,9 @@ from missdp.table.streams import FileRows, RowStream, rows_of
 from missdp.table.tally import (
     Proposed,
     Tally,
-    date_style,
     is_padded,
     number_codes,
-    number_style,
-    spelled_number,
+    odd_spelling,
     text_codes,
 )
 from missdp.types import Floats
@@ -291,11 +289,10 @@ def _doubt(attribute: AnyAttribute) -> _Stub | None:
 
 def _odd(texts: list[str], *, every: bool) -> _Stub | None:
     """Say that most texts are dates, or that most or all are numbers in an odd spelling."""
-    if style := date_style(texts):
-        return _Stub(style, *_YEARS)
-    style = number_style(texts, every=every)
-    numbers = tuple(text for text in texts if spelled_number(text))
-    return _Stub(style, *_NUMBERS, numbers=numbers) if style else None
+    if (found := odd_spelling(texts, every=every)) is None:
+        return None
+    style, numbers = found
+    return _Stub(style, *(_YEARS if numbers is None else _NUMBERS), numbers=numbers or ())
 
 
 def draft_schema(data: Any) -> Schema:

@@ -53,7 +53,7 @@ _STYLES: Final = tuple(
 )
 
 
-def number_style(texts: Collection[str], *, every: bool) -> str | None:
+def _number_style(texts: Collection[str], *, every: bool) -> str | None:
     """Say how the numbers of a column are written, and how to write them instead."""
     found = [styles for text in texts if (styles := _styles(text)) is not None]
     odd = set[str]().union(*found)
@@ -69,7 +69,7 @@ def number_style(texts: Collection[str], *, every: bool) -> str | None:
     )
 
 
-def spelled_number(text: str) -> bool:
+def _spelled_number(text: str) -> bool:
     """Whether a text is a number, in whichever spelling, without a sign of a unit."""
     styles = _styles(text)
     return styles is not None and _SIGN not in styles
@@ -93,12 +93,22 @@ _PARTS = (
 _DATE = re.compile(rf"{_PARTS}(?:[T ][0-9]{{1,2}}:[0-9:.]+(?: ?[AP]M|Z|[+-][0-9:]+)?)?")
 
 
-def date_style(texts: Collection[str]) -> str | None:
+def _date_style(texts: Collection[str]) -> str | None:
     """Say what to do about a column of which more than half of the distinct cells are dates."""
     dates = sum(_DATE.fullmatch(text) is not None for text in texts)
     if 2 * dates <= len(texts):
         return None
     return "looks like dates: write a year, a month or an age instead, each cell by itself"
+
+
+def odd_spelling(
+    texts: Collection[str], *, every: bool
+) -> tuple[str, tuple[str, ...] | None] | None:
+    """Say that most texts are dates, or that most or all are numbers in an odd spelling: these."""
+    if style := _date_style(texts):
+        return style, None
+    style = _number_style(texts, every=every)
+    return None if style is None else (style, tuple(filter(_spelled_number, texts)))
 
 
 Proposed: TypeAlias = Mapping[Kind, tuple[str | float, ...]]
@@ -362,7 +372,7 @@ def lost_cells(stream: RowStream, schema: Schema) -> dict[str, tuple[str, ...]]:
                 if isinstance(cell, Unreadable):
                     unreadable.add(name)
                 elif isinstance(cell, str) and attribute.kind == "numeric":
-                    styles |= {name} if number_style([cell.strip()], every=True) else set()
+                    styles |= {name} if _number_style([cell.strip()], every=True) else set()
     ordered = (tuple(n for n in schema.names if n in found) for found in (styles, unreadable))
     nothing = tuple(name for name in empty if name in blank and rows)
     without = tuple(n for n in empty if rows and n not in nothing)

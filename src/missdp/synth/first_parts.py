@@ -1,0 +1,443 @@
+"""What every fit releases before its family learns: levels, how much units count, bins, kinds.
+
+* Levels of open attributes. The proof stands in `missdp.mechanisms.open_levels`: costs add up as
+  those of Gaussian releases, and failures are taken out of the delta of the fit before the rest of
+  it is converted.
+* How many units that count alike would tell as much, where rows do not: Kish's effective size. A
+  unit counts what its rows do together, and units are independent. So a sum over units varies by
+  the sum of the squares of what they count: as if ``(Σ W)² / Σ W²`` units counted alike (Kish
+  1965).
+  That is never more than there are units, and as many as these where they do count alike.
+* Bins of numeric attributes that declare none, found by a noisy tree. They have about equal mass; a
+  number that many rows have is a spike of its own; inside a bin values are drawn as the tree tells.
+* How holes are spread over the kinds of missing.
+
+Everything here is post-processing of what a session answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import ApproximateEvent, Budget, Cost, Guarantee
+from missdp.accounting.exact import exact, float_down
+from missdp.accounting.filters import ROW
+from missdp.errors import ParameterError, UnprovenError, replacing
+from missdp.inference.dyadic import (
+    Histogram,
+    beyond,
+    depth_of,
+    fit_histogram,
+    measured_levels,
+    occupied,
+)
+from missdp.mechanisms.door import Door, Noise, UnitSums
+from missdp.mechanisms.open_levels import FrequentValues, OccurringValues
+from missdp.record import Record
+from missdp.schema import Numeric, OpenCategorical, Schema, SurveyWeight, Unit
+from missdp.schema.open_domains import MOST_CODES, is_pending, with_levels
+from missdp.synth.split import BINS, KINDS, Gate, Part, Split
+
+if TYPE_CHECKING:
+    from missdp.mechanisms.open_levels import RowsAsTheyCame
+    from missdp.synth.base import Synthesizer
+
+
+CUTS_SHARE = 0.3
+"""Share of the budget for the trees of all attributes that are to be cut."""
+
+_FADES = 0.25  # from one piece to the next, where no mass stands out
+_LEAST = 1e-6
+_LOOK = 4  # level of the tree by which the range is found
+_BINS = 10  # of equal mass, for all rows; for those that are in no spike, their share of it
+_MOST_BINS = 16  # where counts are so large that noise does not matter
+_LARGE = 1000  # rows of a bin, in units of noise, with which there may be more than ten
+
+
+def release_cuts(
+    door: Door, grid: Schema, schema: Schema, split: Split
+) -> tuple[Schema, dict[str, NDArray[np.float64]]]:
+    """Return a schema whose numeric attributes are cut where the rows are, and what noise hides.
+
+    By attribute: intervals in which no rows stood out from noise, beyond those in which some did.
+    Each has its least and greatest number, its noisy count, and the standard deviation of that.
+
+    Parameters
+    ----------
+    door : Door
+        To rows that are coded on a grid.
+    grid, schema : Schema
+        Of these rows, and as they are to be, with attributes that are to be cut.
+    split : Split
+        What each tree may cost.
+    """
+    wanted = [a for a in schema if is_pending(a) and a.name in door.schema]
+    door.expect((name,) for name in door.schema.names)
+    unit = Noise.worth(door.left).std
+    found, hidden = {}, {}
+    for a, cost in zip(wanted, split.costs(BINS), strict=True):
+        cells = grid[a.name]
+        assert isinstance(cells, Numeric)
+        told, outside = _histogram(door, a.name, cells, cost)
+        found[a.name] = cut(a, cells, told, unit=unit)
+        least, greatest = cells.reach
+        first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
+        hidden[a.name] = np.column_stack([least[first], greatest[last], outside[:, 2:]])
+    return schema.replaced(found), hidden
+
+
+def _histogram(
+    door: Door, name: str, grid: Numeric, cost: Cost
+) -> tuple[Histogram, NDArray[np.float64]]:
+    """Return how an attribute is distributed: where rows are at all, then a tree over that range.
+
+    So bounds may be far too generous: what they add is not looked at twice. What was counted
+    outside of where rows stood out is returned as well, as by `beyond`.
+    """
+    every, share = (3, 0.2) if cost.currency == "pure" else (2, 0.1)
+    size = grid.size
+    within, outside = (0, size), np.zeros((0, 4))
+    if depth_of(size) > _LOOK + 2:
+        (counts,), noise = door.tree(
+            name, replace(cost, amount=cost.amount * share), levels=[_LOOK]
+        )
+        within = occupied(counts, std=noise.std, size=size)
+        outside = _unseen(counts, noise.std, within, size)
+        cost = replace(cost, amount=cost.amount * (1 - share))
+    inside = within[1] - within[0]
+    levels = measured_levels(inside, every=every)
+    tree, noise = door.tree(name, cost, levels=levels, within=within)
+    least, greatest = (ends[slice(*within)] for ends in grid.reach)
+    told = fit_histogram(tree, std=noise.std, size=inside, levels=levels, reach=(least, greatest))
+    near = beyond(tree, std=noise.std, size=inside, levels=levels, kept=told.sure or (0, inside))
+    near[:, :2] += within[0]
+    starts, mass = told.starts + within[0], told.mass
+    if within[0]:
+        starts, mass = np.append(0, starts), np.append(0.0, mass)
+    if within[1] < size:
+        starts, mass = np.append(starts, size), np.append(mass, 0.0)
+    return Histogram(starts, mass, told.rows), np.concatenate([near, outside])
+
+
+def _unseen(
+    counts: NDArray[np.int64], std: float, within: tuple[int, int], size: int
+) -> NDArray[np.float64]:
+    """Return what a first look counted outside of an interval of cells, as by `beyond`."""
+    width = (1 << depth_of(size)) // len(counts)
+    first = np.arange(len(counts)) * width
+    after = np.minimum(first + width, size)
+    found = np.column_stack([first, after, counts, np.full(len(counts), std)])
+    return found[(first < size) & ((after <= within[0]) | (first >= within[1]))]
+
+
+def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> Numeric:
+    """Return an attribute with bins and spikes where a histogram on a grid has its mass.
+
+    Parameters
+    ----------
+    attribute, grid : Numeric
+        An attribute that is to be cut, as it is declared, and on its grid.
+    told : Histogram
+        Of the cells of the grid.
+    unit : float
+        Standard deviation of the noise of one count that all of the budget is spent on.
+
+    Examples
+    --------
+    >>> from missdp.schema.open_domains import on_grid, pending
+    >>> schema = pending(Schema((Numeric(name="x", lower=0, upper=99, integer=True),)), ["x"])
+    >>> told = Histogram(np.array([0, 1, 5, 10, 100]), np.array([0.5, 0.2, 0.3, 0.0]), 1e4)
+    >>> found = cut(schema["x"], on_grid(schema)["x"], told, unit=4.0)
+    >>> found.spikes, found.edges
+    ((0.0,), (0.0, 5.0, 99.0))
+    """
+    if len(told.mass) <= 2:  # noise is all there is
+        return replace(attribute, bins=None, edges=_even(grid))
+    least, greatest = grid.reach
+    cells = np.diff(told.starts)
+    single = (cells == 1) & (least[told.starts[:-1]] == greatest[told.starts[:-1]])
+    heavy = np.flatnonzero(single & (told.mass > 1 / (2 * _BINS)))
+    heavy = heavy[np.argsort(-told.mass[heavy], kind="stable")][: MOST_CODES - 1]
+    spikes = np.sort(least[told.starts[heavy]])
+    rest = told.mass.copy()
+    rest[heavy] = 0.0
+    pieces, shares = _pieces(grid, told.starts, rest)
+    bins = _how_many(float(rest.sum()), told.rows / unit)
+    edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))
+    shares = np.where(_inside(edges, pieces, shares) > 0, shares, _fading(pieces, shares, spikes))
+    return replace(
+        attribute,
+        bins=None,
+        edges=tuple(edges.tolist()),
+        spikes=tuple(spikes.tolist()),
+        pieces=tuple(pieces.tolist()),
+        shares=tuple(shares.tolist()),
+    )
+
+
+def _how_many(share: float, rows: float) -> int:
+    """Return how many bins a share of the rows is cut into; their number is in units of noise."""
+    large = min(_MOST_BINS, share * rows / _LARGE)
+    return max(1, round(max(_BINS * share, large)))
+
+
+def _even(grid: Numeric) -> tuple[float, ...]:
+    """Return edges of a grid that make bins of about equal width."""
+    edges = np.asarray(grid.edges)
+    wanted = np.linspace(grid.lower, grid.upper, _BINS + 1)
+    return tuple(np.unique([edges[np.abs(edges - one).argmin()] for one in wanted]).tolist())
+
+
+def _pieces(
+    grid: Numeric, starts: NDArray[np.int64], mass: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the numbers at which intervals of cells begin, and how much is in between.
+
+    A single number and the interval that begins with it are one piece.
+    """
+    edges, least = np.asarray(grid.edges), grid.reach[0]
+    place = np.searchsorted(edges, least[starts[:-1]], side="right") - 1
+    first = edges[np.clip(place, 0, len(edges) - 2)]
+    pieces, piece = np.unique(first, return_inverse=True)
+    shares = np.bincount(piece, weights=mass)
+    return np.append(pieces, edges[-1]), np.asarray(shares, dtype=np.float64)
+
+
+def _inside(
+    edges: NDArray[np.float64], pieces: NDArray[np.float64], shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return, for each piece, the share of the bin that it lies in."""
+    of = np.searchsorted(edges, pieces[:-1], side="right") - 1
+    return np.asarray(np.bincount(of, weights=shares)[of])
+
+
+def _fading(
+    pieces: NDArray[np.float64], shares: NDArray[np.float64], spikes: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return shares for bins of which nothing is known: most beside what has mass, then less."""
+    known = shares > 0
+    known[np.searchsorted(pieces[1:-1], spikes, side="right")] = True
+    away = np.abs(np.subtract.outer(np.arange(len(shares)), np.flatnonzero(known)))
+    return _LEAST * _FADES ** (away.min(axis=1) if known.any() else np.zeros(len(shares)))
+
+
+def _quantiles(
+    pieces: NDArray[np.float64], shares: NDArray[np.float64], bins: int
+) -> NDArray[np.float64]:
+    """Return the edges of bins whose shares are as equal as the pieces allow, none of them 0."""
+    below = np.concatenate([[0.0], np.cumsum(shares)])
+    wanted = below[-1] * np.arange(1, bins) / bins
+    nearest = {int(np.abs(below - share).argmin()) for share in wanted}
+    kept = [place for place in nearest if 0 < below[place] < below[-1]]
+    return np.unique(np.concatenate([pieces[:1], pieces[kept], pieces[-1:]]))
+
+
+SIZES = "what units count"
+_SIZES_SHARE = 0.02
+_CLEARLY = 2.0  # standard deviations: of less it is not known that it is more than nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectiveSize(Record):
+    """What was released of how much units count; all numbers are in rows that count as one.
+
+    Parameters
+    ----------
+    total : float
+        What all units count together.
+    square, std : float
+        The sum of the squares of what each counts over ``bound``, and the noise of that sum.
+    bound : float
+        How much a unit counts at most.
+    weight : SurveyWeight or None
+        By which rows count; if None, each counts as one.
+
+    Examples
+    --------
+    >>> size = EffectiveSize(total=1000.0, square=600.0, std=2.0, bound=5.0, weight=None)
+    >>> size.design, size.units
+    (3.0, 333.3333333333333)
+    """
+
+    total: float
+    square: float
+    std: float
+    bound: float
+    weight: SurveyWeight | None
+
+    @property
+    def design(self) -> float:
+        """By how much sums vary more than those of as many independent rows that count as one."""
+        square = max(self.square, _CLEARLY * self.std) * self.bound
+        least = 1.0 if self.weight is None else 0.0
+        return min(self.bound, max(least, square / max(self.total, 1.0)))
+
+    @property
+    def units(self) -> float:
+        """The effective size."""
+        return max(1.0, self.total / self.design)
+
+    @property
+    def full(self) -> tuple[float, float]:
+        """Least and greatest share of what counts that is of units that count the bound.
+
+        Reckoned from the mean of what a row's unit counts, the sum of squares over the sum, noise
+        included: units that count less count 1 to ``bound - 1`` rows, or any part of one by weight.
+        """
+        around = _CLEARLY * self.std * 2 * self.bound / max(self.total, 1.0)
+        mean = self.square * self.bound / self.total if self.total > 0 else self.bound
+        if self.weight is not None:
+            return 0.0, min(1.0, max(0.0, (mean + around) / self.bound))
+        rest = max(1.0, self.bound - 1)
+        low, high = mean - around - rest, (mean + around - 1) / rest
+        return min(1.0, max(0.0, low)), min(1.0, max(0.0, high))
+
+    @property
+    def population(self) -> float | None:
+        """The sum of all survey weights, each up to the largest that counts."""
+        return None if self.weight is None else max(0.0, self.total) * self.weight.upper
+
+
+def sizes_part(unit: Unit | None, weight: SurveyWeight | None) -> list[Part]:
+    """Return the part of the budget for what units count, where they may not count alike."""
+    alike = weight is None and (unit is None or unit.bound == 1)
+    return [] if alike else [Part(SIZES, _SIZES_SHARE)]
+
+
+def release_sizes(
+    door: Door, split: Split, unit: Unit | None, weight: SurveyWeight | None
+) -> EffectiveSize | None:
+    """Release what units count, if that is a part of the budget."""
+    if SIZES not in split:
+        return None
+    found = door.measure(UnitSums(), split.cost(SIZES))
+    assert isinstance(found.mechanism, Noise)
+    bound, (total, square) = 1 if unit is None else unit.bound, found.values.tolist()
+    std = found.mechanism.std
+    return EffectiveSize(total=total, square=square, std=std, bound=float(bound), weight=weight)
+
+
+def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool) -> str:
+    """Say what is known, from what was released, of rows and weight that did not take part."""
+    unit, own = guarantee.unit, "to tell it takes a release of its own"
+    if unit == ROW and not weighed:
+        return "No row was left out for its unit, and none counts less than one."
+    if unit == ROW and size is not None:
+        return (
+            f"At most about {size.full[1]:.0%} of the weight that counts may be of rows whose "
+            "weight is at the largest that counts: only of these was weight cut off, if of any. "
+            "How much is not known; compare the sum of the weights with a total that is known."
+        )
+    if size is not None and not weighed:
+        low, high = size.full
+        return (
+            f"About {low:.0%} to {high:.0%} of the rows that took part belong to a {unit} with "
+            f"{guarantee.max_rows} of them, as many as may: only these can have had more. How many "
+            f"rows did not take part is not known: {own}."
+        )
+    cut = ", or how much weight was cut off," if weighed else ""
+    return f"How many rows of a {unit} did not take part{cut} is not known: {own}."
+
+
+OPEN: Final = "open levels"
+_OPEN_SHARE, _MOST_OPEN_SHARE = 0.12, 0.3  # of the budget, for one attribute and for all
+_FAILURE = Fraction(1, 10)  # of the delta of a fit, for all attributes
+
+
+def open_part(names: Sequence[str]) -> Part:
+    """Return the part of the budget by which levels are found."""
+    return Part(OPEN, min(_MOST_OPEN_SHARE, _OPEN_SHARE * len(names)), (frozenset(),) * len(names))
+
+
+def _failure_of(delta: float, names: Sequence[str]) -> float:
+    """Return the part of delta with which a rare value may be released; 0 without open levels."""
+    return float_down(exact(delta) * _FAILURE) if names else 0.0
+
+
+def delta_beside(delta: float, names: Sequence[str]) -> float:
+    """Return what failures leave of the delta of a fit."""
+    return float_down(exact(delta) - exact(_failure_of(delta, names)))
+
+
+def failures(delta: float, names: Sequence[str]) -> tuple[ApproximateEvent, ...]:
+    """Return the event that rare levels are charged by, beside all else; none without open ones."""
+    chance = _failure_of(delta, names)
+    return (ApproximateEvent(epsilon=0.0, delta=chance, label="rare levels"),) if names else ()
+
+
+def with_failure(spent: Guarantee, delta: float, names: Sequence[str]) -> Guarantee:
+    """Return what a fit guarantees at its whole delta, failures included."""
+    events = (*spent.events, *failures(delta, names))
+    return replace(spent, delta=delta, events=events) if names else spent
+
+
+def check_open(model: Synthesizer, names: Sequence[str]) -> None:
+    """Refuse, before anything is charged, a fit that cannot find levels."""
+    if names and model._delta == 0:
+        raise ParameterError(
+            f"the levels of {names[0]!r} are open, and finding them needs a delta above 0: state "
+            "one, or declare the levels"
+        )
+    if names and model.budget is not None:
+        _check_shared(model.budget, model._delta, names)
+    if names and model._budget.delta > model._delta_to_spend:
+        raise ParameterError(f"{type(model).__name__} cannot find open levels: declare them")
+
+
+def _check_shared(budget: Budget, delta: float, names: Sequence[str]) -> None:
+    """Refuse a shared budget that does not count failures."""
+    refused = ParameterError(
+        f"the levels of {names[0]!r} are open, and a rare one may leave with a small probability, "
+        "which this budget does not count: use one with schedule='fixed', or a ledger's in the "
+        "currency 'zcdp' with failure=..., or declare the levels"
+    )
+    with replacing(UnprovenError, by=refused):
+        budget.can_afford(*failures(delta, names))
+
+
+def release_levels(
+    session: RowsAsTheyCame,
+    schema: Schema,
+    attributes: Sequence[OpenCategorical],
+    split: Split,
+    *,
+    delta: float,
+) -> Schema:
+    """Return a schema with the levels that were found, for what the split gives each attribute."""
+    names = [attribute.name for attribute in attributes]
+    each = float_down(exact(_failure_of(delta, names)) / len(names))
+    found = {}
+    for attribute, cost in zip(attributes, split.costs(OPEN), strict=True):
+        how = FrequentValues(Noise.worth(cost).scale, each, attribute.max_levels)
+        found[attribute.name] = session.measure(OccurringValues(attribute.name), how).value
+    return with_levels(schema, found)
+
+
+KindShares = Mapping[str, NDArray[np.float64]]
+"""By attribute with holes of several kinds, the released share of each, plain missing first."""
+
+
+_KIND_SHARE = 0.02  # of the budget, for the kinds of holes of one attribute
+_MOST_KINDS_SHARE = 0.06  # for those of all
+
+
+def kinds_part(names: Sequence[str]) -> list[Part]:
+    """Return the part of the budget for the kinds of holes of attributes that have several."""
+    share = min(_MOST_KINDS_SHARE, _KIND_SHARE * len(names))
+    return [Part(KINDS, share, (Gate(),) * len(names))] if names else []
+
+
+def release_kinds(door: Door, names: Iterable[str], split: Split) -> dict[str, NDArray[np.float64]]:
+    """Return the released shares of the kinds of holes, by attribute."""
+    shares: dict[str, NDArray[np.float64]] = {}
+    for name in names if KINDS in split else ():
+        counts = np.maximum(door.kinds(name, split.noise(KINDS)), 0).astype(float)
+        plain = np.eye(1, len(counts))[0]
+        shares[name] = counts / counts.sum() if counts.sum() > 0 else plain
+    return shares
