@@ -45,7 +45,7 @@ from missdp.synth.learn_pairs import (
 )
 from missdp.synth.split import MARGINS, ROWS, Part, Split
 from missdp.synth.state import is_declared, is_number, is_whole
-from missdp.synth.uncertain import Varied
+from missdp.synth.uncertain import varied_pairs
 from missdp.synth.workload import MAX_CELLS, Workload, named_marginals
 
 _PAIRS = "all pairs"
@@ -370,9 +370,10 @@ class AllPairs(PairsSynthesizer):
                 "'multiple' could vary: fit it again, or leave 'multiple' out"
             )
         crude = self.pairs_.crude
-        varied = Varied(
+        varied = varied_pairs(
             self.pairs_,
             self.model_,
+            rng,
             selective=self._strategy.models_holes,
             always=self._never_missing(crude),
             told=self._modelled.told,
@@ -380,7 +381,7 @@ class AllPairs(PairsSynthesizer):
             ordered=self._ordered(crude),
             design=self._design,
         )
-        return map(self._with_model, islice(varied.models(rng), multiple))
+        return map(self._with_model, islice(varied, multiple))
 
     def _with_model(self, model: PairModel) -> Self:
         another = copy.copy(self)

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from typing import Any
+from functools import cached_property, partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.beliefs import Target, fit_entropy
-from missdp.inference.completion import Completed, PairTables, complete
+from missdp.inference.completion import PairTables, complete
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
@@ -172,74 +171,58 @@ def _other_rows(
 _FEWER = 6_000  # to complete tables by
 
 
-@dataclass(frozen=True, eq=False)
-class Varied:
-    """What a fit of all pairs was told, to fit models that vary around it.
+def varied_pairs(
+    release: PairRelease,
+    model: PairModel,
+    rng: np.random.Generator,
+    *,
+    selective: bool,
+    always: Mapping[int, int],
+    told: Mapping[int, tuple[int, ...]],
+    allowed: Mapping[Pair, NDArray[np.bool_]],
+    ordered: Sequence[bool],
+    design: float,
+) -> Iterator[PairModel]:
+    """Yield models that vary around a fit of all pairs, one after the other, without end.
 
-    * ``model``: As it was fitted.
-    * ``selective``, ``always``, ``told``, ``allowed``, ``ordered``: As for the fit.
-    * ``design``: By how much sums over rows vary more than if rows were independent and counted as
-      one.
+    ``design`` is by how much sums over rows vary more than if rows were independent and counted as
+    one; the other options are those of the fit.
     """
-
-    release: PairRelease
-    model: PairModel
-    selective: bool
-    always: Mapping[int, int]
-    told: Mapping[int, tuple[int, ...]]
-    allowed: Mapping[Pair, NDArray[np.bool_]]
-    ordered: Sequence[bool]
-    design: float = 1.0
-
-    def models(self, rng: np.random.Generator) -> Iterator[PairModel]:
-        """Yield models of the population, one after the other, without end."""
-        release, model = self.release, self.model
-        rows = model.law.sample(_ROWS, rng)
-        sizes = [level.n_groups for level in release.crude.levels]
-        holes = model.masks.draw(rows, rng)
-        seen = np.where(holes, sizes, rows)
-        taken, left = _clipping(release, seen)
-        tables = release.tables(taken)
-        known = self._completed(tables, rows, rng)
-        numbers = numbers_of(release, taken, known, rows, holes)
-        smoothing = Smoothing.of(
-            known.margins, known.pairs, known.variances, self.ordered, numbers=numbers
-        )
-        allowed = smoothing.allowed(self.allowed)
-        while True:
-            again = release.redrawn(rng)
-            noisy = noisier(tables, again.tables(taken), left)
-            noise = self._completed(noisy, rows, rng)
-            as_many = _of_other_rows(noisy, seen, rng, noisy.n_rows / self.design)
-            other = self._completed(as_many, rows, rng)
-            more = numbers_of(again, taken, noise, rows, holes)
-            off = more.less(numbers, left) if more and numbers else None
-            pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()}, off)
-            pairs = {c: t + other.pairs[c] - noise.pairs[c] for c, t in pairs.items()}
-            drawn = replace(other, pairs=pairs, variances=smoothing.told)
-            together = again.of_several(drawn.masks, rows)
-            parts = drawn.margins, pairs, drawn.variances
-            law = fit_heads(*parts, rng=rng, allowed=allowed, together=together)
-            wanted = targets(drawn, law.sample(_ROWS, rng)) | together
-            yield replace(model, law=law, tables=wanted, masks=drawn.masks)
-
-    def _completed(self, tables: PairTables, rows: Ints, rng: np.random.Generator) -> Completed:
-        return complete(
-            tables,
-            rng=rng,
-            draw=lambda _: rows[:_FEWER],
-            always=self.always,
-            told=self.told,
-            rounds=int(self.selective),
-            start=self.model.masks if self.selective else None,
-        )
-
-
-def _clipping(release: PairRelease, seen: Ints) -> tuple[Any, Mapping[Pair, float]]:
-    """Return what clipping takes from such rows, and the share of each product that is left."""
-    if release.plan is None:
-        return None, {}
-    return release.taken(seen), release.left(seen)[1]
+    rows = model.law.sample(_ROWS, rng)
+    completed = partial(
+        complete,
+        rng=rng,
+        draw=lambda _: rows[:_FEWER],
+        always=always,
+        told=told,
+        rounds=int(selective),
+        start=model.masks if selective else None,
+    )
+    sizes = [level.n_groups for level in release.crude.levels]
+    holes = model.masks.draw(rows, rng)
+    seen = np.where(holes, sizes, rows)
+    taken, left = release.taken(seen), {} if release.plan is None else release.left(seen)[1]
+    tables = release.tables(taken)
+    known = completed(tables)
+    numbers = numbers_of(release, taken, known, rows, holes)
+    smoothing = Smoothing.of(known.margins, known.pairs, known.variances, ordered, numbers=numbers)
+    possible = smoothing.allowed(allowed)
+    while True:
+        again = release.redrawn(rng)
+        noisy = noisier(tables, again.tables(taken), left)
+        noise = completed(noisy)
+        as_many = _of_other_rows(noisy, seen, rng, noisy.n_rows / design)
+        other = completed(as_many)
+        more = numbers_of(again, taken, noise, rows, holes)
+        off = more.less(numbers, left) if more and numbers else None
+        pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()}, off)
+        pairs = {c: t + other.pairs[c] - noise.pairs[c] for c, t in pairs.items()}
+        drawn = replace(other, pairs=pairs, variances=smoothing.told)
+        together = again.of_several(drawn.masks, rows)
+        parts = drawn.margins, pairs, drawn.variances
+        law = fit_heads(*parts, rng=rng, allowed=possible, together=together)
+        wanted = targets(drawn, law.sample(_ROWS, rng)) | together
+        yield replace(model, law=law, tables=wanted, masks=drawn.masks)
 
 
 def noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -> PairTables:
