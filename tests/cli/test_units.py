@@ -126,7 +126,7 @@ def test_a_curator_and_a_plan_know_the_unit(visits, ok, tmp_path):
     (tmp_path / "own").mkdir()
     page = tmp_path / "own" / "page.html"
     private = ("--private", visits / "visits.csv", "-o", page)
-    ok("report", tmp_path / "out.model.json", *private)
+    ok("report", tmp_path / "out.model.json", *private, "--control", visits / "visits.csv")
     assert "Adding all rows of one person to the table" in page.read_text()
     planned = json.loads(ok("plan", visits / "unit.toml", "--rows", 240, "--epsilons", 1, "--json"))
     assert planned

@@ -419,6 +419,12 @@ def test_a_released_synthesizer_comes_back_from_its_measurements(models, family,
     assert "no signature" in again.guarantee_.in_words()
 
 
+def test_a_record_that_unpacks_to_too_much_is_refused(folder, monkeypatch):
+    monkeypatch.setattr("missdp.office.measurements._MOST_TEXT", 100)
+    with pytest.raises(DataError, match="holds a record that is no model"):
+        from_measurements(folder / "measurements.parquet")
+
+
 def nudged(table, name):
     """The table with one number of a column larger by as little as can be."""
     values = table[name].to_numpy().copy()
