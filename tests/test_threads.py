@@ -14,7 +14,7 @@ from missdp import MST, DPImputer
 from missdp.datasets import yrbss
 from missdp.evaluate import classifier_f1
 from missdp.pricing import MeanImputer, PricedPipeline, PrivateMean, model_imputer
-from missdp.sources import completed_rows
+from missdp.sources import filling
 from missdp.synth import uncertain
 from missdp.threads import one_blas_thread
 
@@ -91,7 +91,7 @@ HEAVY = {
     "sample": (MST, "_sample", lambda model: model.sample(50)),
     "multiple": (uncertain, "fit_entropy", lambda model: model.sample(20, multiple=2)),
     "laws of imputing": (model_imputer, "fit_conditionals", lambda m: DPImputer(model=m).fit()),
-    "impute": (completed_rows, "fill_modelled", lambda m: DPImputer(model=m).fit_transform(TABLE)),
+    "impute": (filling, "fill_modelled", lambda m: DPImputer(model=m).fit_transform(TABLE)),
     "evaluate": (
         metrics,
         "f1_score",

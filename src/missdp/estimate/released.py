@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import copy
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -354,12 +353,14 @@ class _AllPairsSource(_Source):
         law_std = (self._whole.crude.std**-2 + alone**-2) ** -0.5
         kept = self._whole.left_of(at, self._seen[:_FEWEST])
         codes = np.bincount(self._seen[:, at], minlength=level.n_groups)[number.groups]
-        put_back = found_alone(number) @ ((1 - kept) * number.shares * codes / len(self._seen))
+        told, law_of = found_alone(number), number.shares * codes / len(self._seen)
+        put_back = told @ ((1 - kept) * law_of)
+        unsure = _CLIPPED * (1 - left) * np.sqrt(np.square(told) @ law_of)
         return Sums(
             number,
             kept,
             (np.array([mean, powers[0], powers[1] - seen]) - put_back) / seen,
-            np.array([math.hypot(std, _CLIPPED * (1 - left)), *stds]) / seen,
+            np.hypot([std, *stds], unsure) / seen,
             law / seen,
             law_std / self.n_rows / (seen * left),
         )
