@@ -104,6 +104,18 @@ def default_schema(domain, **changes):
     )
 
 
+def scoring_schema(domain):
+    """Others write whole numbers with fractions: numbers are scored as they are."""
+    return Schema(
+        tuple(
+            replace(a, integer=False, outside="clamp", nullable=True)
+            if isinstance(a, Numeric)
+            else replace(a, outside="missing", nullable=True)
+            for a in default_schema(domain)
+        )
+    )
+
+
 def with_holes(truth, asked, seed):
     """The table with holes completely at random, or at random, at a rate: a new draw each time."""
     if asked is None:
@@ -113,10 +125,12 @@ def with_holes(truth, asked, seed):
 
 
 def fit_one(method, wanted, private, domain, made, epsilon, delta, _rho):
-    """Fit one of ours in this process; ``all-pairs:equal`` takes bins of equal width."""
+    """Fit one of ours; ``all-pairs:equal`` has bins of equal width, ``aim/observed`` a strategy."""
     schema = default_schema(json.loads(Path(domain).read_text("utf-8")), nullable=True)
+    method, _, missing = method.partition("/")
     family, _, cuts = method.partition(":")
     settings = {"epsilon": float(epsilon), "delta": float(delta), "cuts": cuts or "private"}
+    settings |= {"missing": missing} if missing else {}
     model = missdp.synthesizers()[family](**settings).fit(Table.read(private, schema))
     model.sample_table(int(wanted)).to_native("pandas").to_csv(made, index=False)
 
@@ -175,15 +189,7 @@ def main():
     options = parser.parse_args()
     domain = json.loads(Path(options.domain).read_text("utf-8"))
     truth = Table.read(options.truth, default_schema(domain))
-    # Others write whole numbers with fractions: numbers are scored as they are.
-    scoring = Schema(
-        tuple(
-            replace(a, integer=False, outside="clamp", nullable=True)
-            if isinstance(a, Numeric)
-            else replace(a, outside="missing", nullable=True)
-            for a in default_schema(domain)
-        )
-    )
+    scoring = scoring_schema(domain)
     complete = truth.to_native("pandas")
     best = fidelity(complete, complete, schema=scoring)
     columns, done = list(best.scores), []
