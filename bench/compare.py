@@ -11,7 +11,7 @@ and F1 on rows that nobody saw.  CPU seconds and memory are of the whole process
 does not finish within the limit is not tried again on that table.  Each library runs in an
 environment of its own (`bench/.environments/NAME`, made with `python -m venv` at the first run).
 
-    python bench/compare.py                     # goes on where it stopped: bench/results/compare.json
+    python bench/compare.py                     # goes on from bench/results/compare.json
     python bench/compare.py --tables rand --methods AllPairs "dpmm MST" --runs 1
     python bench/compare.py --show              # the tables of docs/beside-others.md
 """

@@ -40,7 +40,7 @@ SILENT = {
     "referees/papers-knn.md",
     *("index.md", "changelog.md", "commands.md"),
     "architecture.md",
-    "glossary.md",
+    *("glossary.md", "beside-others.md"),
 }
 # The last section of a page, about what an extra and Java bring.
 SPARK = "## Spark"
