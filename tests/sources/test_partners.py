@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from missdp import Table
 from missdp.errors import DataError, ParameterError
-from missdp.inference.dominance import MOST_DIFFERENT, related
 from missdp.schema import Denial
 from missdp.sources.partners import (
+    MOST_DIFFERENT,
     observed_on,
+    related,
     violates_itself,
     violating_pairs,
     violating_partners,

@@ -124,7 +124,7 @@ _FILES = {
     **dict.fromkeys(("schema", "simulate", "evaluate"), "curator"),
     **dict.fromkeys(("sample", "estimate", "sensitivity", "impute"), "models"),
     **dict.fromkeys(("guarantee", "price", "convert"), "models"),
-    **dict.fromkeys(("dossier", "report"), "papers"),
+    **dict.fromkeys(("plan", "dossier", "report"), "papers"),
     "demo": "synthesize",
 }
 # Parameters of the Python API whose options have another name.

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from missdp.codebooks.book import CodeBook, Domain, Value, Variable
-from missdp.codebooks.ddi import read_ddi
-from missdp.codebooks.frictionless import read_frictionless
 from missdp.codebooks.redcap import read_redcap
+from missdp.codebooks.standards import read_ddi, read_frictionless
 from missdp.errors import SchemaError, replacing
 from missdp.schema.attributes import number_text
 from missdp.table.packages import pyreadstat_module

@@ -11,8 +11,8 @@ Spark is known by its type, and finds its way here by name.
 
 from missdp.engines.databases import DuckDBRows, SQLRows
 from missdp.engines.spark import SparkSource
-from missdp.engines.spark_rows import sample_spark
 from missdp.engines.spark_sessions import spark_frame, spark_session
+from missdp.engines.spark_tasks import sample_spark
 
 __all__ = [
     "DuckDBRows",

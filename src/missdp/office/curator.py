@@ -20,7 +20,7 @@ from missdp.accounting import Guarantee
 from missdp.accounting.exact import printed
 from missdp.errors import MissingDependencyError, OutputError
 from missdp.files import write_atomically
-from missdp.office.words import template
+from missdp.office.facts import template
 from missdp.schema import Schema
 from missdp.table import Table
 from missdp.table.units import rows_of_units

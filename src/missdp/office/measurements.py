@@ -34,8 +34,7 @@ from missdp.errors import DataError, SchemaError, replacing
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth
 from missdp.mechanisms import Total
-from missdp.office.facts import Facts, code_names
-from missdp.office.words import in_csv
+from missdp.office.facts import Facts, code_names, in_csv
 from missdp.schema import Schema
 from missdp.schema.open_domains import is_pending, uncut
 from missdp.sources.modelled import Modelled

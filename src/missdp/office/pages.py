@@ -19,10 +19,11 @@ from missdp.accounting.exact import printed
 from missdp.accounting.filters import ROW
 from missdp.errors import UnprovenError
 from missdp.estimate import SensitivityAnalysis
-from missdp.office.facts import Facts, Gaps, OneWay
-from missdp.office.measurements import KINDS
-from missdp.office.words import (
+from missdp.office.facts import (
     TEMPLATES,
+    Facts,
+    Gaps,
+    OneWay,
     half_width,
     in_markdown,
     plain,
@@ -30,6 +31,7 @@ from missdp.office.words import (
     short,
     template,
 )
+from missdp.office.measurements import KINDS
 
 _LONG = 600  # characters of what people say of a release
 _MOST_LEVELS = 24  # of an attribute; the others are added up

@@ -10,10 +10,10 @@ Estimates that need no private rows, from a released model, are in `missdp.estim
 
 from missdp.aliases import exported
 from missdp.schema.language import parse_where as parse_where
+from missdp.statistics.asking import Statistic as Statistic
 from missdp.statistics.estimates import Estimate as Estimate
 from missdp.statistics.estimates import Histogram as Histogram
 from missdp.statistics.imputation import KNNImputation as KNNImputation
-from missdp.statistics.questions import Statistic as Statistic
 from missdp.statistics.statistics import ImputedStatistics as ImputedStatistics
 from missdp.statistics.statistics import QueryRequest as QueryRequest
 from missdp.statistics.statistics import ScaleRelease as ScaleRelease

@@ -14,10 +14,9 @@ from missdp.mechanisms.smooth import ScaleRelease as ScaleRelease
 from missdp.schema import Numeric, Schema
 from missdp.schema.language import parse_names
 from missdp.statistics.answers import answered
-from missdp.statistics.asking import Asking
+from missdp.statistics.asking import Asking, Statistic, Uncertainty, check_kind
 from missdp.statistics.estimates import Estimate, Histogram
 from missdp.statistics.imputation import KNNImputation
-from missdp.statistics.questions import Statistic, Uncertainty, check_kind
 
 if TYPE_CHECKING:
     from missdp.table import Table
