@@ -1,8 +1,8 @@
 """Engines that need an extra: Spark (``missdp[spark]``), and databases (``missdp[sql]``).
 
-* `spark`: a data frame counted where it is, by the tasks of `spark_tasks`, its
+* `spark`: a data frame counted where it is, by the tasks of `spark_tasks`, which also draw rows; its
   rows chosen by unit before. `spark_sessions` starts Spark, opens files with it, and keeps it
-  silent; `spark_rows` draws synthetic rows in tasks.
+  silent.
 * `databases`: rows of tables and queries of a database, streamed.
 
 Nothing else in the package imports this one, but for the command line, inside a command. A frame of

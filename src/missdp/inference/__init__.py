@@ -13,5 +13,5 @@ Plain numbers in, plain numbers out: nothing here is private, and nothing is cha
 * `models`: what is released of all this, and others like it; `conditioned`: some of its rows.
 * `conditionals`: laws by which missing values are filled.
 * `raking`: rows of a model re-weighted so that tables hold; noisy tables leaned on a model.
-* `dyadic`: a column's distribution from a tree of counts; `dominance`: points that are related.
+* `dyadic`: a column's distribution from a tree of counts.
 """
