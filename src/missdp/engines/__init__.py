@@ -1,7 +1,7 @@
 """Engines that need an extra: Spark (``missdp[spark]``), and databases (``missdp[sql]``).
 
-* `spark`: a data frame counted where it is, by the tasks of `spark_tasks`, which also draw rows; its
-  rows chosen by unit before. `spark_sessions` starts Spark, opens files with it, and keeps it
+* `spark`: a data frame counted where it is, by the tasks of `spark_tasks`, which also draw rows;
+  rows are chosen by unit before. `spark_sessions` starts Spark, opens files with it, and keeps it
   silent.
 * `databases`: rows of tables and queries of a database, streamed.
 
