@@ -353,14 +353,13 @@ class _AllPairsSource(_Source):
         law_std = (self._whole.crude.std**-2 + alone**-2) ** -0.5
         kept = self._whole.left_of(at, self._seen[:_FEWEST])
         codes = np.bincount(self._seen[:, at], minlength=level.n_groups)[number.groups]
-        told, law_of = found_alone(number), number.shares * codes / len(self._seen)
-        put_back = told @ ((1 - kept) * law_of)
-        unsure = _CLIPPED * (1 - left) * np.sqrt(np.square(told) @ law_of)
+        put_back = found_alone(number) @ ((1 - kept) * number.shares * codes / len(self._seen))
+        lines = np.hypot([std, stds[0]], _CLIPPED * (1 - left))  # a square's noise is larger
         return Sums(
             number,
             kept,
             (np.array([mean, powers[0], powers[1] - seen]) - put_back) / seen,
-            np.hypot([std, *stds], unsure) / seen,
+            np.array([*lines, stds[1]]) / seen,
             law / seen,
             law_std / self.n_rows / (seen * left),
         )
