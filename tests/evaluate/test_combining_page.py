@@ -1,4 +1,4 @@
-"""The R code of docs/combining.md gives our numbers, and so do its tables."""
+"""The R code of docs/combining.md gives our numbers, and so do the tables for referees."""
 
 import json
 import re
@@ -13,7 +13,8 @@ from combining_rules import RESULTS, main, table
 
 from missdp.evaluate import combine_estimates
 
-PAGE = (Path(__file__).parents[2] / "docs" / "combining.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "combining.md").read_text(encoding="utf-8")
 FUNCTION, USE = re.findall(r"```r\n(.*?)```", PAGE, re.DOTALL)
 CASES = [
     ([0.50, 0.52, 0.48, 0.51], [1e-4] * 4),  # an ordinary case
@@ -77,7 +78,7 @@ def test_r_gives_our_numbers(tmp_path):
 def test_what_was_measured_stands_on_the_page(capsys):
     main(["--tables"])
     shown = capsys.readouterr().out.strip()
-    assert shown in PAGE
+    assert shown in (DOCS / "referees" / "measured.md").read_text(encoding="utf-8")
     assert shown == table(json.loads(RESULTS.read_text(encoding="utf-8")))
     held, width = np.array(
         [[float(cell) for cell in line.split("|")[-3:-1]] for line in shown.splitlines()[2:]]
