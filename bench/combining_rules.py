@@ -1,4 +1,4 @@
-"""Three rules of combining estimates, on the same synthetic tables: docs/combining.md.
+"""Three rules of combining estimates, on the same synthetic tables: docs/referees/measured.md.
 
 The population, holes and 20 proportions of `bench/aim_coverage.py`; 5,000 private rows, AIM at
 epsilon 1, and 20 tables of `sample(rows, multiple=20)`, once as large as the private one and once
