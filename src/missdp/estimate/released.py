@@ -26,10 +26,11 @@ from missdp.inference.completion import completed as of_several
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
-from missdp.inference.products import NumberMoments
+from missdp.inference.products import NumberMoments, Taken
 from missdp.schema import Numeric
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
+from missdp.synth.coordinates import finely_drawn
 from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.uncertain import noisier
 from missdp.synth.workload import candidates
@@ -257,7 +258,7 @@ class _AllPairsSource(_Source):
 
     _of: list[int]
     _release: PairRelease
-    _lost: Any
+    _lost: Taken | None
     _known: PairTables
     _moments: NumberMoments | None
 
@@ -271,7 +272,7 @@ class _AllPairsSource(_Source):
         self.rows = fitted.law.sample(_ROWS, self._rng)
         self.holes = self._masks.draw(self.rows, self._rng)
         self._seen = np.where(self.holes, [level.n_groups for level in self.levels], self.rows)
-        self._taken: Any = None
+        self._taken: Taken | None = None
         self._left: Any = {}, {}
         if self._whole.plan is not None:
             self._taken = self._whole.taken(self._seen)
@@ -281,7 +282,8 @@ class _AllPairsSource(_Source):
         self._rows, self._holes = self.rows, self.holes  # for the point; draws tell how it varies
         self.rows, self._seen = self._rows[:_FEWER], self._seen[:_FEWER]
         self.holes = self.holes[:_FEWER]
-        self._z = {a: n.z[n.spread(self.rows[:, a], self._rng)] for a, n in self._numbers.items()}
+        finer = finely_drawn(self._numbers, self.rows, self._rng)
+        self._z = {a: number.z[finer[:, a]] for a, number in self._numbers.items()}
         self._about([*range(len(self.levels))])
 
     def about(self, wanted: Sequence[Clique]) -> Self:
@@ -305,9 +307,9 @@ class _AllPairsSource(_Source):
     def _about(self, of: list[int]) -> Self:
         self._of, self._release, self._lost = of, self._whole.about(of), None
         if self._taken is not None:
-            single, both = self._taken
-            lost = {(i, j): both[a, b] for (i, a), (j, b) in combinations(enumerate(of), 2)}
-            self._lost = [single[a] for a in of], lost
+            pairs = {(i, j): (a, b) for (i, a), (j, b) in combinations(enumerate(of), 2)}
+            lost = {place: self._taken.pairs[pair] for place, pair in pairs.items()}
+            self._lost = Taken([self._taken.single[a] for a in of], lost)
         self._known = self._release.tables(self._lost)
         self._moments = None if self._told is None else about(self._told, of)
         return self
@@ -384,7 +386,7 @@ class _AllPairsSource(_Source):
         again = self._release.redrawn(rng)
         of, left = self._of, self._left[1]
         share = {(i, j): left[of[i], of[j]] for i, j in combinations(range(len(of)), 2)}
-        moments = None if self._moments is None else noisy(self._moments, share, rng)
+        moments = None if self._moments is None else noisy(self._moments, rng)
         tables = noisier(self._known, again.tables(self._lost), share)
         tables = replace(tables, margins=self._put_back(tables.margins, rng))
         return self._completed(tables, moments, again.together)

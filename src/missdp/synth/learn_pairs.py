@@ -26,6 +26,7 @@ from missdp.inference.models import PairModel, targets
 from missdp.inference.products import (
     NumberMoments,
     Numbers,
+    Taken,
     clip_norm,
     clipped_away,
     clipped_share,
@@ -36,7 +37,7 @@ from missdp.inference.products import (
 from missdp.inference.smooth import Smoothing
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.record import Record
-from missdp.synth.coordinates import WEIGHT, Coordinate
+from missdp.synth.coordinates import WEIGHT, Coordinate, finely_drawn
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 from missdp.types import Floats, Ints
 
@@ -267,13 +268,13 @@ class PairRelease(Record):
             s / self.crude.rows * (1 / k - 1) for s, k in zip(self._single, left, strict=True)
         ]
         pairs = {c: t / self.crude.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
-        return self.tables((single, pairs), {pair: 1 / share for pair, share in both.items()})
+        return self.tables(Taken(single, pairs), {pair: 1 / share for pair, share in both.items()})
 
     def corrected(self, rows: Ints) -> PairTables:
         """Return tables with what clipping takes from a model's rows, holes included, put back."""
         return self.tables(self.taken(rows))
 
-    def taken(self, rows: Ints) -> tuple[list[Floats], dict[Pair, Floats]] | None:
+    def taken(self, rows: Ints) -> Taken | None:
         """Return what clipping takes from the means of blocks and products over a model's rows.
 
         Numbers included: they come last in blocks, and their squares after all blocks.
@@ -297,11 +298,8 @@ class PairRelease(Record):
         assert self.plan is not None
         assert self.products is not None
         names, rng = list(self.products.blocks), np.random.default_rng(0)  # public: any points do
-        rows = rows.copy()
-        for a, number in self.numbered.items():
-            rows[:, a] = number.spread(rows[:, a], rng)
         return {
-            "rows": rows,
+            "rows": finely_drawn(self.numbered, rows, rng),
             "blocks": list(self.products.blocks.values()),
             "clip": self.plan.clip,
             "alone": self.plan.alone,
@@ -310,7 +308,7 @@ class PairRelease(Record):
 
     def tables(
         self,
-        taken: tuple[Sequence[Floats], Mapping[Pair, Floats]] | None,
+        taken: Taken | None,
         factors: Mapping[Pair, float] | None = None,
     ) -> PairTables:
         """Return the tables of all pairs, with the noise of every cell.
@@ -330,7 +328,7 @@ class PairRelease(Record):
             for m, single, lost, b, block, size in zip(
                 crude.margins,
                 self._single,
-                taken[0][: len(blocks)],
+                taken.single[: len(blocks)],
                 back,
                 blocks,
                 sizes,
@@ -345,7 +343,7 @@ class PairRelease(Record):
         ]
         tables, variances = {}, {}
         for (a, b), found in self._pairs.items():
-            whole = (found / rows + taken[1][a, b])[: len(means[a]), : len(means[b])]
+            whole = taken.put_back((a, b), found / rows)[: len(means[a]), : len(means[b])]
             excess = whole - np.outer(means[a], means[b])
             tables[a, b] = back[a] @ excess @ back[b].T + np.outer(margins[a], margins[b])
             noise = released.std / rows * (factors[a, b] if factors else 1.0)
@@ -366,9 +364,7 @@ class PairRelease(Record):
             found.append((first**-2 + second**-2) ** -0.5)
         return found
 
-    def moments(
-        self, taken: tuple[Sequence[Floats], Mapping[Pair, Floats]] | None
-    ) -> NumberMoments | None:
+    def moments(self, taken: Taken | None) -> NumberMoments | None:
         """Return what was released of numbers, or None if nothing was; see `taken`."""
         crude, products = self.crude, self.products
         if products is None or taken is None or not self.numbered:
@@ -378,24 +374,26 @@ class PairRelease(Record):
         std, alone = products.std / (n * WEIGHT), products.single_std / n
         means, powers = {}, {}
         for place, (a, number) in enumerate(self.numbered.items()):
-            raw = self._single[a][-1] / n + taken[0][a][-1]
+            raw = self._single[a][-1] / n + taken.single[a][-1]
             means[a] = float(raw / WEIGHT), alone / WEIGHT
             name, seen = list(products.blocks)[a], float(margins[a][: sizes[a]].sum())
             factors = np.array(number.factors)
-            found = (products.further[name] / n + taken[0][len(blocks) + place]) / factors
+            found = (products.further[name] / n + taken.single[len(blocks) + place]) / factors
             powers[a] = found + np.array([0.0, seen]), alone / factors
         by_level, both = {}, {}
         for (a, b), found in self._pairs.items():
-            whole = found / n + taken[1][a, b]
+            if a not in means and b not in means:
+                continue
+            whole, gain = taken.put_back((a, b), found / n), taken.gains[a, b]
             if a in means and b in means:
-                both[a, b] = float(whole[-1, -1] / WEIGHT**2), std / WEIGHT
-            for one, other, sums in ((a, b, whole), (b, a, whole.T)):
+                both[a, b] = float(whole[-1, -1] / WEIGHT**2), std / WEIGHT * float(gain[-1, -1])
+            for one, other, sums, grown in ((a, b, whole, gain), (b, a, whole.T, gain.T)):
                 if one in means:
                     back, mean = _back(blocks[other], sizes[other]), means[one][0]
                     excess = sums[-1, : back.shape[1]] / WEIGHT - mean * (
                         blocks[other].T @ margins[other]
                     )
-                    spread = std * np.sqrt(np.square(back).sum(axis=1))
+                    spread = std * np.sqrt(np.square(back) @ np.square(grown[-1, : back.shape[1]]))
                     by_level[one, other] = back @ excess + mean * margins[other], spread
         return NumberMoments(means, powers, by_level, both)
 
