@@ -46,7 +46,10 @@ _FEWER = 6_000  # by which draws are made
 _FEWEST = 300  # by which it is told how much is left of rows that are clipped
 _PRIOR_ROWS = 5.0
 _CLIPPED = 0.06  # of what clipping takes from a sum: a model tells it, and is not exact
-_LEAN = 0.25  # how unsure it is how steeply relations go on inside bins
+_LEAN = (
+    0.5,
+    0.5,
+)  # how steeply relations go on inside bins, and how unsure that is: of 11 real pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,7 @@ class Tables:
 
     cells: Cells
     inside: Mapping[int, Floats]  # by number, the weight of each value in its code; see `Inside`
-    lean: float = 1.0  # how far relations go on inside bins: 1 is as straight lines
+    lean: float = _LEAN[0]  # how far relations go on inside bins: 1 is as straight lines
     lines: Mapping[int, Lines] = field(default_factory=dict)  # by number
     products: Products = field(default_factory=Products)  # with numbers, where released
 
@@ -557,7 +560,7 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
         if isinstance(model.schema_[model.modelled_.names[at]], Numeric)
     }
 
-    def tables(found: _Statistics, moves: Mapping[int, Move], lean: float = 1.0) -> Tables:
+    def tables(found: _Statistics, moves: Mapping[int, Move], lean: float = _LEAN[0]) -> Tables:
         known = {c: _declared(source.levels, c, found.cells[c]) for c in cliques}
         products = found.products.among(cliques).on(
             lambda c, vector: _hidden(_declared(source.levels, (c,), vector), c, known[c,], moves)
@@ -587,7 +590,7 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
         moves = {
             a: one.noisy(rng, _declared(source.levels, (a,), off[a])) for a, one in inside.items()
         }
-        noise.append(tables(noisier_, moves, rng.normal(1.0, _LEAN)))
+        noise.append(tables(noisier_, moves, rng.normal(*_LEAN)))
         jitter = {at: one.jitter(rng) for at, one in inside.items()}
         moves = {at: one.resampled(jitter[at], one.seen) for at, one in inside.items()}
         sampled.append(tables(resampled, moves))

@@ -240,7 +240,7 @@ def draw_each(laws: Floats, rng: np.random.Generator) -> Ints:
 
 _FEWEST = 100  # rows, of which a line tells something
 _RIDGE = 1e-3
-_MOST = 0.95  # correlation inside a bin
+_CLOSEST = 0.95  # correlation inside a bin
 _LEAST = 1e-9
 
 
@@ -298,7 +298,7 @@ def _in_order(
     """
     middle, spread = _by_code(codes, line)
     within = max(0.0, told) * _by_code(codes, scores)[1] / np.maximum(spread, _LEAST)
-    part = np.minimum(within, _MOST)[codes]
+    part = np.minimum(within, _CLOSEST)[codes]
     score = part * (line - middle[codes]) / np.maximum(spread, _LEAST)[codes]
     score += np.sqrt(1 - np.square(part)) * rng.standard_normal(len(codes))
     found = np.empty(len(codes))
