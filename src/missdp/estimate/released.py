@@ -43,9 +43,8 @@ _DRAWS = 100
 _KEPT = 8  # questions of a model whose tables are kept
 _ROWS = 20_000  # of the model, which play the private rows
 _FEWER = 6_000  # by which draws are made
-_FEWEST = 300  # by which it is told how much is left of rows that are clipped
 _PRIOR_ROWS = 5.0
-_CLIPPED = 0.06  # of what clipping takes from a sum: a model tells it, and is not exact
+_CLIPPED = 0.1  # of what clipping takes from a sum: a model tells it, and is not exact
 _LEAN = (
     0.5,
     0.5,
@@ -356,15 +355,15 @@ class _AllPairsSource(_Source):
         number, left = self._numbers[at], float(self._left[0][at])
         alone = stds[0] * number.factors[0] * self.n_rows
         law_std = (self._whole.crude.std**-2 + alone**-2) ** -0.5
-        kept = self._whole.left_of(at, self._seen[:_FEWEST])
+        kept = self._whole.left_of(at, self._seen)
         codes = np.bincount(self._seen[:, at], minlength=level.n_groups)[number.groups]
         put_back = found_alone(number) @ ((1 - kept) * number.shares * codes / len(self._seen))
-        lines = np.hypot([std, stds[0]], _CLIPPED * (1 - left))  # a square's noise is larger
+        unsure = np.hypot([std, *stds], _CLIPPED * (1 - left))
         return Sums(
             number,
             kept,
             (np.array([mean, powers[0], powers[1] - seen]) - put_back) / seen,
-            np.array([*lines, stds[1]]) / seen,
+            unsure / seen,
             law / seen,
             law_std / self.n_rows / (seen * left),
         )

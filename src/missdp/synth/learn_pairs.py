@@ -57,6 +57,7 @@ _MOST_TURNS = 12
 _LEAST_VARIANCE = 1e-14  # of a share
 _STILL = 0.2  # standard deviations of noise, below which tables no longer move
 _NEARER = 0.8  # of the last move, above which they only move to and fro
+_USUAL_ROWS, _PRIOR_ROWS = 300, 30.0  # by which it is told how much is left of rare numbers
 _ROUNDS = 3  # of the models of rows and of masks
 
 
@@ -286,13 +287,19 @@ class PairRelease(Record):
         return clipped_share(**self._clipping(rows))
 
     def left_of(self, at: int, rows: Ints) -> Floats:
-        """Return what part clipping leaves of rows with each finer code of a number."""
+        """Return what part clipping leaves of rows with each finer code of a number.
+
+        Where a model has few such rows, as of rows that are like all others but for the number.
+        """
         how, size = self._clipping(rows), len(self.numbered[at].groups)
-        told = np.repeat(how.pop("rows"), size, axis=0)
-        told[:, at] = np.tile(np.arange(size), len(rows))
-        clip = how["clip"]
-        norms = row_norms(told, how["blocks"], alone=how["alone"], further=how["further"])
-        return np.asarray((clip / np.maximum(norms, clip)).reshape(-1, size).mean(axis=0))
+        clip, told = how.pop("clip"), how.pop("rows")
+        usual = np.repeat(told[:_USUAL_ROWS], size, axis=0)
+        usual[:, at] = np.tile(np.arange(size), len(usual) // size)
+        left, prior = (clip / np.maximum(row_norms(r, **how), clip) for r in (told, usual))
+        prior, inner = prior.reshape(-1, size).mean(axis=0), told[:, at] < size
+        number = np.bincount(told[inner, at], minlength=size)
+        found = np.bincount(told[inner, at], left[inner], size)
+        return np.asarray((found + _PRIOR_ROWS * prior) / (number + _PRIOR_ROWS))
 
     def _clipping(self, rows: Ints) -> dict[str, Any]:
         assert self.plan is not None
