@@ -165,8 +165,9 @@ class PairMoments:
 
     def corrected(self, rows: Ints) -> tuple[Floats, Floats]:
         """Return the means with what clipping takes from a model's rows put back."""
-        lost, both = clipped_away(rows, self.blocks, clip=self.clip, alone=self.alone)
-        return self.single + np.concatenate(lost), self.products + _laid_out(both, self.blocks)
+        lost = clipped_away(rows, self.blocks, clip=self.clip, alone=self.alone)
+        both = _laid_out(lost.pairs, self.blocks)
+        return self.single + np.concatenate(lost.single), self.products + both
 
     @classmethod
     def of(cls, release: PairRelease) -> PairMoments:

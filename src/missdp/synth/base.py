@@ -60,6 +60,7 @@ from missdp.synth.sampling import (
     block_sizes,
     drawn_in_blocks,
     restored,
+    with_related_values,
 )
 from missdp.synth.split import (
     BINS,
@@ -551,7 +552,7 @@ class Synthesizer(Estimator, abc.ABC):
         if self._modelled.is_whole:
             codes = self._sample(rows, missing_values, rng)
             drawn = Table.from_codes(self.schema_, codes, kind=self.kind_)
-            drawn = drawn.with_related_values(rng)
+            drawn = with_related_values(drawn, rng)
         else:
             one = partial(self._sample, missing_values=missing_values, rng=rng)
             shares = self._kind_shares
