@@ -182,10 +182,7 @@ def _of_units(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
 
 
 def facts_at(path: Path) -> Schema:
-    """Return the schema of a file, or of the rows that a saved model was fitted to.
-
-    The latter knows the levels that the fit found.
-    """
+    """Return the schema of a file, or of a saved model, which knows the levels that a fit found."""
     if path.suffix != ".json":
         return Schema.from_toml(path)
     from missdp.synth import load
@@ -368,10 +365,7 @@ def as_file(data: str) -> Iterator[str]:
 
 
 def prints(suffix: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let the output of a command be `-`: then it alone is printed, and what is said of it is not.
-
-    It is printed when it is whole, or not at all.
-    """
+    """Let the output of a command be `-`: it alone is printed, when it is whole or not at all."""
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)

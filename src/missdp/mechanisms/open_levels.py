@@ -111,14 +111,9 @@ def occurring(
 class FrequentValues:
     """Values whose count with Gaussian noise is at least a threshold: sorted, and no counts.
 
-    Parameters
-    ----------
-    sigma : float
-        Scale of the noise of each count.
-    failure : float
-        With which probability a value that a single row has may be released, at most.
-    most : int
-        How many values are kept at most: those with the largest noisy counts.
+    ``sigma`` is the scale of the noise of each count; a value that a single row has is released
+    with probability ``failure`` at most; ``most`` values are kept, those with the largest noisy
+    counts.
     """
 
     sigma: float
@@ -193,10 +188,7 @@ class OccurringValues:
 
 
 class RowsAsTheyCame(Session):
-    """A session that finds levels of open columns, before anything else is counted.
-
-    ``rows`` is a `RowStream`, or a frame that an engine counts where it is.
-    """
+    """A session that finds levels of open columns, before anything is counted."""
 
     _queries: ClassVar[tuple[type, ...]] = (OccurringValues,)
     _rows: _OpenRows

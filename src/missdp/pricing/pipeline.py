@@ -264,11 +264,6 @@ def plan_test(
         At most the pipeline's delta. None: half of it, so that a budget with the same delta can
         account for the whole as a composition.
 
-    Raises
-    ------
-    UnprovenError
-        If a condition has no known distance to failure.
-
     Notes
     -----
     Let J be the smallest of the steps' distances to failure; each is 1-Lipschitz where the steps
@@ -337,13 +332,6 @@ def propose_test_release(
         As for `PricedPipeline.fit`.
     test_epsilon, failure_delta
         As for `plan_test`.
-
-    Raises
-    ------
-    UnprovenError
-        If a condition has no known distance to failure.
-    BudgetExceededError
-        If the budget cannot afford it; nothing was computed.
 
     Examples
     --------

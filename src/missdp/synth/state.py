@@ -85,8 +85,6 @@ _SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
 def sampling_generator(seed: Any) -> np.random.Generator:
     """Return a generator of its own for a seed, a generator or None.
 
-    Examples
-    --------
     >>> one, two = sampling_generator(5), np.random.default_rng(5)
     >>> bool(one.random() == two.random())
     False
@@ -227,8 +225,6 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 def chosen_delta(delta: float | None, n_rows: str | int) -> float:
     """Return the delta of a fit: what was asked for, else 1e-6, or 1 / (100 n) for a large known n.
 
-    Examples
-    --------
     >>> chosen_delta(None, "noisy"), chosen_delta(None, 10**6), chosen_delta(0.0, 10**6)
     (1e-06, 1e-08, 0.0)
     """
