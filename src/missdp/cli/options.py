@@ -26,7 +26,7 @@ from missdp.accounting import (
 from missdp.accounting.filters import ROW, counted_as_one
 from missdp.cli import check_stdout, complain, say
 from missdp.errors import DataError, OutputError, ParameterError, replacing
-from missdp.files import check_outputs
+from missdp.files import check_outputs, picture_format
 from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.open_domains import uncut
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
@@ -310,6 +310,13 @@ def check_apart(
                 f"cannot write {str(path)!r}: from then on it would be one of the files that are "
                 f"read from {str(data.place)!r}; write into another folder"
             )
+
+
+def check_picture(plot: Path | None, *inputs: Path) -> None:
+    """Refuse early a picture that cannot be drawn, or written beside what is read."""
+    if plot is not None:
+        picture_format(plot)
+        check_outputs([plot], inputs=inputs)
 
 
 def _files_of(data: RowStream | str) -> list[Path]:
