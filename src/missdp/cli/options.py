@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial, wraps
 from inspect import signature
@@ -27,8 +27,7 @@ from missdp.accounting.filters import ROW, counted_as_one
 from missdp.cli import check_stdout, complain, say
 from missdp.errors import DataError, OutputError, ParameterError, replacing
 from missdp.files import check_outputs, picture_format
-from missdp.schema import Schema, SurveyWeight, Unit
-from missdp.schema.open_domains import uncut
+from missdp.schema import Schema, Unit
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
 if TYPE_CHECKING:
@@ -147,52 +146,6 @@ MostOption = Annotated[
 IndependentOption = Annotated[
     bool, typer.Option("--row-independent", help="Rows lose values independently of each other.")
 ]
-
-
-def declaring(
-    schema: Schema,
-    unit: str | None,
-    max_rows: int | None,
-    weight: Sequence[str] | None = None,
-    upper: float | None = None,
-) -> Schema:
-    """Return the schema with the unit and the weight that the options declare, or that it has."""
-    known = _of_units(schema, unit, max_rows)
-    if not weight:
-        if upper is not None and known.weight is None:
-            raise ParameterError("--weight-upper is for --weight, or a schema that declares one")
-        return known if upper is None else replace(known, weight=_up_to(known.weight, upper))
-    said = {} if known.unit is None else known.unit.said()
-    said |= {"weight": list(weight)} | ({} if upper is None else {"weight_upper": upper})
-    if known.weighs:
-        raise ParameterError("the schema declares how much rows count: leave --weight out")
-    return replace(known, unit=Unit.said_in(said), weight=SurveyWeight.said_in(said))
-
-
-def _up_to(weight: SurveyWeight | None, upper: float) -> SurveyWeight | None:
-    return None if weight is None else replace(weight, upper=upper)
-
-
-def _of_units(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
-    if unit is None and max_rows is None:
-        return schema
-    if unit is None and schema.unit is None:
-        raise ParameterError("--max-rows is for --unit, or a schema that declares a unit")
-    known = schema.unit if unit is None or schema.unit is None else None
-    if known is None and schema.unit is not None and schema.unit.column != unit:
-        raise ParameterError(f"the schema declares another unit: {schema.unit.column!r}")
-    stated = schema.unit or Unit(str(unit))
-    return replace(schema, unit=stated if max_rows is None else replace(stated, max_rows=max_rows))
-
-
-def facts_at(path: Path) -> Schema:
-    """Return the schema of a file, or of a saved model, which knows the levels that a fit found."""
-    if path.suffix != ".json":
-        return Schema.from_toml(path)
-    from missdp.synth import load
-
-    model = load(path)
-    return as_declared(model, uncut(model.schema_))
 
 
 def as_declared(model: Synthesizer, schema: Schema) -> Schema:
