@@ -25,7 +25,6 @@ from missdp.cli.options import (
     SchemaOption,
     SyntheticArgument,
     argument,
-    as_declared,
     check_apart,
     option,
     prints,
@@ -384,6 +383,7 @@ def _facts_at(path: Path) -> Schema:
     if path.suffix != ".json":
         return Schema.from_toml(path)
     from missdp.synth import load
+    from missdp.synth.state import as_declared
 
     model = load(path)
     return as_declared(model, uncut(model.schema_))

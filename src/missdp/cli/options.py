@@ -9,11 +9,10 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -23,15 +22,11 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
-from missdp.accounting.filters import ROW, counted_as_one
 from missdp.cli import check_stdout, complain, say
 from missdp.errors import DataError, OutputError, ParameterError, replacing
 from missdp.files import check_outputs, picture_format
-from missdp.schema import Schema, Unit
+from missdp.schema import Schema
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
-
-if TYPE_CHECKING:
-    from missdp.synth.base import Synthesizer
 
 _PIPE = "-"  # in place of a file: rows from standard input, results to standard output
 
@@ -146,16 +141,6 @@ MostOption = Annotated[
 IndependentOption = Annotated[
     bool, typer.Option("--row-independent", help="Rows lose values independently of each other.")
 ]
-
-
-def as_declared(model: Synthesizer, schema: Schema) -> Schema:
-    """Return a schema with the unit and the weight by which a model's rows were read."""
-    guarantee, unit = model.guarantee_, None
-    if guarantee.unit != ROW:
-        unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
-        unit = replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
-    weight = None if model._size is None else model._size.weight
-    return replace(schema, unit=unit, weight=weight)
 
 
 _EPSILONS = (1e-6, 1e5)

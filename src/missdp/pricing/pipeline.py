@@ -275,7 +275,13 @@ def plan_test(
     pipeline, whose bound applies. A pair is of one kind or the other, so the total is the larger
     of both at the same delta, not their sum.
     """
-    facts, question = pipeline.asked()
+    return _plan(*pipeline.asked(), test_epsilon, failure_delta)
+
+
+def _plan(
+    facts: PreparedRows, question: Question, test_epsilon: float, failure_delta: float | None
+) -> TestPlan:
+    """Return the test of the steps before a question, and what both cost together."""
     best = facts.bounds(question)[0]
     epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
     failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)
@@ -339,8 +345,9 @@ def propose_test_release(
     >>> type(propose_test_release(pipeline, narrow, test_epsilon=0.5)).__name__
     'Refused'
     """
-    plan = plan_test(pipeline, test_epsilon=test_epsilon, failure_delta=failure_delta)
-    estimator, guarantee = pipeline._released((X, y), *pipeline.asked(), plan)
+    asked = pipeline.asked()
+    plan = _plan(*asked, test_epsilon, failure_delta)
+    estimator, guarantee = pipeline._released((X, y), *asked, plan)
     if hasattr(estimator, "guarantee_"):
         return Released(estimator, guarantee)
     return Refused(guarantee)

@@ -32,6 +32,7 @@ from missdp.accounting import (
     WeightsOfRows,
 )
 from missdp.accounting.budget import check_paid
+from missdp.accounting.filters import ROW, counted_as_one
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import (
@@ -169,6 +170,16 @@ def check_unit(
     if declared and weight is not None:
         raise ParameterError(f"what rows count by {weight.column!r} is private: leave n_rows out")
     return STEPS if schema is not None and schema.weighs else 1
+
+
+def as_declared(model: Synthesizer, schema: Schema) -> Schema:
+    """Return a schema with the unit and the weight by which a model's rows were read."""
+    guarantee, unit = model.guarantee_, None
+    if guarantee.unit != ROW:
+        unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
+        unit = replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
+    weight = None if model._size is None else model._size.weight
+    return replace(schema, unit=unit, weight=weight)
 
 
 def _open_data(
