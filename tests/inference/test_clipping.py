@@ -63,7 +63,7 @@ def test_norms_are_those_of_the_vectors(rng, alone):
 def test_what_clipping_took_and_what_is_left_add_up(rng):
     rows = table(3_000, rng)
     _, blocks = blocks_of(rows)
-    single, pairs = clipped_away(rows, blocks, clip=1.0, alone=1.2)
+    single, pairs, _ = clipped_away(rows, blocks, clip=1.0, alone=1.2)
     left = clipped_moments(rows, blocks, 1.0, 1.2)
     for a, block in enumerate(blocks):
         assert np.allclose(single[a] + left[0][a], block[rows[:, a]].mean(axis=0))
@@ -92,6 +92,33 @@ def test_a_model_fitted_to_clipped_sums_tells_what_was_lost(rng):
         lost = clipped_away(model.sample(20_000, rng), blocks, clip=clip, alone=alone)[1]
         moments = {pair: values + lost[pair] for pair, values in released.items()}
     assert error(moments) < 0.9 * guessed < 0.25 * error(released)
+
+
+def test_a_relation_that_a_model_lacks_is_put_back_as_the_size_of_its_products_is_clipped(rng):
+    """Of rows far out, which make most of a product, more is clipped than of all others."""
+    levels = np.array([-1.0, 0.0, 1.0, 4.0])
+    block = np.column_stack([np.eye(4) - 0.25, 0.6 * levels])
+    rows = rng.choice(4, size=(20_000, 2), p=[0.35, 0.35, 0.25, 0.05])
+    how = {"blocks": [block, block], "alone": 1.2, "further": {0: block[:, :2], 1: block[:, :2]}}
+    norms = row_norms(rows, **how)
+    clip = float(np.median(norms))
+    share = (1 + 0.05 * levels[rows].prod(axis=1)) / len(rows)  # of rows as the model has none
+    x, y = block[rows].transpose(1, 0, 2)
+    whole, released, lost = (
+        (x * weights[:, None]).T @ y
+        for weights in (
+            share,
+            share * np.minimum(1, clip / norms),
+            (1 - np.minimum(1, clip / norms)) / len(rows),
+        )
+    )
+    taken = clipped_away(rows, clip=clip, **how)
+    found = taken.put_back((0, 1), released)
+    assert taken.gains[0, 1][:-1, :-1] == pytest.approx(1.0)  # cells are told by models alone
+    assert (taken.gains[0, 1][-1] > 1.05).all()
+    assert clipped_away(rows, [block, block], clip=clip, alone=1.2).gains == {}
+    for at, part in ((np.s_[-1, -1], 0.02), (np.s_[-1, 3], 0.7), (np.s_[3, -1], 0.7)):
+        assert abs(found[at] - whole[at]) < part * abs(released[at] + lost[at] - whole[at])
 
 
 def test_independent_rows_have_the_margins_and_are_the_same_each_time():

@@ -16,7 +16,7 @@ from missdp.inference.dyadic import Histogram
 from missdp.mechanisms import Door, Noise, SeededNoise
 from missdp.schema.open_domains import on_grid, pending
 from missdp.sources import open_source, strategy_named
-from missdp.synth.coordinates import WEIGHT, coordinates, finely, with_shares
+from missdp.synth.coordinates import WEIGHT, coordinates, finely, finely_drawn, with_shares
 from missdp.synth.first_parts import cut
 from missdp.synth.learn_pairs import _plan_products, crude_margins, release_pairs
 from missdp.testing import Recorder
@@ -241,6 +241,47 @@ def test_tails_are_what_explains_the_moments(at, below, above, seed):
     )
     assert np.bincount(found.groups, found.shares) == pytest.approx(1.0)
     assert (found.shares >= 0).all()
+
+
+def test_what_noise_put_far_out_is_moved_inwards():
+    """A spread that is larger than the released one falls, and no bin gains or loses rows."""
+    number = NUMBERS[0]
+    margin = np.append(np.full(CUT["pay"].size, 1 / CUT["pay"].size), 0.0)
+    told = number.powers @ number.margin(margin)[:-1]
+    lower = told - [0.0, 0.2]
+    found = number.with_tails(margin, lower, np.full(2, 1e-2))
+    left = found.powers @ found.margin(margin)[:-1]
+    assert lower[1] - 0.05 < left[1] < told[1] - 0.1
+    assert np.bincount(found.groups, found.shares) == pytest.approx(1.0)
+    assert (found.shares >= 0).all()
+
+
+def test_finer_codes_are_drawn_together():
+    """Each keeps its bin and its share there, and relations of numbers go on inside bins."""
+    rng = np.random.default_rng(0)
+    numbers, rows = {0: NUMBERS[0], 1: NUMBERS[1]}, np.zeros((20_000, 2), dtype=int)
+    latent = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], len(rows))
+    for a, number in numbers.items():
+        law = number.margin(np.full(int(number.groups.max()) + 1, 1.0))
+        size = int(number.groups.max()) + 1
+        ends = np.cumsum(np.bincount(number.groups, law)) / law.sum()
+        ranks = (np.argsort(np.argsort(latent[:, a])) + 0.5) / len(rows)
+        rows[:, a] = np.minimum(np.searchsorted(ends, ranks), size - 1)
+    drawn = finely_drawn(numbers, rows, rng)
+    alone = np.stack([n.spread(rows[:, a], rng) for a, n in numbers.items()], axis=1)
+    for a, number in numbers.items():
+        assert (number.groups[drawn[:, a]] == rows[:, a]).all()
+        counts = (np.bincount(c[:, a], minlength=len(number.groups)) for c in (drawn, alone))
+        assert np.abs(np.subtract(*counts)).max() < 6 * np.sqrt(len(rows) / 10)
+
+    def correlation(codes):
+        return np.corrcoef(*(n.z[codes[:, a]] for a, n in numbers.items()))[0, 1]
+
+    apart = [
+        correlation(np.stack([n.spread(rows[:, a], rng) for a, n in numbers.items()], axis=1))
+        for _ in range(10)
+    ]
+    assert correlation(drawn) > np.mean(apart) + 5 * np.std(apart)
 
 
 def test_values_inside_bins_have_the_shares_of_finer_codes():

@@ -105,7 +105,6 @@ class DPMisGAN(NeuralSynthesizer):
     Examples
     --------
     >>> from missdp.datasets import yrbss
-    >>> from missdp.baselines import DPMisGAN
     >>> model = DPMisGAN(epsilon=1.0, classes=20, fits=1).fit(yrbss().table())
     >>> model.sample(5, missing_values="keep").shape
     (5, 13)

@@ -126,10 +126,7 @@ def _by_rules(
 def _maximal(
     child: str, base: Clique, placed: Clique, allowed: Callable[[Clique], bool], degree: int
 ) -> Iterator[Family]:
-    """Allowed families of the child that extend the base, with no larger allowed one.
-
-    Grown upwards: a set is tried only if it extends an allowed one. Most parents come first.
-    """
+    """Allowed families of the child that extend the base and none of which holds another."""
     others = tuple(name for name in placed if name not in base)
     levels: list[list[Clique]] = [[()]]
     while len(levels) + len(base) <= degree and levels[-1]:
@@ -150,11 +147,7 @@ def _maximal(
 def reachable_cliques(
     names: Clique, allowed: Callable[[Clique], bool], degree: int
 ) -> Iterator[Clique]:
-    """Yield every attribute set that some family could need, each once, in schema order.
-
-    Counting them all in one pass keeps the number of passes over the data at one, however the
-    network turns out.
-    """
+    """Yield each attribute set that some family could need, so that one pass counts all."""
     yield ()
     yield from ((name,) for name in names)
     for size in range(2, degree + 2):
@@ -197,10 +190,7 @@ class Network(Record):
 
     @classmethod
     def from_joints(cls, families: tuple[Family, ...], joints: Mapping[Clique, Floats]) -> Network:
-        """Condition each family's non-negative joint table on the parents.
-
-        Parent cells with no mass take the child's margin.
-        """
+        """Condition each joint table on the parents; cells with no mass take the child's margin."""
         conditionals = {f.child: _condition(joints[f.clique]) for f in families}
         return cls(families, conditionals, {f.clique: joints[f.clique] for f in families})
 
@@ -212,10 +202,7 @@ class Network(Record):
         return sample_raked(steps, self.tables, n, rng)
 
     def restricted(self, impossible: ImpossibleCells, rng: np.random.Generator) -> Network:
-        """Return the network with every attribute's law restricted to what rules allow.
-
-        A table that would grow too large is left as it is.
-        """
+        """Return the network with laws restricted to what rules allow, where tables stay small."""
         if not impossible:
             return self
         sizes = {f.child: self.conditionals[f.child].shape[-1] for f in self.families}

@@ -74,10 +74,7 @@ class _Plan:
 
 
 def _smallest_piece(attributes: int, largest: int, *, pure: bool) -> float:
-    """Return how many times the cost of a table of one cell goes into that of all tables, at most.
-
-    Beside it there are two tables for each attribute, of the most cells that there may be.
-    """
+    """Return how often the cost of a table of one cell goes into that of all tables, at most."""
     return 1 + 2 * attributes * math.pow(max(_MAX_CELLS, largest), _power(pure))
 
 
@@ -87,14 +84,7 @@ def _power(pure: bool) -> float:
 
 
 def _check_degree(degree: int, sizes: Sequence[int]) -> None:
-    """Refuse a degree that makes for more sets of parents than can be looked at.
-
-    >>> _check_degree(2, [3] * 50)
-    >>> _check_degree(4, [3] * 50)
-    Traceback (most recent call last):
-        ...
-    missdp.errors.ParameterError: degree 4 makes ...
-    """
+    """Refuse a degree that makes for more sets of parents than can be looked at."""
     if _many_cliques(degree, sizes, _MAX_CELLS):
         raise ParameterError(
             f"degree {degree} makes for more than {_MAX_CLIQUES:,} possible tables of these "
@@ -142,10 +132,7 @@ def _usefulness_rule(
 
 
 class _Learner:
-    """Choose and measure families over one view of the private rows.
-
-    ``tables`` is asked for each table: the same door, or what is set aside for tables.
-    """
+    """Choose and measure families; ``tables`` is the door that is asked for each table."""
 
     def __init__(
         self,
@@ -167,10 +154,7 @@ class _Learner:
         self._variances: dict[Clique, float] = {}
 
     def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
-        """Choose parents for every attribute, one private selection at a time.
-
-        The first attribute is the one with fewest codes: a public choice, so it is free.
-        """
+        """Choose parents one private selection at a time, first for the fewest codes."""
         sizes = self._door.sizes
         rows = self._rows.value if self._rows is not None else 0.0
         rule, most = _usefulness_rule(
@@ -217,10 +201,7 @@ class _Learner:
         return {f.clique: _table_of(f.clique, consistent) for f in families}
 
     def _expect(self, rule: Callable[[Clique], bool], degree: int) -> None:
-        """Have every family that can come up counted in one pass over the rows.
-
-        Not if they would fill the memory: then they are counted when they are needed.
-        """
+        """Have every family that can come up counted in one pass, if memory allows."""
         schema = self._door.schema
         sizes = {a.name: a.extended_size for a in schema}
         cliques, cells = [], 0

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -23,16 +23,12 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
-from missdp.accounting.filters import ROW, counted_as_one
 from missdp.cli import check_stdout, complain, say
 from missdp.errors import DataError, OutputError, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.open_domains import uncut
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
-
-if TYPE_CHECKING:
-    from missdp.synth.base import Synthesizer
 
 _PIPE = "-"  # in place of a file: rows from standard input, results to standard output
 
@@ -186,26 +182,14 @@ def _of_units(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
 
 
 def facts_at(path: Path) -> Schema:
-    """Return the schema of a file, or of the rows that a saved model was fitted to.
-
-    The latter knows the levels that the fit found.
-    """
+    """Return the schema of a file, or of a saved model, which knows the levels that a fit found."""
     if path.suffix != ".json":
         return Schema.from_toml(path)
     from missdp.synth import load
+    from missdp.synth.state import as_declared
 
     model = load(path)
     return as_declared(model, uncut(model.schema_))
-
-
-def as_declared(model: Synthesizer, schema: Schema) -> Schema:
-    """Return a schema with the unit and the weight by which a model's rows were read."""
-    guarantee, unit = model.guarantee_, None
-    if guarantee.unit != ROW:
-        unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
-        unit = replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
-    weight = None if model._size is None else model._size.weight
-    return replace(schema, unit=unit, weight=weight)
 
 
 _EPSILONS = (1e-6, 1e5)
@@ -381,10 +365,7 @@ def as_file(data: str) -> Iterator[str]:
 
 
 def prints(suffix: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let the output of a command be `-`: then it alone is printed, and what is said of it is not.
-
-    It is printed when it is whole, or not at all.
-    """
+    """Let the output of a command be `-`: it alone is printed, when it is whole or not at all."""
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)

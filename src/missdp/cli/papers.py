@@ -11,7 +11,7 @@ import typer
 
 from missdp.cli import check_stdout
 from missdp.cli.app import emit
-from missdp.cli.options import JsonOption, OverwriteOption, argument, as_declared, option
+from missdp.cli.options import JsonOption, OverwriteOption, argument, option
 from missdp.cli.side_files import SIDE, SideFile, check_free, check_together
 from missdp.errors import ParameterError, replacing
 from missdp.files import check_outputs, picture_format
@@ -21,6 +21,7 @@ from missdp.record import read_json
 from missdp.schema import Schema
 from missdp.synth import load
 from missdp.synth.registry import default_synthesizer, read_settings, synthesizer_named
+from missdp.synth.state import as_declared
 
 
 def dossier(

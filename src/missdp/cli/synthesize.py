@@ -280,10 +280,7 @@ _BYTES_PER_CELL = 32  # of rows that are drawn together: a code, a value and a t
 def check_rows(
     rows: int | None, columns: int = 1, *, output: Path, together: bool = False, tables: int = 1
 ) -> None:
-    """Refuse early a number of rows that is negative, or has no room on the disk of the output.
-
-    ``together``: all are held in memory at once, since they must fit to each other.
-    """
+    """Refuse early a negative number of rows, or one for which disk or memory has no room."""
     if rows is None:
         return
     if rows < 0:

@@ -60,10 +60,7 @@ def _in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:
 
 
 def _cells_of(frame: DataFrame, names: Clique) -> DataFrame:
-    """Return the named columns in types whose cells mean here what they mean to Spark.
-
-    Nothing is cast: with ANSI casts a cell that is no number would end the query, and be quoted.
-    """
+    """Return the named columns in types whose cells mean the same here: casts quote cells."""
     from pyspark.sql import functions
 
     found = list(frame.columns)
@@ -157,11 +154,6 @@ class SparkSource(StreamedSource):
         The private rows; its columns must be exactly the schema's, in any order.
     schema : Schema
         The declared domain.
-
-    Raises
-    ------
-    DataError
-        If the columns are not the schema's.
 
     Notes
     -----

@@ -176,15 +176,10 @@ def sample_spark(
     pyspark.sql.DataFrame
         With the schema's columns; the types depend on the schema alone.
 
-    Raises
-    ------
-    ParameterError, NotFittedError
-        As of :meth:`missdp.synth.Synthesizer.sample`.
-
     Examples
     --------
-    >>> from missdp.engines import sample_spark
     >>> from missdp.synth import load
+    >>> from missdp.engines import sample_spark
     >>> rows = sample_spark(load("model.json"), spark, 10**9)  # doctest: +SKIP
     >>> rows.write.parquet("s3a://bucket/synthetic")  # doctest: +SKIP
     """

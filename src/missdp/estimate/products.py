@@ -99,17 +99,14 @@ def observed(
     ).renamed(of)
 
 
-def noisy(
-    moments: NumberMoments, left: Mapping[Pair, float], rng: np.random.Generator
-) -> NumberMoments:
-    """Return moments with other noise; what is clipped grows with sums, and noise grows with it."""
+def noisy(moments: NumberMoments, rng: np.random.Generator) -> NumberMoments:
+    """Return moments with other noise."""
 
-    def again(pair: Pair, found: Floats | float, std: Floats | float) -> Floats:
-        grown = np.asarray(std) / left[min(pair), max(pair)]
-        return np.asarray(found + grown * rng.normal(size=np.shape(found)))
+    def again(found: Floats | float, std: Floats | float) -> Floats:
+        return np.asarray(found + std * rng.normal(size=np.shape(found)))
 
-    by_level = {c: (again(c, *told), told[1]) for c, told in moments.by_level.items()}
-    both = {c: (float(again(c, *told)), told[1]) for c, told in moments.both.items()}
+    by_level = {c: (again(*told), told[1]) for c, told in moments.by_level.items()}
+    both = {c: (float(again(*told)), told[1]) for c, told in moments.both.items()}
     return replace(moments, by_level=by_level, both=both)
 
 

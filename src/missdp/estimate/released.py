@@ -26,10 +26,11 @@ from missdp.inference.completion import completed as of_several
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
-from missdp.inference.products import NumberMoments
+from missdp.inference.products import NumberMoments, Taken
 from missdp.schema import Numeric
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
+from missdp.synth.coordinates import finely_drawn
 from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.uncertain import noisier
 from missdp.synth.workload import candidates
@@ -42,10 +43,12 @@ _DRAWS = 100
 _KEPT = 8  # questions of a model whose tables are kept
 _ROWS = 20_000  # of the model, which play the private rows
 _FEWER = 6_000  # by which draws are made
-_FEWEST = 300  # by which it is told how much is left of rows that are clipped
 _PRIOR_ROWS = 5.0
-_CLIPPED = 0.06  # of what clipping takes from a sum: a model tells it, and is not exact
-_LEAN = 0.25  # how unsure it is how steeply relations go on inside bins
+_CLIPPED = 0.1  # of what clipping takes from a sum: a model tells it, and is not exact
+_LEAN = (
+    0.5,
+    0.5,
+)  # how steeply relations go on inside bins, and how unsure that is: of 11 real pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +57,7 @@ class Tables:
 
     cells: Cells
     inside: Mapping[int, Floats]  # by number, the weight of each value in its code; see `Inside`
-    lean: float = 1.0  # how far relations go on inside bins: 1 is as straight lines
+    lean: float = _LEAN[0]  # how far relations go on inside bins: 1 is as straight lines
     lines: Mapping[int, Lines] = field(default_factory=dict)  # by number
     products: Products = field(default_factory=Products)  # with numbers, where released
 
@@ -257,7 +260,7 @@ class _AllPairsSource(_Source):
 
     _of: list[int]
     _release: PairRelease
-    _lost: Any
+    _lost: Taken | None
     _known: PairTables
     _moments: NumberMoments | None
 
@@ -271,7 +274,7 @@ class _AllPairsSource(_Source):
         self.rows = fitted.law.sample(_ROWS, self._rng)
         self.holes = self._masks.draw(self.rows, self._rng)
         self._seen = np.where(self.holes, [level.n_groups for level in self.levels], self.rows)
-        self._taken: Any = None
+        self._taken: Taken | None = None
         self._left: Any = {}, {}
         if self._whole.plan is not None:
             self._taken = self._whole.taken(self._seen)
@@ -281,7 +284,8 @@ class _AllPairsSource(_Source):
         self._rows, self._holes = self.rows, self.holes  # for the point; draws tell how it varies
         self.rows, self._seen = self._rows[:_FEWER], self._seen[:_FEWER]
         self.holes = self.holes[:_FEWER]
-        self._z = {a: n.z[n.spread(self.rows[:, a], self._rng)] for a, n in self._numbers.items()}
+        finer = finely_drawn(self._numbers, self.rows, self._rng)
+        self._z = {a: number.z[finer[:, a]] for a, number in self._numbers.items()}
         self._about([*range(len(self.levels))])
 
     def about(self, wanted: Sequence[Clique]) -> Self:
@@ -305,9 +309,9 @@ class _AllPairsSource(_Source):
     def _about(self, of: list[int]) -> Self:
         self._of, self._release, self._lost = of, self._whole.about(of), None
         if self._taken is not None:
-            single, both = self._taken
-            lost = {(i, j): both[a, b] for (i, a), (j, b) in combinations(enumerate(of), 2)}
-            self._lost = [single[a] for a in of], lost
+            pairs = {(i, j): (a, b) for (i, a), (j, b) in combinations(enumerate(of), 2)}
+            lost = {place: self._taken.pairs[pair] for place, pair in pairs.items()}
+            self._lost = Taken([self._taken.single[a] for a in of], lost)
         self._known = self._release.tables(self._lost)
         self._moments = None if self._told is None else about(self._told, of)
         return self
@@ -351,15 +355,15 @@ class _AllPairsSource(_Source):
         number, left = self._numbers[at], float(self._left[0][at])
         alone = stds[0] * number.factors[0] * self.n_rows
         law_std = (self._whole.crude.std**-2 + alone**-2) ** -0.5
-        kept = self._whole.left_of(at, self._seen[:_FEWEST])
+        kept = self._whole.left_of(at, self._seen)
         codes = np.bincount(self._seen[:, at], minlength=level.n_groups)[number.groups]
         put_back = found_alone(number) @ ((1 - kept) * number.shares * codes / len(self._seen))
-        lines = np.hypot([std, stds[0]], _CLIPPED * (1 - left))  # a square's noise is larger
+        unsure = np.hypot([std, *stds], _CLIPPED * (1 - left))
         return Sums(
             number,
             kept,
             (np.array([mean, powers[0], powers[1] - seen]) - put_back) / seen,
-            np.array([*lines, stds[1]]) / seen,
+            unsure / seen,
             law / seen,
             law_std / self.n_rows / (seen * left),
         )
@@ -384,7 +388,7 @@ class _AllPairsSource(_Source):
         again = self._release.redrawn(rng)
         of, left = self._of, self._left[1]
         share = {(i, j): left[of[i], of[j]] for i, j in combinations(range(len(of)), 2)}
-        moments = None if self._moments is None else noisy(self._moments, share, rng)
+        moments = None if self._moments is None else noisy(self._moments, rng)
         tables = noisier(self._known, again.tables(self._lost), share)
         tables = replace(tables, margins=self._put_back(tables.margins, rng))
         return self._completed(tables, moments, again.together)
@@ -555,7 +559,7 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
         if isinstance(model.schema_[model.modelled_.names[at]], Numeric)
     }
 
-    def tables(found: _Statistics, moves: Mapping[int, Move], lean: float = 1.0) -> Tables:
+    def tables(found: _Statistics, moves: Mapping[int, Move], lean: float = _LEAN[0]) -> Tables:
         known = {c: _declared(source.levels, c, found.cells[c]) for c in cliques}
         products = found.products.among(cliques).on(
             lambda c, vector: _hidden(_declared(source.levels, (c,), vector), c, known[c,], moves)
@@ -585,7 +589,7 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
         moves = {
             a: one.noisy(rng, _declared(source.levels, (a,), off[a])) for a, one in inside.items()
         }
-        noise.append(tables(noisier_, moves, rng.normal(1.0, _LEAN)))
+        noise.append(tables(noisier_, moves, rng.normal(*_LEAN)))
         jitter = {at: one.jitter(rng) for at, one in inside.items()}
         moves = {at: one.resampled(jitter[at], one.seen) for at, one in inside.items()}
         sampled.append(tables(resampled, moves))

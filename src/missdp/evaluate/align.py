@@ -44,11 +44,7 @@ def schema_of(*tables: Any, schema: Schema | None) -> Schema:
 
 
 def aligned(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
-    """Return what yields the rows of a table under a schema that lets every attribute be missing.
-
-    Files, DuckDB relations and streams are read again each time, a block of rows at a time; what is
-    held already comes as one block.
-    """
+    """Return what yields a table's rows, in blocks, with every attribute allowed to be missing."""
     if isinstance(data, Table) or stream_of(data) is None:
         table = _read(data, schema)
         return lambda: iter([table])
@@ -121,11 +117,7 @@ def _same_domain(one: AnyAttribute, two: AnyAttribute) -> bool:
 
 
 def levels_and_holes(table: Table) -> Table:
-    """Return the table with "not applicable" as one more level, and one kind of missing.
-
-    Attributes that have no other kind than plain missing stay as they are; the others come back as
-    levels that are numbered.
-    """
+    """Return the table with "not applicable" as one more level, and one kind of missing."""
     attributes, columns = [], {}
     for attribute in table.schema:
         column = table.column(attribute.name)
@@ -140,10 +132,7 @@ def levels_and_holes(table: Table) -> Table:
 
 
 def rebin(table: Table, bins: int) -> Table:
-    """Cut every numeric attribute into ``bins`` bins of equal width instead of its own.
-
-    Whole numbers get at most one bin per number, and no attribute gets fewer bins than declared.
-    """
+    """Cut numeric attributes into ``bins`` equal bins, but none into fewer than it declares."""
     attributes: dict[str, AnyAttribute] = {a.name: a for a in table.schema}
     columns = {name: table.column(name) for name in attributes}
     for name, attribute in attributes.items():
@@ -170,21 +159,13 @@ def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeri
 
 
 def rounded(share: float, rows: int | None) -> str:
-    """Return a share, or a difference of shares, with the digits that so many rows support.
-
-    >>> rounded(0.01384, 500), rounded(0.01384, 30_000), rounded(0.01384, None)
-    ('0.01', '0.014', '0.0138')
-    """
+    """Return a share, or a difference of shares, with the digits that so many rows support."""
     digits = 4 if rows is None else math.ceil(math.log10(2 * max(rows, 1) ** 0.5))
     return f"{share:.{max(digits, 1)}f}"
 
 
 def in_columns(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield each row as a line: its name to the left, what follows to the right.
-
-    >>> [*in_columns([("mean", "0.1"), ("sd", "10.0")])]
-    ['  mean   0.1', '  sd    10.0']
-    """
+    """Yield each row as a line: its name to the left, what follows to the right."""
     cells = list(rows)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for name, *others in cells:

@@ -156,11 +156,6 @@ def marginal_distance(
     MarginalDistance
         A table that has no row to count is at distance 1 from one that has.
 
-    Raises
-    ------
-    ParameterError
-        If ``k``, ``bins`` or ``missing`` is out of range, or a marginal has too many cells.
-
     Notes
     -----
     Distances on different bins do not compare: decoding to bin centres alone costs 0.2 on 16
@@ -170,7 +165,6 @@ def marginal_distance(
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
-    >>> from missdp.evaluate import marginal_distance
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
     >>> one, two = pd.DataFrame({"a": ["x", "y"]}), pd.DataFrame({"a": ["x", "x"]})
     >>> marginal_distance(one, two, k=1, schema=schema).mean
@@ -256,7 +250,6 @@ def missing_mask(table: Table) -> NDArray[np.bool_]:
     Examples
     --------
     >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.evaluate import missing_mask
     >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
     >>> missing_mask(Table.from_codes(schema, {"a": [0, 2]})).tolist()
     [[False], [True]]
@@ -280,7 +273,6 @@ def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
     Examples
     --------
     >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.evaluate import missing_patterns
     >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
     >>> missing_patterns(Table.from_codes(schema, {"a": [0, 2, 1]}))
     {(): 2, ('a',): 1}
@@ -380,16 +372,10 @@ def missing_fidelity(
     schema : Schema, optional
         The declared domain; needed if neither is a Table.
 
-    Returns
-    -------
-    MissingFidelity
-        Rates per attribute and distances of the mask patterns.
-
     Examples
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
-    >>> from missdp.evaluate import missing_fidelity
     >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
     >>> one, two = pd.DataFrame({"a": ["x", None]}), pd.DataFrame({"a": ["x", "y"]})
     >>> missing_fidelity(one, two, schema=schema).rate_differences
@@ -523,16 +509,10 @@ def missingness_by_kind(
     schema : Schema, optional
         The declared domain; needed if neither is a Table.
 
-    Returns
-    -------
-    MissingnessByKind
-        Shares of every kind that the schema declares, and of plain missing where it occurs.
-
     Examples
     --------
     >>> import pandas as pd
     >>> from missdp import Numeric, Schema
-    >>> from missdp.evaluate import missingness_by_kind
     >>> pay = Numeric(name="pay", lower=0, upper=9, nullable=True, refused=(-7,))
     >>> one, two = pd.DataFrame({"pay": [1, -7]}), pd.DataFrame({"pay": [-7, None]})
     >>> missingness_by_kind(one, two, schema=Schema((pay,))).differences

@@ -148,21 +148,9 @@ def fidelity(
     max_rows : int, default 200000
         Of a longer table, a random sample of so many rows is compared: always the same one.
 
-    Returns
-    -------
-    Fidelity
-        Scores, the numbers behind them, and a verdict.
-
-    Raises
-    ------
-    DataError
-        If a table holds bins only.
-
     Examples
     --------
     >>> import pandas as pd
-    >>> from missdp import Numeric, Schema
-    >>> from missdp.evaluate import fidelity
     >>> schema = Schema((Numeric(name="pay", lower=0, upper=100),))
     >>> one, two = pd.DataFrame({"pay": [1, 2, 3, 4]}), pd.DataFrame({"pay": [1, 2, 3, 40]})
     >>> found = fidelity(one, two, schema=schema)
@@ -390,13 +378,6 @@ def plot_columns(
         The declared domain.
     max_rows : int, default 200000
         Of a longer table, a random sample of so many rows is drawn.
-
-    Raises
-    ------
-    ParameterError
-        If the suffix is another one.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     kind = picture_format(path)
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""The merging of rare levels, impossible cells, and the one sampler of rows.
+"""The merging of rare levels, impossible cells, the one sampler of rows, and values inside bins.
 
 `sample_rows` draws rows ancestrally, from a junction tree or from a Bayesian network.
 
@@ -11,7 +11,7 @@ released one-way marginals, and adding up private counts over it leaves their se
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -236,3 +236,79 @@ def draw_each(laws: Floats, rng: np.random.Generator) -> Ints:
     for level in range(laws.shape[1] - 1):
         codes += uniform >= cumulative[:, level]
     return codes
+
+
+_FEWEST = 100  # rows, of which a line tells something
+_RIDGE = 1e-3
+_CLOSEST = 0.95  # correlation inside a bin
+_LEAST = 1e-9
+
+
+def related(
+    codes: Mapping[Name, NDArray[np.integer]],
+    values: Mapping[Name, Floats],
+    sizes: Mapping[Name, int],
+    rng: np.random.Generator,
+    *,
+    free: Collection[Name],
+) -> dict[Name, Floats]:
+    """Return numbers, with the values of those that are free in another order in each bin.
+
+    A model draws bins. So that relations between numbers go on inside them, the values of a bin are
+    handed out in an order: where a number rises with the others, as a straight line through the
+    logits of all ranks tells, it does so inside its bins too. Each bin keeps its values.
+
+    ``sizes`` has the number of bins; cells with a code from there on have no value.
+    """
+    found = dict(values)
+    if len(sizes) < 2 or len(values[next(iter(sizes))]) < _FEWEST:
+        return found
+    scores = np.stack([_scores(codes[a], values[a], size) for a, size in sizes.items()], axis=1)
+    gram = scores.T @ scores / len(scores)
+    for i, name in enumerate(sizes):
+        if name in free:
+            others = np.arange(len(sizes)) != i
+            line = gram[np.ix_(others, others)] + _RIDGE * np.eye(len(sizes) - 1)
+            slopes = np.linalg.solve(line, gram[others, i])
+            told = float(slopes @ gram[others, i] / max(gram[i, i], _LEAST))
+            cells, along = codes[name].astype(np.int64), scores[:, others] @ slopes
+            found[name] = _in_order(cells, values[name], scores[:, i], along, told, rng)
+    return found
+
+
+def _scores(codes: NDArray[np.integer], values: Floats, size: int) -> Floats:
+    """Return logits of mid-ranks of the values, of mean 0 and variance 1; 0 where there is none."""
+    from scipy.special import logit
+    from scipy.stats import rankdata
+
+    found, seen = np.zeros(len(codes)), codes < size
+    if seen.any():
+        scores = logit((rankdata(values[seen]) - 0.5) / seen.sum())
+        found[seen] = (scores - scores.mean()) / max(_LEAST, scores.std())
+    return found
+
+
+def _in_order(
+    codes: Ints, values: Floats, scores: Floats, line: Floats, told: float, rng: np.random.Generator
+) -> Floats:
+    """Return the values of each bin in another order: as ``line`` says, as far as it tells.
+
+    Given the number, the expectation of the line rises with it by ``told``, whatever part of its
+    range is looked at: that makes the correlation inside of each bin.
+    """
+    middle, spread = _by_code(codes, line)
+    within = max(0.0, told) * _by_code(codes, scores)[1] / np.maximum(spread, _LEAST)
+    part = np.minimum(within, _CLOSEST)[codes]
+    score = part * (line - middle[codes]) / np.maximum(spread, _LEAST)[codes]
+    score += np.sqrt(1 - np.square(part)) * rng.standard_normal(len(codes))
+    found = np.empty(len(codes))
+    found[np.lexsort((score, codes))] = values[np.lexsort((values, codes))]
+    return found
+
+
+def _by_code(codes: Ints, numbers: Floats) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of the numbers of each code."""
+    rows = np.maximum(np.bincount(codes), 1)
+    mean = np.bincount(codes, numbers) / rows
+    square = np.bincount(codes, np.square(numbers)) / rows
+    return mean, np.sqrt(np.maximum(square - np.square(mean), 0.0))

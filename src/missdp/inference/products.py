@@ -12,6 +12,14 @@ the mean of ``(1 − w) x``, which is added to what was released; a model fitted
 better. The fixed point is the model whose *clipped* sums are those released, and clipping then
 costs no bias: so rows may be clipped where noise is least, and not where hardly any is.
 
+A relation of a number may be one that the model lacks: noise hid it, or it is one of few rows far
+out, of which most is clipped. To first order the rows then have the density ``1 + c x`` times the
+model's, where ``x`` is the product. That adds ``c Σ x²`` to the sum, of which clipping leaves
+``c Σ w x²``. So what was released beyond the model's own clipped sum, and its noise, is multiplied
+by the ``gain``
+
+    Σ x² / Σ w x².
+
 Of a pair of attributes, a table of bins has the noise of many cells in every trend. Where one of
 them is a number ``z`` that was summed up by itself, its covariance with the levels of the other one
 is known with the noise of one cell each, and that of two numbers with the noise of one. Written
@@ -22,9 +30,10 @@ Everything here is a function of released values and public facts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +94,23 @@ def row_norms(
     return norms
 
 
+class Taken(NamedTuple):
+    """What to add to released means so that clipping is undone, once they are multiplied by gains.
+
+    * ``single``: To the means of each block; after these, to those of ``further`` numbers.
+    * ``pairs``, ``gains``: To those of products, and by what these are multiplied before: by 1, but
+      for products with a number.
+    """
+
+    single: list[Floats]
+    pairs: dict[Pair, Floats]
+    gains: Mapping[Pair, Floats] = {}
+
+    def put_back(self, pair: Pair, mean: Floats) -> Floats:
+        """Return the mean of products over all rows, given that over clipped ones."""
+        return np.asarray(self.gains.get(pair, 1.0) * mean + self.pairs[pair])
+
+
 def clipped_away(
     rows: Ints,
     blocks: Sequence[Floats],
@@ -92,10 +118,11 @@ def clipped_away(
     clip: float,
     alone: float,
     further: Mapping[int, Floats] | None = None,
-) -> tuple[list[Floats], dict[Pair, Floats]]:
+) -> Taken:
     """Return what clipping takes from the mean of the blocks, and of their products.
 
-    After the blocks come the ``further`` numbers of some attributes, which enter no product.
+    After the blocks come the ``further`` numbers of some attributes, which enter no product; the
+    block of such an attribute ends with its number.
     """
     norms = row_norms(rows, blocks, alone=alone, further=further)
     lost = 1 - clip / np.maximum(norms, clip)
@@ -117,7 +144,36 @@ def clipped_away(
         for b in range(a + 1, len(blocks))
     }
     rest = [table[rows[touched, a]].T @ lost[touched] for a, table in (further or {}).items()]
-    return [*(single[span] for span in spans), *rest], pairs
+    gains = _gains(rows, blocks, lost, pairs, further or {})
+    return Taken([*(single[span] for span in spans), *rest], pairs, gains)
+
+
+def _gains(
+    rows: Ints,
+    blocks: Sequence[Floats],
+    lost: Floats,
+    pairs: dict[Pair, Floats],
+    numbered: Collection[int],
+) -> dict[Pair, Floats]:
+    """Return the gains of products with numbers, and take from ``pairs`` what these add too much.
+
+    ``lost`` is what clipping takes of each row, as a share of all rows.
+    """
+    z, gains = {a: blocks[a][rows[:, a], -1] for a in numbered}, {}
+    for (a, b), taken in pairs.items():
+        gain, whole = np.ones(taken.shape), taken.copy()
+        for one, other, place in ((a, b, np.s_[-1, :]), (b, a, np.s_[:, -1])):
+            if one not in z:
+                continue
+            square, block = np.square(z[one]), blocks[other]
+            weights = z[one] / len(rows), square / len(rows), square * lost
+            mean, size, less = (np.bincount(rows[:, other], w, len(block)) for w in weights)
+            size, less = (np.square(block).T @ np.stack([size, less], axis=1)).T
+            gain[place] = 1 / (1 - np.divide(less, size, out=np.zeros_like(size), where=size > 0))
+            whole[place] = taken[place] - (gain[place] - 1) * (block.T @ mean - taken[place])
+        if a in z or b in z:
+            gains[a, b], pairs[a, b] = gain, whole
+    return gains
 
 
 def clipped_share(
@@ -197,17 +253,14 @@ class Numbers:
     by_level: Mapping[Pair, tuple[Floats, Floats]]
     both: Mapping[Pair, tuple[float, float]]
 
-    def less(self, other: Numbers, left: Mapping[Pair, float]) -> Numbers:
-        """Return by how much covariances differ from those of another draw of the noise.
-
-        What is clipped grows with sums, of which a part is ``left``, and noise grows with it.
-        """
+    def less(self, other: Numbers) -> Numbers:
+        """Return by how much covariances differ from those of another draw of the noise."""
         by_level = {
-            (a, c): ((found - other.by_level[a, c][0]) / left[min(a, c), max(a, c)], variance)
-            for (a, c), (found, variance) in self.by_level.items()
+            pair: (found - other.by_level[pair][0], variance)
+            for pair, (found, variance) in self.by_level.items()
         }
         both = {
-            pair: ((found - other.both[pair][0]) / left[pair], variance)
+            pair: (found - other.both[pair][0], variance)
             for pair, (found, variance) in self.both.items()
         }
         return replace(self, by_level=by_level, both=both)

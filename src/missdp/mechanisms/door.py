@@ -73,7 +73,6 @@ class Door(Session):
 
     Examples
     --------
-    >>> from missdp.accounting import Budget
     >>> from missdp.datasets import yrbss
     >>> from missdp.mechanisms import Door, Noise, SecureNoise
     >>> from missdp.sources import MemorySource, strategy_named

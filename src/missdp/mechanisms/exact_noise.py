@@ -71,10 +71,7 @@ _TERMS = 10
 
 
 def os_words(count: int) -> WordArray:
-    """Return 64-bit words of fair bits from the operating system's generator.
-
-    Nothing is buffered, so there is nothing that a forked or pickled copy could repeat.
-    """
+    """Return 64-bit words of the system's fair bits, none of which a fork could repeat."""
     return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
@@ -143,10 +140,7 @@ def _exact_exp_enclosure(x: Fraction, precision: int) -> tuple[int, int]:
 def _falls_below(
     known: int, precision: int, gain: Fraction, exponent: Fraction, words: Words, *, width: int = 64
 ) -> bool:
-    """Return whether a uniform real is below ``gain * exp(-exponent)``.
-
-    ``known`` are its first ``precision`` binary digits; more are drawn until the answer is sure.
-    """
+    """Whether a uniform real, known to some digits, is below gain * exp(-exponent)."""
     while True:
         low, high = _exact_exp_enclosure(exponent, precision + 8)
         if (known + 1) * gain.denominator << 8 <= low * gain.numerator:
@@ -514,7 +508,6 @@ def noise_source(
 
     Examples
     --------
-    >>> from missdp.mechanisms import noise_source
     >>> noise_source(), noise_source(0)
     (SecureNoise(), SeededNoise())
     """

@@ -384,10 +384,7 @@ def _least(beta: float) -> float:
 
 @lru_cache(maxsize=128)
 def _best_beta(most: float, quantile: float) -> float:
-    """The beta whose released bound is smallest on the public reference profile.
-
-    At most an eighth of what the release costs.
-    """
+    """The beta, at most an eighth of the cost, whose bound is smallest on the reference profile."""
     grid = np.geomspace(min(2.0**-12, most), most, 200).tolist()
 
     def log_bound(beta: float) -> float:
@@ -427,10 +424,7 @@ _ONE = Fraction(1)
 
 @dataclass(frozen=True, kw_only=True)
 class SelfScaledNoise(SmoothNoise):
-    """Noise in proportion to a smooth bound, and a number that tells its scale.
-
-    The last of the exact numbers is 0: in its place the scale is released.
-    """
+    """Smooth noise that tells its scale, in the place of the last exact number, which is 0."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

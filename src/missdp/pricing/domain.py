@@ -118,9 +118,6 @@ class RowDomain:
         Each attribute adds at most 1 to the square of a row's norm. A schema with a fact that was
         read from private data, and not declared public since, is refused (`SchemaError`).
 
-        Examples
-        --------
-        >>> from missdp import Categorical, Numeric, Schema
         >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
         ...                  Categorical(name="sex", levels=("f", "m"))))
         >>> RowDomain.of(schema, rows=1000)
@@ -145,8 +142,6 @@ class RowDomain:
         not a finite number) becomes 0. Another shape than the declared one is refused, and so is a
         table some cells of which are not applicable if they would be filled.
 
-        Examples
-        --------
         >>> RowDomain(rows=2, columns=2).enforce([[3.0, 4.0], [0.0, float("nan")]])
         array([[0.6, 0.8],
                [0. , 0. ]])
@@ -174,8 +169,6 @@ class RowDomain:
 def column_names(schema: Schema) -> tuple[str, ...]:
     """Return the names of the columns that `rows_of` makes; refuse facts that are not public.
 
-    Examples
-    --------
     >>> from missdp import Categorical, Ordinal, Schema
     >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
     ...                      Categorical(name="sex", levels=("f", "m")))))
@@ -232,7 +225,6 @@ def rows_of(table: Table) -> Floats:
     Examples
     --------
     >>> import pandas as pd
-    >>> from missdp import Categorical, Numeric, Schema, Table
     >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
     ...                  Categorical(name="sex", levels=("f", "m"))))
     >>> rows_of(Table.read(pd.DataFrame({"age": [25.0, None], "sex": ["m", "f"]}), schema))
@@ -370,11 +362,6 @@ class TableDistance:
         Norms of the movement; each is tightened to what the others imply. With no row moved all
         are 0.
 
-    Raises
-    ------
-    ParameterError
-        If a number is negative, or rows move without any finite norm.
-
     Notes
     -----
     Replacing one row is ``TableDistance(replaced=1)``. For any number of replaced rows, the
@@ -413,8 +400,6 @@ class TableDistance:
 
         Refused if more rows than these changed which of their cells are missing.
 
-        Examples
-        --------
         >>> TableDistance.between([[0.0], [1.0]], [[0.5], [9.0]]).moved_l12
         0.5
         """
@@ -432,8 +417,6 @@ class TableDistance:
     def covers(self, first: ArrayLike, second: ArrayLike) -> bool:
         """Whether two tables are within this distance (up to rounding of 1e-9).
 
-        Examples
-        --------
         >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.0], [9.0]])
         True
         >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.1], [9.0]])
@@ -451,8 +434,6 @@ class TableDistance:
     def forget_movement(self) -> TableDistance:
         """Return the coarser distance in which every moved row counts as replaced.
 
-        Examples
-        --------
         >>> TableDistance(replaced=1, moved_rows=3, moved_max=0.1).forget_movement().replaced
         4
         """

@@ -139,17 +139,7 @@ class DPImputer(StableTransformer):
     # Filling
 
     def fit(self, X: Any = None, y: object = None) -> Self:
-        """Check the parameters. Nothing is learned from ``X``: it is not looked at.
-
-        Raises
-        ------
-        NotFittedError
-            If the model is not fitted.
-        ParameterError
-            If it is no synthesizer, or a parameter is out of range.
-        DataError
-            If ``X`` is a `Table` with another schema than the model's.
-        """
+        """Check the parameters. Nothing is learned from ``X``: it is not looked at."""
         del y
         self._released()
         if isinstance(X, Table):
@@ -204,11 +194,6 @@ class DPImputer(StableTransformer):
         ------
         list of Table
             The next rows, filled that many times; at least one block, perhaps without rows.
-
-        Raises
-        ------
-        DataError
-            If the data does not fit the model's schema, or is no such data.
         """
         fill, schema, stream = self._completed(), self.schema_, stream_of(data, self.schema_)
         if stream is None:

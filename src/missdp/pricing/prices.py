@@ -253,11 +253,6 @@ def plot_price(
     -------
     tuple of Price
         What was drawn, one for each multiplier.
-
-    Raises
-    ------
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     absent = MissingDependencyError("plotting the price needs matplotlib: pip install matplotlib")
     with replacing(ImportError, by=absent):

@@ -257,11 +257,7 @@ class RuleBook:
 
     @property
     def filled(self) -> frozenset[str]:
-        """Attributes that a row may have settled although no value of them was observed.
-
-        Rules fill their missing cells, or they are not applicable to some rows, whatever went
-        missing.
-        """
+        """Attributes that rules may fill or make not applicable, although no value was observed."""
         known = {
             a.name
             for a in self._columns.values()

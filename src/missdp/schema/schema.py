@@ -298,8 +298,6 @@ class Schema(Record):
     def declare_public(self) -> Schema:
         """Return the same schema with every fact declared public: you take responsibility.
 
-        Examples
-        --------
         >>> from missdp.schema import Categorical, Schema
         >>> draft = Schema((Categorical(name="a", levels=("x",), undeclared=("levels",)),))
         >>> draft.undeclared, draft.declare_public().undeclared
@@ -351,13 +349,7 @@ class Schema(Record):
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
-        """Read a schema from a TOML file.
-
-        Raises
-        ------
-        SchemaError
-            If the file cannot be read or is not a valid schema.
-        """
+        """Read a schema from a TOML file."""
         return cls.from_dict(load_toml(Path(source), SchemaError))
 
     def to_toml(self, path: str | Path) -> None:

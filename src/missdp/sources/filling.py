@@ -54,8 +54,6 @@ def fill_codes(
     row each is first drawn given what is known by then, and then, in turns, given all other cells
     (Gibbs sampling).
 
-    Notes
-    -----
     Row i becomes f(row i, uniforms i), with one f that is fixed by the laws: nothing is added up
     over rows, and products, quotients and running sums of doubles are rounded in each row as if it
     stood alone. So tables that differ by one added or removed row become, for equal uniforms of the
@@ -137,10 +135,7 @@ def fill_modelled(
     *,
     filling: Filling = "random",
 ) -> Ints:
-    """Fill missing cells of modelled rows; what is not applicable is so where rules say.
-
-    While they are drawn "not applicable" is a level: or nothing could become what makes it so.
-    """
+    """Fill missing cells of modelled rows, "not applicable" being a level while they are drawn."""
     filled = fill_codes(laws, codes, uniforms, never=modelled.never_filled, filling=filling)
     names = modelled.schema.names
     lacking = modelled.lacking(dict(zip(names, filled.T, strict=True)))

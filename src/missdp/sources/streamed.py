@@ -88,11 +88,7 @@ class StreamedSource(CountingSource):
         return found
 
     def check(self) -> None:
-        """Refuse now what `counts` would refuse, so that nothing is charged for it.
-
-        Reads the columns whose policy is ``outside="error"`` once (a CSV file is always parsed
-        once). With other policies it cannot foresee a file or a query that breaks half-way.
-        """
+        """Refuse what `counts` would refuse, by one pass over columns that may refuse."""
         refusing = self._unchecked or any(attribute.refuses for attribute in self.schema)
         if refusing and not self._validated:
             self._run(self._needed(()), None, None)
@@ -132,11 +128,6 @@ class DuckDBSource(StreamedSource):
     n_jobs : int, optional
         Threads that encode and count (default: the processors of this machine, at most 4).
 
-    Raises
-    ------
-    DataError
-        If the file cannot be opened or its columns are not the schema's.
-
     Notes
     -----
     Every call reads the data again, so the data must not change between calls. A table that does
@@ -147,7 +138,6 @@ class DuckDBSource(StreamedSource):
     --------
     >>> import duckdb
     >>> from missdp import Categorical, Schema
-    >>> from missdp.sources import DuckDBSource
     >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
     >>> relation = duckdb.connect().sql("SELECT * FROM (VALUES ('yes'), (NULL), ('no')) t(smoker)")
     >>> DuckDBSource(relation, schema).counts([("smoker",)], rows="extended")[("smoker",)].tolist()
@@ -183,15 +173,7 @@ class DuckDBSource(StreamedSource):
         *,
         n_jobs: int | None = None,
     ) -> DuckDBSource:
-        """Count the rows of one SELECT statement, whose columns are exactly the schema's.
-
-        Raises
-        ------
-        ParameterError
-        If the text is not exactly one SELECT statement.
-        DataError
-        If the query does not run.
-        """
+        """Count the rows of one SELECT statement, whose columns are exactly the schema's."""
         return cls(selected(connection, sql), schema, n_jobs=n_jobs)
 
     def code_blocks(self) -> Iterator[CodeBlock]:

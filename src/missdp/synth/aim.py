@@ -366,7 +366,6 @@ class AIM(_GraphicalSynthesizer):
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
-    >>> from missdp.synth.aim import AIM
     >>> schema = Schema((
     ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
     ...     Categorical(name="ill", levels=("no", "yes")),
@@ -458,7 +457,6 @@ class MST(_GraphicalSynthesizer):
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
-    >>> from missdp.synth import MST
     >>> schema = Schema((
     ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
     ...     Categorical(name="ill", levels=("no", "yes")),

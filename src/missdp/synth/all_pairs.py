@@ -281,7 +281,6 @@ class AllPairs(PairsSynthesizer):
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
-    >>> from missdp.synth import AllPairs
     >>> schema = Schema((
     ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
     ...     Categorical(name="ill", levels=("no", "yes")),

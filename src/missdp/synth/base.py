@@ -60,6 +60,7 @@ from missdp.synth.sampling import (
     block_sizes,
     drawn_in_blocks,
     restored,
+    with_related_values,
 )
 from missdp.synth.split import (
     BINS,
@@ -419,16 +420,6 @@ class Synthesizer(Estimator, abc.ABC):
             Attributes whose levels make groups.
         confidence : float, default 0.95
             Of the intervals.
-
-        Returns
-        -------
-        Estimates
-            See :class:`missdp.estimate.Estimates`.
-
-        Raises
-        ------
-        ParameterError
-            If the question is none, or this family or file has nothing to answer it by.
         """
         return import_module("missdp.estimate").estimate(
             self, question, by=by, confidence=confidence
@@ -443,16 +434,6 @@ class Synthesizer(Estimator, abc.ABC):
             ``wage ~ age + C(sex)``: names, ``+`` and ``C()``. It is read, and never evaluated.
         confidence : float, default 0.95
             Of the intervals.
-
-        Returns
-        -------
-        Estimates
-            Of the intercept and the coefficients.
-
-        Raises
-        ------
-        ParameterError
-            If the formula is none, or this family or file has nothing to answer it by.
         """
         return import_module("missdp.estimate").regress(self, formula, confidence=confidence)
 
@@ -476,16 +457,6 @@ class Synthesizer(Estimator, abc.ABC):
         shifts : sequence of float
             Standard deviations of it that are added to every missing value. At 0 values are missing
             at random.
-
-        Returns
-        -------
-        SensitivityAnalysis
-            See :class:`missdp.estimate.SensitivityAnalysis`.
-
-        Raises
-        ------
-        ParameterError
-            If there is nothing to shift, or nothing to answer the question by.
         """
         return import_module("missdp.estimate").sensitivity(
             self, question, attribute=attribute, shifts=shifts, by=by, confidence=confidence
@@ -581,7 +552,7 @@ class Synthesizer(Estimator, abc.ABC):
         if self._modelled.is_whole:
             codes = self._sample(rows, missing_values, rng)
             drawn = Table.from_codes(self.schema_, codes, kind=self.kind_)
-            drawn = drawn.with_related_values(rng)
+            drawn = with_related_values(drawn, rng)
         else:
             one = partial(self._sample, missing_values=missing_values, rng=rng)
             shares = self._kind_shares

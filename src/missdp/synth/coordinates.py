@@ -16,7 +16,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from missdp.inference.model import Levels
+from missdp.inference.model import Levels, related
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.open_domains import is_pending, on_grid, takes_every_number
@@ -37,6 +37,7 @@ _BEYOND = 4.0  # times the furthest number that was found
 _TAIL, _TAIL_CODES = 10.0, 7  # how many times as far out finer codes go, and how many of them
 _DECAY = 1.7  # of what is beyond, as a power of how far out it is
 _HIDDEN = 0.2  # share of the last bin that may be beyond without having been found
+_INNER, _MOST_INNER = 0.5, 0.9  # how much is moved inwards in the last bin, as a part of its range
 _FLOOR = 3e-5  # mass for which an interval is taken at least
 _POINTS = 2048  # by which values are spread over a bin
 
@@ -122,11 +123,12 @@ class Coordinate(Record):
 
         There few rows hide from the noise of a tree, and make most of a standard deviation. What is
         beyond falls off as a power of the distance; how much there is at either end, as a share of
-        the last bin, is what explains the released moments best, and little by itself.
+        the last bin, is what explains the released moments best, and little by itself. Where noise
+        put too much far out in the last bin, it is moved inwards, as much as moments tell.
         """
         away, found = self.values - self.centre, self.shares > 0
         law = margin[self.groups] * self.shares
-        moved = np.zeros((2, len(law)))
+        moved = np.zeros((4, len(law)))
         for side, sign in enumerate((-1, 1)):
             last = np.where(found, sign * away, -np.inf).argmax()
             out = sign * away / max(sign * away[last], _FLOOR * self.scale)
@@ -135,6 +137,10 @@ class Coordinate(Record):
             if beyond.any() and sign * away[last] > 0:
                 moved[side, beyond] = out[beyond] ** -_DECAY / (out[beyond] ** -_DECAY).sum()
                 moved[side] -= np.where(own, self.shares, 0.0)
+            inner = np.flatnonzero(own & found)
+            shares, far = self.shares[inner], out[inner]
+            if far.size > 1:
+                moved[2 + side, inner] = shares * (shares @ far / shares.sum() - far) / np.ptp(far)
         change = (self.powers / stds[:, None]) @ (moved * margin[self.groups]).T
         more = _at_least_none(change, (powers - self.powers @ law) / stds)
         return replace(self, shares=np.maximum(self.shares + more @ moved, 0.0))
@@ -145,7 +151,10 @@ class Coordinate(Record):
         return np.append(margin[self.groups] * self.shares, margin[size:])
 
     def spread(self, codes: Ints, rng: np.random.Generator) -> Ints:
-        """Draw a finer code for each bin; what follows the bins stays behind them."""
+        """Draw a finer code for each bin; what follows the bins stays behind them.
+
+        Each by itself: see `finely_drawn`.
+        """
         size, order = int(self.groups.max()) + 1, np.argsort(self.groups, kind="stable")
         begin = np.searchsorted(self.groups[order], np.arange(size + 1))
         below = np.append(0.0, np.cumsum(self.shares[order]))
@@ -156,13 +165,31 @@ class Coordinate(Record):
         return np.where(codes < size, order[place], codes - size + len(order))
 
 
+def finely_drawn(numbers: Mapping[int, Coordinate], rows: Ints, rng: np.random.Generator) -> Ints:
+    """Return rows with a finer code in place of each bin of a number.
+
+    Relations between numbers go on inside their bins, as they do in synthetic rows: see `related`.
+    """
+    found, bins, ranks, orders = rows.copy(), {}, {}, {}
+    for a, number in numbers.items():
+        bins[a], orders[a] = rows[:, a], np.argsort(number.values, kind="stable")
+        found[:, a] = number.spread(rows[:, a], rng)
+        place = np.argsort(orders[a]).astype(float)
+        ranks[a] = place[np.minimum(found[:, a], len(place) - 1)]
+    sizes = {a: int(number.groups.max()) + 1 for a, number in numbers.items()}
+    for a, ranked in related(bins, ranks, sizes, rng, free=numbers).items():
+        seen = rows[:, a] < sizes[a]
+        found[seen, a] = orders[a][ranked[seen].astype(np.int64)]
+    return found
+
+
 def _at_least_none(change: Floats, lacking: Floats) -> Floats:
-    """Return how much there is at either end: least squares with a prior, nowhere below 0."""
+    """Return how much is moved at either end: least squares with a prior, nowhere below 0."""
     from scipy.optimize import nnls
 
-    prior = np.eye(2) / _HIDDEN
-    found, _ = nnls(np.concatenate([change, prior]), np.append(lacking, np.zeros(2)))
-    return np.asarray(np.minimum(found, 0.5))
+    prior = np.repeat([1 / _HIDDEN, 1 / _INNER], 2)
+    found, _ = nnls(np.concatenate([change, np.diag(prior)]), np.append(lacking, np.zeros(4)))
+    return np.asarray(np.minimum(found, [0.5, 0.5, _MOST_INNER, _MOST_INNER]))
 
 
 def finely(schema: Schema) -> Schema:

@@ -139,8 +139,6 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> N
     * ``told``: Of the cells of the grid.
     * ``unit``: Standard deviation of the noise of one count that all of the budget is spent on.
 
-    Examples
-    --------
     >>> from missdp.schema.open_domains import on_grid, pending
     >>> schema = pending(Schema((Numeric(name="x", lower=0, upper=99, integer=True),)), ["x"])
     >>> told = Histogram(np.array([0, 1, 5, 10, 100]), np.array([0.5, 0.2, 0.3, 0.0]), 1e4)
@@ -244,8 +242,6 @@ class EffectiveSize(Record):
     * ``bound``: How much a unit counts at most.
     * ``weight``: By which rows count; if None, each counts as one.
 
-    Examples
-    --------
     >>> size = EffectiveSize(total=1000.0, square=600.0, std=2.0, bound=5.0, weight=None)
     >>> size.design, size.units
     (3.0, 333.3333333333333)

@@ -51,11 +51,6 @@ def imputation_parts(
     """Return the part of a budget that `impute` spends, if it releases anything; public.
 
     ``gates`` are those of the margins of all attributes that are filled.
-
-    Raises
-    ------
-    ParameterError
-        If the imputer cannot do with pure noise.
     """
     if imputer == "random" or not gates:
         return []

@@ -26,6 +26,7 @@ from missdp.inference.models import PairModel, targets
 from missdp.inference.products import (
     NumberMoments,
     Numbers,
+    Taken,
     clip_norm,
     clipped_away,
     clipped_share,
@@ -36,7 +37,7 @@ from missdp.inference.products import (
 from missdp.inference.smooth import Smoothing
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.record import Record
-from missdp.synth.coordinates import WEIGHT, Coordinate
+from missdp.synth.coordinates import WEIGHT, Coordinate, finely_drawn
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 from missdp.types import Floats, Ints
 
@@ -56,6 +57,7 @@ _MOST_TURNS = 12
 _LEAST_VARIANCE = 1e-14  # of a share
 _STILL = 0.2  # standard deviations of noise, below which tables no longer move
 _NEARER = 0.8  # of the last move, above which they only move to and fro
+_USUAL_ROWS, _PRIOR_ROWS = 300, 30.0  # by which it is told how much is left of rare numbers
 _ROUNDS = 3  # of the models of rows and of masks
 
 
@@ -267,13 +269,13 @@ class PairRelease(Record):
             s / self.crude.rows * (1 / k - 1) for s, k in zip(self._single, left, strict=True)
         ]
         pairs = {c: t / self.crude.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
-        return self.tables((single, pairs), {pair: 1 / share for pair, share in both.items()})
+        return self.tables(Taken(single, pairs), {pair: 1 / share for pair, share in both.items()})
 
     def corrected(self, rows: Ints) -> PairTables:
         """Return tables with what clipping takes from a model's rows, holes included, put back."""
         return self.tables(self.taken(rows))
 
-    def taken(self, rows: Ints) -> tuple[list[Floats], dict[Pair, Floats]] | None:
+    def taken(self, rows: Ints) -> Taken | None:
         """Return what clipping takes from the means of blocks and products over a model's rows.
 
         Numbers included: they come last in blocks, and their squares after all blocks.
@@ -285,23 +287,26 @@ class PairRelease(Record):
         return clipped_share(**self._clipping(rows))
 
     def left_of(self, at: int, rows: Ints) -> Floats:
-        """Return what part clipping leaves of rows with each finer code of a number."""
+        """Return what part clipping leaves of rows with each finer code of a number.
+
+        Where a model has few such rows, as of rows that are like all others but for the number.
+        """
         how, size = self._clipping(rows), len(self.numbered[at].groups)
-        told = np.repeat(how.pop("rows"), size, axis=0)
-        told[:, at] = np.tile(np.arange(size), len(rows))
-        clip = how["clip"]
-        norms = row_norms(told, how["blocks"], alone=how["alone"], further=how["further"])
-        return np.asarray((clip / np.maximum(norms, clip)).reshape(-1, size).mean(axis=0))
+        clip, told = how.pop("clip"), how.pop("rows")
+        usual = np.repeat(told[:_USUAL_ROWS], size, axis=0)
+        usual[:, at] = np.tile(np.arange(size), len(usual) // size)
+        left, prior = (clip / np.maximum(row_norms(r, **how), clip) for r in (told, usual))
+        prior, inner = prior.reshape(-1, size).mean(axis=0), told[:, at] < size
+        number = np.bincount(told[inner, at], minlength=size)
+        found = np.bincount(told[inner, at], left[inner], size)
+        return np.asarray((found + _PRIOR_ROWS * prior) / (number + _PRIOR_ROWS))
 
     def _clipping(self, rows: Ints) -> dict[str, Any]:
         assert self.plan is not None
         assert self.products is not None
         names, rng = list(self.products.blocks), np.random.default_rng(0)  # public: any points do
-        rows = rows.copy()
-        for a, number in self.numbered.items():
-            rows[:, a] = number.spread(rows[:, a], rng)
         return {
-            "rows": rows,
+            "rows": finely_drawn(self.numbered, rows, rng),
             "blocks": list(self.products.blocks.values()),
             "clip": self.plan.clip,
             "alone": self.plan.alone,
@@ -310,7 +315,7 @@ class PairRelease(Record):
 
     def tables(
         self,
-        taken: tuple[Sequence[Floats], Mapping[Pair, Floats]] | None,
+        taken: Taken | None,
         factors: Mapping[Pair, float] | None = None,
     ) -> PairTables:
         """Return the tables of all pairs, with the noise of every cell.
@@ -330,7 +335,7 @@ class PairRelease(Record):
             for m, single, lost, b, block, size in zip(
                 crude.margins,
                 self._single,
-                taken[0][: len(blocks)],
+                taken.single[: len(blocks)],
                 back,
                 blocks,
                 sizes,
@@ -345,7 +350,7 @@ class PairRelease(Record):
         ]
         tables, variances = {}, {}
         for (a, b), found in self._pairs.items():
-            whole = (found / rows + taken[1][a, b])[: len(means[a]), : len(means[b])]
+            whole = taken.put_back((a, b), found / rows)[: len(means[a]), : len(means[b])]
             excess = whole - np.outer(means[a], means[b])
             tables[a, b] = back[a] @ excess @ back[b].T + np.outer(margins[a], margins[b])
             noise = released.std / rows * (factors[a, b] if factors else 1.0)
@@ -366,9 +371,7 @@ class PairRelease(Record):
             found.append((first**-2 + second**-2) ** -0.5)
         return found
 
-    def moments(
-        self, taken: tuple[Sequence[Floats], Mapping[Pair, Floats]] | None
-    ) -> NumberMoments | None:
+    def moments(self, taken: Taken | None) -> NumberMoments | None:
         """Return what was released of numbers, or None if nothing was; see `taken`."""
         crude, products = self.crude, self.products
         if products is None or taken is None or not self.numbered:
@@ -378,24 +381,26 @@ class PairRelease(Record):
         std, alone = products.std / (n * WEIGHT), products.single_std / n
         means, powers = {}, {}
         for place, (a, number) in enumerate(self.numbered.items()):
-            raw = self._single[a][-1] / n + taken[0][a][-1]
+            raw = self._single[a][-1] / n + taken.single[a][-1]
             means[a] = float(raw / WEIGHT), alone / WEIGHT
             name, seen = list(products.blocks)[a], float(margins[a][: sizes[a]].sum())
             factors = np.array(number.factors)
-            found = (products.further[name] / n + taken[0][len(blocks) + place]) / factors
+            found = (products.further[name] / n + taken.single[len(blocks) + place]) / factors
             powers[a] = found + np.array([0.0, seen]), alone / factors
         by_level, both = {}, {}
         for (a, b), found in self._pairs.items():
-            whole = found / n + taken[1][a, b]
+            if a not in means and b not in means:
+                continue
+            whole, gain = taken.put_back((a, b), found / n), taken.gains[a, b]
             if a in means and b in means:
-                both[a, b] = float(whole[-1, -1] / WEIGHT**2), std / WEIGHT
-            for one, other, sums in ((a, b, whole), (b, a, whole.T)):
+                both[a, b] = float(whole[-1, -1] / WEIGHT**2), std / WEIGHT * float(gain[-1, -1])
+            for one, other, sums, grown in ((a, b, whole, gain), (b, a, whole.T, gain.T)):
                 if one in means:
                     back, mean = _back(blocks[other], sizes[other]), means[one][0]
                     excess = sums[-1, : back.shape[1]] / WEIGHT - mean * (
                         blocks[other].T @ margins[other]
                     )
-                    spread = std * np.sqrt(np.square(back).sum(axis=1))
+                    spread = std * np.sqrt(np.square(back) @ np.square(grown[-1, : back.shape[1]]))
                     by_level[one, other] = back @ excess + mean * margins[other], spread
         return NumberMoments(means, powers, by_level, both)
 

@@ -32,10 +32,7 @@ class SmallTableWarning(MissDPWarning):
 
     Told from released values and public parameters only.
 
-    Examples
-    --------
     >>> import warnings
-    >>> from missdp.synth import SmallTableWarning
     >>> warnings.simplefilter("error", SmallTableWarning)  # stop instead of going on
     >>> warnings.simplefilter("default", SmallTableWarning)
     """
@@ -50,8 +47,6 @@ def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -
     that lie above it taken in, largest first. The variance is that of the totals alone, which
     floors make no larger; without totals it is that of the floors taken in.
 
-    Examples
-    --------
     >>> least_squares_total([Total(100.0, 4.0), Total(140.0, 4.0)])
     Total(value=120.0, variance=2.0)
     >>> least_squares_total([Total(100.0, 4.0)], [Total(140.0, 4.0), Total(20.0, 1.0)])
@@ -151,8 +146,6 @@ def project_to_simplex(counts: NDArray[np.float64], total: float = 1.0) -> NDArr
     Unlike clipping at zero and dividing by the sum, this does not hand the mass of clipped
     negative noise to the large cells in proportion: it subtracts one constant everywhere.
 
-    Examples
-    --------
     >>> project_to_simplex(np.array([0.7, 0.5, -0.2])).round(2).tolist()
     [0.6, 0.4, 0.0]
     """
@@ -174,8 +167,6 @@ def make_consistent(
     evenly over the cells of each table; then each table is projected onto the simplex. A few
     rounds suffice. Post-processing: no privacy cost.
 
-    Examples
-    --------
     >>> ab, b = np.array([[0.5, 0.1], [0.1, 0.3]]), np.array([0.7, 0.3])
     >>> out = make_consistent({("a", "b"): ab, ("b",): b}, {("a", "b"): 1.0, ("b",): 1.0})
     >>> out["a", "b"].sum(axis=0).round(3).tolist() == out["b",].round(3).tolist()

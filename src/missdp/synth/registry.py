@@ -53,13 +53,6 @@ def synthesizers() -> dict[str, type[Synthesizer]]:
 def synthesizer_named(name: str) -> type[Synthesizer]:
     """Return the family that a name stands for.
 
-    Raises
-    ------
-    ParameterError
-        If there is none, or if it cannot be imported.
-
-    Examples
-    --------
     >>> synthesizer_named("aim").__name__
     'AIM'
     """
@@ -87,8 +80,6 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     All pairs at once for up to 40 attributes; AIM beyond, where most pairs hold nothing but noise,
     and for pure differential privacy.
 
-    Examples
-    --------
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
     >>> default_synthesizer(schema, delta=None), default_synthesizer(schema, delta=0.0)
@@ -158,8 +149,6 @@ def _class_named(family: str) -> type[Synthesizer]:
 def _own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
     """Return the type of each parameter that a family has beside those that all families have.
 
-    Examples
-    --------
     >>> _own_parameters(synthesizer_named("privbayes"))["theta"]
     <class 'float'>
     """

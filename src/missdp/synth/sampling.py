@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError
 from missdp.inference.conditioned import conditioned
+from missdp.inference.model import related
 from missdp.inference.models import GraphicalModel, PairModel
 from missdp.schema import Categorical, Numeric, Schema
 from missdp.schema.conditions import Join, Known, Predicate, Routes, decided
@@ -153,7 +154,21 @@ def _completed(
         # A place for what follows: the first level, until it is computed.
         cells = np.zeros(n, dtype=np.int64) if cells is None else cells
         columns[attribute.name] = Column(cells.astype(code_dtype(attribute)))
-    return followed(Table(schema, columns).with_related_values(rng), overrule=overrule)
+    return followed(with_related_values(Table(schema, columns), rng), overrule=overrule)
+
+
+def with_related_values(table: Table, rng: np.random.Generator) -> Table:
+    """Return a table with values inside its bins, in which relations between numbers go on."""
+    drawn = table.with_values(rng)
+    names = [a.name for a in table.schema if isinstance(a, Numeric)]
+    codes = {name: drawn.codes(name) for name in names}
+    values = {name: drawn.values(name) for name in names}
+    sizes = {name: table.schema[name].size for name in names}
+    free = {name for name in names if table.column(name).values is None}
+    found = related(codes, values, sizes, rng, free=free)
+    columns = {name: drawn.column(name) for name in table.schema.names}
+    columns |= {name: Column(codes[name], cells) for name, cells in found.items()}
+    return Table(table.schema, columns, kind=table.kind)
 
 
 def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np.bool_]]:

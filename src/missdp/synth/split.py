@@ -82,10 +82,6 @@ class Caps:
 class Keeper:
     """What a fit has spent of each part: releases beyond a cap are refused before they are made.
 
-    Examples
-    --------
-    >>> from missdp.accounting import GaussianEvent
-    >>> from missdp.synth.split import Part, Split
     >>> parts = Part("number of rows", 0.2), Part("pairs", 1.0, (frozenset("a"),))
     >>> caps = Split(Cost(currency="gdp", amount=0.05), parts).caps()
     >>> keeper = Keeper(caps)
@@ -214,8 +210,6 @@ class Part:
     * ``largest``: Share of the part that no chosen release exceeds.
     * ``reserved``: Whether the part is set aside as a whole before any of it is spent.
 
-    Examples
-    --------
     >>> Part("margins", 0.1, (frozenset("a"), frozenset("b"))).shares
     [0.5, 0.5]
     """
@@ -241,8 +235,6 @@ class Part:
 class Split:
     """The budget of a fit, and its parts; the last one gets what the others leave.
 
-    Examples
-    --------
     >>> whole = Cost(currency="gdp", amount=0.08)
     >>> split = Split(whole, (Part("margins", 0.25), Part("pairs", 1.0, (frozenset("ab"),))))
     >>> split.cost("margins").amount, split.cost("pairs").amount

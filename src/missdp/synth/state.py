@@ -32,6 +32,7 @@ from missdp.accounting import (
     WeightsOfRows,
 )
 from missdp.accounting.budget import check_paid
+from missdp.accounting.filters import ROW, counted_as_one
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import (
@@ -84,8 +85,6 @@ _SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
 def sampling_generator(seed: Any) -> np.random.Generator:
     """Return a generator of its own for a seed, a generator or None.
 
-    Examples
-    --------
     >>> one, two = sampling_generator(5), np.random.default_rng(5)
     >>> bool(one.random() == two.random())
     False
@@ -173,6 +172,16 @@ def check_unit(
     return STEPS if schema is not None and schema.weighs else 1
 
 
+def as_declared(model: Synthesizer, schema: Schema) -> Schema:
+    """Return a schema with the unit and the weight by which a model's rows were read."""
+    guarantee, unit = model.guarantee_, None
+    if guarantee.unit != ROW:
+        unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
+        unit = replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
+    weight = None if model._size is None else model._size.weight
+    return replace(schema, unit=unit, weight=weight)
+
+
 def _open_data(
     data: Any, schema: Schema | None, reads: Callable[[Schema], Reads]
 ) -> MarginalSource:
@@ -216,8 +225,6 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 def chosen_delta(delta: float | None, n_rows: str | int) -> float:
     """Return the delta of a fit: what was asked for, else 1e-6, or 1 / (100 n) for a large known n.
 
-    Examples
-    --------
     >>> chosen_delta(None, "noisy"), chosen_delta(None, 10**6), chosen_delta(0.0, 10**6)
     (1e-06, 1e-08, 0.0)
     """

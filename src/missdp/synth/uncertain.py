@@ -214,7 +214,7 @@ def varied_pairs(
         as_many = _of_other_rows(noisy, seen, rng, noisy.n_rows / design)
         other = completed(as_many)
         more = numbers_of(again, taken, noise, rows, holes)
-        off = more.less(numbers, left) if more and numbers else None
+        off = more.less(numbers) if more and numbers else None
         pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()}, off)
         pairs = {c: t + other.pairs[c] - noise.pairs[c] for c, t in pairs.items()}
         drawn = replace(other, pairs=pairs, variances=smoothing.told)

@@ -89,8 +89,6 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
 def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> list[Clique]:
     """Return the pairs inside marginals of the workload that no measured marginal contains.
 
-    Examples
-    --------
     >>> pairs_of([(0, 1, 2), (1, 3)], measured=[(1, 2)])
     [(0, 1), (0, 2), (1, 3)]
     """

@@ -171,15 +171,9 @@ def draft_columns(data: Any, *, header: bool = True) -> Draft:
     header : bool, default True
         Whether the first line of a text file names its columns.
 
-    Raises
-    ------
-    DataError
-        If the data cannot be read at all, or has no columns or no rows.
-
     Examples
     --------
     >>> import pandas as pd
-    >>> from missdp.table import draft_columns
     >>> draft = draft_columns(pd.DataFrame({"age": [31, 70], "pets": [["cat"], []]}))
     >>> [attribute.name for attribute in draft.attributes]
     ['age']
@@ -317,7 +311,6 @@ def draft_schema(data: Any) -> Schema:
     Examples
     --------
     >>> import pandas as pd
-    >>> from missdp.table import draft_schema
     >>> draft = draft_schema(pd.DataFrame({"smoker": ["yes", "no", None], "age": [31, 70, 45]}))
     >>> draft["smoker"].levels, draft["smoker"].undeclared
     (('no', 'yes'), ('levels', 'nullable'))

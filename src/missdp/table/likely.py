@@ -119,10 +119,7 @@ def _shape(text: str) -> str:
 
 
 def identifies(name: str, found: Sequence[tuple[Plain, int]]) -> Literal["row", "unit"] | None:
-    """Return what each value tells apart, by a name that keys have, and by how often it comes.
-
-    A row, if each has a whole number of its own; whose rows they are, if many come several times.
-    """
+    """Whether values tell rows apart, or persons: by their name, and by how often each comes."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     if len(found) < _FEWEST:
         return None

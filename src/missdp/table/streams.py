@@ -178,11 +178,6 @@ class PartRows(FileRows):
         none whose name starts with a dot or an underscore; or a pattern such as
         ``"visits/2024-*.parquet"``.
 
-    Raises
-    ------
-    DataError
-        If there is no such file, or their columns differ.
-
     Notes
     -----
     Names of folders (``year=2024/``) are no columns here.
@@ -400,10 +395,10 @@ _SHARE = 0.25  # of the memory in force
 
 
 class KeptRows(RowStream):
-    """Columns of the rows of a stream, read once, now: every pass then sees the same rows.
+    """Columns of a stream, read once, now: every pass then sees the same rows.
 
-    They are kept in memory as long as there is room, then in a temporary file, which only this user
-    may read, and which has no name from the moment it is made, where the system can do that.
+    What has no room in memory is in a temporary file that only this user may read, and that has no
+    name where the system can do that.
     """
 
     def __init__(self, rows: RowStream, names: tuple[str, ...]) -> None:

@@ -27,7 +27,6 @@ from missdp.table.encode import (
     check_holes,
     code_dtype,
     decode,
-    related,
 )
 from missdp.table.follow import computed, follow_rules
 from missdp.table.frames import FrameKind, frame_kind, native_from_arrow
@@ -262,13 +261,6 @@ class Table:
             values = attribute.decode(bins, rng.random(len(bins)))
             values[missing] = attribute.lower
             columns[attribute.name] = Column(column.codes, values)
-        return Table(self.schema, columns, kind=self.kind)
-
-    def with_related_values(self, rng: np.random.Generator) -> Table:
-        """Return `with_values`, where relations between numbers go on inside their bins."""
-        drawn = self.with_values(rng)
-        free = {name for name, column in self._columns.items() if column.values is None}
-        columns = related(self.schema, drawn._columns, free, rng)
         return Table(self.schema, columns, kind=self.kind)
 
     def coded_as(self, schema: Schema) -> Table:

@@ -53,10 +53,7 @@ _REPEATABLE = (FileRows, HeldRows)
 
 
 class UnitRows(RowStream):
-    """The rows of a stream, of which each unit has at most so many; without identifier and weight.
-
-    What each row counts (``weights``), and `unit_sums` (``sums``), are in steps. Private.
-    """
+    """The rows of a stream, at most so many of each unit; what each counts is in steps. Private."""
 
     def __init__(
         self, rows: RowStream, unit: Unit | None, weight: SurveyWeight | None = None
@@ -226,10 +223,7 @@ def without_identifier(unit: Unit) -> DataError:
 
 
 def rows_of_units(data: Any, schema: Schema) -> RowStream:
-    """Return the rows of any table, of each unit as many as take part if the schema declares one.
-
-    Rows that may come in another order when they are read again are read once, and kept.
-    """
+    """Return the rows that take part, kept if they may come in another order again."""
     unit, weight = schema.unit, schema.weight
     if unit is None and weight is None:
         return rows_of(data, schema)

@@ -93,7 +93,6 @@ def check_non_interference(
     Examples
     --------
     >>> from missdp import PrivBayes
-    >>> from missdp.testing import check_non_interference
     >>> report = check_non_interference(PrivBayes, strategies=["joint"], pairs=["one hole"])
     >>> len(report.findings)
     1
@@ -237,10 +236,7 @@ def _drawn(model: Any) -> Facts:
 
 
 def _outside_state(family: Any) -> Facts:
-    """Return what a fit could change outside its model: classes and modules of a family.
-
-    Of a function its module, and what it carries.
-    """
+    """Return what a fit could change outside its model: classes, modules, and closures."""
     kinds = getattr(family, "__mro__", ())
     own = [c for c in kinds if not c.__module__.startswith(("builtins", "sklearn", "abc"))]
     seen: Facts = {} if kinds else _facts_of(family, "the function")

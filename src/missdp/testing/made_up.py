@@ -105,11 +105,7 @@ def unread(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Tabl
 
 
 def _read_again(table: Table, units: Ints | None = None) -> Table:
-    """Return the table with the rules of its schema applied to every row by itself.
-
-    If the schema declares a unit, it is read by that; others than those that are told have as many
-    rows as take part.
-    """
+    """Return the table as it is read: by its rules and, if the schema declares one, by its unit."""
     schema = table.schema
     if schema.unit is not None:
         own = np.arange(len(table)) // schema.unit.max_rows if units is None else units

@@ -1,12 +1,15 @@
 """Values inside bins: relations go on inside them, and each bin keeps what it has."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Schema, Table
-from missdp.table.encode import Column, related
+from missdp.inference.model import related
+from missdp.synth.sampling import with_related_values
 
 SCHEMA = Schema(
     (
@@ -38,7 +41,7 @@ def coded(n, seed, strength):
 def test_each_bin_keeps_its_values_and_no_cell_changes_bins(seed, n, strength):
     _, table = coded(n, seed, strength)
     plain = table.with_values(np.random.default_rng(seed)).to_arrow()
-    linked = table.with_related_values(np.random.default_rng(seed)).to_arrow()
+    linked = with_related_values(table, np.random.default_rng(seed)).to_arrow()
     for name in SCHEMA.names:
         codes = table.codes(name)
         one, other = (t[name].to_pandas().to_numpy() for t in (plain, linked))
@@ -54,7 +57,7 @@ def test_each_bin_keeps_its_values_and_no_cell_changes_bins(seed, n, strength):
 def test_correlations_lose_less_and_none_is_made_up():
     for strength, most in ((0.95, 0.6), (0.7, 0.75), (0.0, None)):
         truth, table = coded(20_000, 1, strength)
-        ways = table.with_values, table.with_related_values
+        ways = table.with_values, partial(with_related_values, table)
         drawn = [way(np.random.default_rng(2)).to_native("pandas")[["x", "y", "z"]] for way in ways]
         exact = truth[["x", "y", "z"]].corr("spearman").to_numpy()
         plain, linked = (
@@ -74,12 +77,13 @@ def test_slopes_of_long_tails_go_on_inside_their_outermost_bin():
     edges = {name: (0.0, *np.quantile(frame[name], [0.5, 0.9]), 500.0) for name in frame}
     schema = Schema(tuple(Numeric(name=n, lower=0, upper=500, edges=e) for n, e in edges.items()))
     table = Table.read(frame, schema)
-    columns = {}
+    bins, free = {name: table.codes(name) for name in schema.names}, {}
     for name in schema.names:  # the same values, in no order inside bins
         codes, values = table.codes(name), np.empty(len(frame))
         shuffled = np.lexsort((rng.random(len(frame)), codes))
         values[np.argsort(codes, kind="stable")] = table.values(name)[shuffled]
-        columns[name] = Column(codes, values)
-    found = related(schema, columns, {"x", "y"}, rng)
-    kept = np.corrcoef(found["x"].values, found["y"].values)[0, 1]
+        free[name] = values
+    sizes = {a.name: a.size for a in schema}
+    found = related(bins, free, sizes, rng, free=free)
+    kept = np.corrcoef(found["x"], found["y"])[0, 1]
     assert 0.7 < kept / frame.corr().loc["x", "y"] < 1.3
