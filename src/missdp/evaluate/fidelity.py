@@ -5,7 +5,6 @@ And pictures of them beside the real ones, which need the extra ``plot``.
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from missdp.errors import whole
 from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
 from missdp.evaluate.distances import total_variation
-from missdp.files import picture_format, write_atomically
+from missdp.files import picture_format, write_picture
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
 from missdp.table import Table
@@ -379,7 +378,7 @@ def plot_columns(
     max_rows : int, default 200000
         Of a longer table, a random sample of so many rows is drawn.
     """
-    kind = picture_format(path)
+    picture_format(path)
     from matplotlib.figure import Figure
 
     declared = schema_of(truth, synthetic, schema=schema)
@@ -395,9 +394,7 @@ def plot_columns(
         _draw(panel, attribute, {"real": real, "synthetic": made})
     panels[0].legend(fontsize=7, frameon=False)
     figure.suptitle("CURATOR ONLY: drawn from the private rows, without noise", fontsize=9)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    write_atomically(Path(path), drawn.getvalue())
+    write_picture(figure, path)
 
 
 def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None:

@@ -9,10 +9,8 @@ selection.
 
 from __future__ import annotations
 
-import heapq
 import math
 import numbers
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -22,7 +20,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, did_you_mean
 from missdp.inference.beliefs import log_linear
-from missdp.inference.junction import Clique, components, tree_cells
+from missdp.inference.junction import Clique, tree_cells
 from missdp.inference.model import Zeros
 from missdp.schema import Numeric, Schema
 from missdp.schema.rulebook import ImpossibleCells
@@ -34,7 +32,6 @@ MAX_MARGINALS = 200_000
 MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts, which are all held at once
 _MAX_ORDER = 4
 _LEAST_WEIGHT = 1e-9
-_TRIED = 50  # marginals, the smallest first
 
 
 def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
@@ -273,27 +270,3 @@ def _check_possible(zeros: Zeros, sizes: Sequence[int], max_cells: float) -> Non
         possible = False
     if not possible:
         raise ParameterError("structural_zeros rule out every row")
-
-
-def one_fits(weights: Iterable[Clique], zeros: Zeros, schema: Schema, *, max_cells: float) -> bool:
-    """Whether some marginal surely fits into the model, so that none of one attribute is chosen.
-
-    Whatever the order of elimination, a part of the graph that is one clique has the cells of it,
-    and another one at most those of all its attributes together, once for each of them. Levels that
-    are merged make both smaller.
-    """
-    sizes = [max(2, a.extended_size) for a in schema]
-
-    def cells(clique: Clique) -> int:
-        held = [*zeros, clique]
-        parts: dict[int, list[int]] = defaultdict(list)
-        for v, part in enumerate(components(len(sizes), held)):
-            parts[part].append(v)
-        whole = {frozenset(c) for c in held}
-        return sum(
-            math.prod(sizes[v] for v in part) * (1 if frozenset(part) in whole else len(part))
-            for part in parts.values()
-        )
-
-    tried = heapq.nsmallest(_TRIED, weights, key=lambda c: math.prod(sizes[v] for v in c))
-    return not tried or any(cells(clique) <= max_cells for clique in tried)
