@@ -115,11 +115,6 @@ class MissingMechanism(ABC):
         Table
             Same rows. Its schema declares every column nullable that may have missing cells, and
             what follows from one of these by a rule.
-
-        Raises
-        ------
-        DataError
-            If the table already has missing cells.
         """
         rng = np.random.default_rng(random_state)
         chances = self._chances(table, rng)
