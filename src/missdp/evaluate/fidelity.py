@@ -369,14 +369,10 @@ def plot_columns(
 
     Parameters
     ----------
-    truth, synthetic : Table, or any table or file that Table.read takes
+    truth, synthetic, schema, max_rows
         As for :func:`fidelity`.
     path : str or Path
         Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
-    schema : Schema, optional
-        The declared domain.
-    max_rows : int, default 200000
-        Of a longer table, a random sample of so many rows is drawn.
     """
     picture_format(path)
     from matplotlib.figure import Figure
