@@ -9,6 +9,7 @@ import shlex
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 
+import compare
 import numpy as np
 import pandas as pd
 import pytest
@@ -250,6 +251,10 @@ def test_the_tables_of_pages_are_the_kept_results(script):
     scripts = {path.name for path in PAPERS.glob("[a-c]_*.py")}
     named = set(re.findall(r"`([abc]_\w+\.py)`", read("referees/papers.md")))
     assert {f"{name}.py" for name in PRICES} <= named <= scripts
+    others = compare.shown(json.loads(compare.RESULTS.read_text(encoding="utf-8")))
+    page = read("beside-others.md").replace("**", "")
+    assert "\n\n".join(others) in page
+    assert page.count("|---") == sum(table.count("|---") for table in others)
     measured = json.loads(RESULTS.read_text(encoding="utf-8"))
     pages = read("epsilon-and-rows.md") + read("referees/measured.md")
     assert [table for table in tables(measured) if table not in pages] == []

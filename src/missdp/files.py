@@ -10,6 +10,7 @@ Signals are put off until what was paid for is kept.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
 import signal
@@ -248,6 +249,13 @@ def picture_format(path: str | Path) -> str:
     with replacing(ImportError, by=absent):
         import matplotlib  # noqa: F401
     return found
+
+
+def write_picture(figure: Any, path: str | Path) -> None:
+    """Write a figure of matplotlib, whole or not at all; a picture tells no time of its making."""
+    kind, drawn = picture_format(path), io.BytesIO()
+    figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    write_atomically(Path(path), drawn.getvalue())
 
 
 def check_writable(path: Path) -> None:

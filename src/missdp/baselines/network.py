@@ -18,9 +18,8 @@ in it.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -81,77 +80,6 @@ def _dependence_score(counts: NDArray[np.int64]) -> float:
 
 #: What families are selected by.
 DEPENDENCE = Score(_dependence_score, sensitivity=SCORE_SENSITIVITY)
-
-
-def candidates(
-    placed: Clique,
-    waiting: Iterable[str],
-    allowed: Callable[[Clique], bool],
-    degree: int,
-    *,
-    ruled: Iterable[Clique] = (),
-) -> list[Family]:
-    """Families that may come next: every waiting child with every maximal allowed parent set.
-
-    They stand in a fixed order that depends on public facts and earlier choices only; subsets of
-    allowed sets are allowed. What a rule connects are parents of each other where that is allowed:
-    nothing has to be spent to learn that they depend on each other.
-    """
-    found, rules = [], list(ruled)
-    for child in waiting:
-        base = _by_rules(child, placed, allowed, degree, rules)
-        sets = list(_maximal(child, base, placed, allowed, degree))
-        found.extend(sets or [Family(child, base)])
-    return found
-
-
-def _by_rules(
-    child: str,
-    placed: Clique,
-    allowed: Callable[[Clique], bool],
-    degree: int,
-    ruled: Iterable[Clique],
-) -> Clique:
-    """Parents that rules suggest: of rules that the child makes complete first."""
-    near = [names for names in ruled if child in names]
-    base: Clique = ()
-    for names in sorted(near, key=lambda names: len({*names} - {child, *placed})):
-        for name in names:
-            fits = name in placed and name not in base and len(base) < degree
-            if fits and allowed((*base, name, child)):
-                base = (*base, name)
-    return base
-
-
-def _maximal(
-    child: str, base: Clique, placed: Clique, allowed: Callable[[Clique], bool], degree: int
-) -> Iterator[Family]:
-    """Allowed families of the child that extend the base and none of which holds another."""
-    others = tuple(name for name in placed if name not in base)
-    levels: list[list[Clique]] = [[()]]
-    while len(levels) + len(base) <= degree and levels[-1]:
-        levels.append(
-            [
-                (*more, name)
-                for more in levels[-1]
-                for name in others[others.index(more[-1]) + 1 if more else 0 :]
-                if allowed((*base, *more, name, child))
-            ]
-        )
-    inside: set[Clique] = set()
-    for level in reversed(levels[1:]):
-        yield from (Family(child, (*base, *more)) for more in level if more not in inside)
-        inside = {part for p in level for part in itertools.combinations(p, len(p) - 1)}
-
-
-def reachable_cliques(
-    names: Clique, allowed: Callable[[Clique], bool], degree: int
-) -> Iterator[Clique]:
-    """Yield each attribute set that some family could need, so that one pass counts all."""
-    yield ()
-    yield from ((name,) for name in names)
-    for size in range(2, degree + 2):
-        yield from filter(allowed, itertools.combinations(names, size))
 
 
 Codes: TypeAlias = dict[str, NDArray[np.int64]]

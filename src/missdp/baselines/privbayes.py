@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -12,13 +13,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Cost, PureEvent, scale_for, share_of
 from missdp.accounting.exact import float_up
-from missdp.baselines.network import (
-    DEPENDENCE,
-    Family,
-    Network,
-    candidates,
-    reachable_cliques,
-)
+from missdp.baselines.network import DEPENDENCE, Family, Network
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Clique, Door, Noise, Total
 from missdp.schema import Schema
@@ -30,7 +25,7 @@ from missdp.synth.impute_first import (
     imputation_parts,
     impute,
 )
-from missdp.synth.noisy_counts import least_squares_total, make_consistent
+from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 from missdp.synth.split import CHOICES, EVERY_ROW, ROWS, TABLES, Gate, Part, Split
 from missdp.synth.state import is_declared, is_number, is_whole
 from missdp.types import Floats
@@ -172,7 +167,7 @@ class _Learner:
             if not waiting:
                 continue
             placed = tuple(family.child for family in chosen)
-            found = candidates(placed, waiting, rule, most, ruled=self._ruled)
+            found = _candidates(placed, waiting, rule, most, ruled=self._ruled)
             family = found[0]
             if len(found) > 1:
                 cost = left / len(waiting)
@@ -194,7 +189,7 @@ class _Learner:
         if left > _LEAST_LEFT * self._plan.table_cost:
             self._release(cells, self._door, left)
         totals = self._normalisers()
-        consistent = make_consistent(
+        consistent = _make_consistent(
             {clique: table / totals[clique] for clique, table in self._noisy.items()},
             {clique: var / totals[clique] ** 2 for clique, var in self._variances.items()},
         )
@@ -205,7 +200,7 @@ class _Learner:
         schema = self._door.schema
         sizes = {a.name: a.extended_size for a in schema}
         cliques, cells = [], 0
-        for clique in reachable_cliques(self._names, rule, degree):
+        for clique in _reachable_cliques(self._names, rule, degree):
             cliques.append(clique)
             cells += math.prod(map(sizes.__getitem__, clique))
             if cells > _CELLS_PER_CALL:
@@ -252,6 +247,127 @@ class _Learner:
         counted = [] if self._rows is None else [self._rows]
         everywhere = least_squares_total([*counted, *self.totals.values()])
         return dict.fromkeys(self.totals, max(1.0, everywhere.value))
+
+
+_ROUNDS = 5
+
+
+def _make_consistent(
+    tables: Mapping[tuple[str, ...], NDArray[np.float64]],
+    variances: Mapping[tuple[str, ...], float],
+) -> dict[tuple[str, ...], NDArray[np.float64]]:
+    """Make noisy proportion tables agree on the attributes they share, and non-negative.
+
+    Each attribute's one-way margin is estimated from every table that contains it, weighted by
+    the inverse of its variance (a margin over many cells is noisier), and the difference is spread
+    evenly over the cells of each table; then each table is projected onto the simplex. A few
+    rounds suffice. Post-processing: no privacy cost.
+
+    >>> ab, b = np.array([[0.5, 0.1], [0.1, 0.3]]), np.array([0.7, 0.3])
+    >>> out = make_consistent({("a", "b"): ab, ("b",): b}, {("a", "b"): 1.0, ("b",): 1.0})
+    >>> out["a", "b"].sum(axis=0).round(3).tolist() == out["b",].round(3).tolist()
+    True
+    """
+    current = {clique: np.array(table, dtype=np.float64) for clique, table in tables.items()}
+    attributes = sorted({name for clique in current for name in clique})
+    for _ in range(_ROUNDS):
+        for name in attributes:
+            _agree_on(name, current, variances)
+        current = {clique: project_to_simplex(table) for clique, table in current.items()}
+    return current
+
+
+def _agree_on(
+    name: str,
+    tables: dict[tuple[str, ...], NDArray[np.float64]],
+    variances: Mapping[tuple[str, ...], float],
+) -> None:
+    cliques = [clique for clique in tables if name in clique]
+    if len(cliques) < 2:
+        return
+    margins, weights, summed = [], [], []
+    for clique in cliques:
+        axis = clique.index(name)
+        others = tuple(i for i in range(len(clique)) if i != axis)
+        margins.append(tables[clique].sum(axis=others))
+        summed.append(tables[clique].size // tables[clique].shape[axis])
+        weights.append(1.0 / (variances[clique] * summed[-1]))
+    best = np.average(margins, axis=0, weights=weights)
+    for clique, margin, cells in zip(cliques, margins, summed, strict=True):
+        shape = [1] * len(clique)
+        shape[clique.index(name)] = -1
+        tables[clique] += ((best - margin) / cells).reshape(shape)
+
+
+def _reachable_cliques(
+    names: Clique, allowed: Callable[[Clique], bool], degree: int
+) -> Iterator[Clique]:
+    """Yield each attribute set that some family could need, so that one pass counts all."""
+    yield ()
+    yield from ((name,) for name in names)
+    for size in range(2, degree + 2):
+        yield from filter(allowed, itertools.combinations(names, size))
+
+
+def _candidates(
+    placed: Clique,
+    waiting: Iterable[str],
+    allowed: Callable[[Clique], bool],
+    degree: int,
+    *,
+    ruled: Iterable[Clique] = (),
+) -> list[Family]:
+    """Families that may come next: every waiting child with every maximal allowed parent set.
+
+    They stand in a fixed order that depends on public facts and earlier choices only; subsets of
+    allowed sets are allowed. What a rule connects are parents of each other where that is allowed:
+    nothing has to be spent to learn that they depend on each other.
+    """
+    found, rules = [], list(ruled)
+    for child in waiting:
+        base = _by_rules(child, placed, allowed, degree, rules)
+        sets = list(_maximal(child, base, placed, allowed, degree))
+        found.extend(sets or [Family(child, base)])
+    return found
+
+
+def _by_rules(
+    child: str,
+    placed: Clique,
+    allowed: Callable[[Clique], bool],
+    degree: int,
+    ruled: Iterable[Clique],
+) -> Clique:
+    """Parents that rules suggest: of rules that the child makes complete first."""
+    near = [names for names in ruled if child in names]
+    base: Clique = ()
+    for names in sorted(near, key=lambda names: len({*names} - {child, *placed})):
+        for name in names:
+            fits = name in placed and name not in base and len(base) < degree
+            if fits and allowed((*base, name, child)):
+                base = (*base, name)
+    return base
+
+
+def _maximal(
+    child: str, base: Clique, placed: Clique, allowed: Callable[[Clique], bool], degree: int
+) -> Iterator[Family]:
+    """Allowed families of the child that extend the base and none of which holds another."""
+    others = tuple(name for name in placed if name not in base)
+    levels: list[list[Clique]] = [[()]]
+    while len(levels) + len(base) <= degree and levels[-1]:
+        levels.append(
+            [
+                (*more, name)
+                for more in levels[-1]
+                for name in others[others.index(more[-1]) + 1 if more else 0 :]
+                if allowed((*base, *more, name, child))
+            ]
+        )
+    inside: set[Clique] = set()
+    for level in reversed(levels[1:]):
+        yield from (Family(child, (*base, *more)) for more in level if more not in inside)
+        inside = {part for p in level for part in itertools.combinations(p, len(p) - 1)}
 
 
 def _table_of(clique: Clique, tables: Mapping[Clique, Floats]) -> Floats:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.errors import ParameterError, SchemaError
+from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import follow_rules
@@ -114,48 +114,6 @@ def _same_domain(one: AnyAttribute, two: AnyAttribute) -> bool:
         same = one.integer == two.integer and set(one.spikes) == set(two.spikes)
         return same and bool(np.array_equal(one.bin_edges, two.bin_edges))
     return one.kind == two.kind and getattr(one, "levels", 1) == getattr(two, "levels", 2)
-
-
-def levels_and_holes(table: Table) -> Table:
-    """Return the table with "not applicable" as one more level, and one kind of missing."""
-    attributes, columns = [], {}
-    for attribute in table.schema:
-        column = table.column(attribute.name)
-        if attribute.kinds not in ((), ("missing",)):
-            levels = tuple(range(attribute.missing_code))
-            codes = np.minimum(column.codes, attribute.missing_code)
-            attribute = Categorical(name=attribute.name, levels=levels, nullable=True)
-            column = Column(codes.astype(code_dtype(attribute)))
-        attributes.append(attribute)
-        columns[attribute.name] = column
-    return Table(Schema(tuple(attributes)), columns, kind=table.kind)
-
-
-def rebin(table: Table, bins: int) -> Table:
-    """Cut numeric attributes into ``bins`` equal bins, but none into fewer than it declares."""
-    attributes: dict[str, AnyAttribute] = {a.name: a for a in table.schema}
-    columns = {name: table.column(name) for name in attributes}
-    for name, attribute in attributes.items():
-        if isinstance(attribute, Numeric):
-            attributes[name], columns[name] = _rebin_column(attribute, columns[name], bins)
-    return Table(Schema(tuple(attributes.values())), columns, kind=table.kind)
-
-
-def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeric, Column]:
-    if column.values is None:
-        raise DataError(
-            f"attribute {attribute.name!r} has bins only, so no finer ones can be compared; "
-            "draw values with with_values() first"
-        )
-    finest = int(attribute.upper - attribute.lower) if attribute.integer else bins
-    wanted = min(bins, finest)
-    if wanted <= attribute.size:
-        return attribute, column
-    finer = replace(attribute, bins=wanted, edges=None)
-    codes = finer.encode_values(column.values)
-    hole = column.codes >= attribute.size
-    codes[hole] = column.codes[hole].astype(np.int64) + finer.size - attribute.size
-    return finer, Column(codes.astype(code_dtype(finer)), column.values)
 
 
 def rounded(share: float, rows: int | None) -> str:

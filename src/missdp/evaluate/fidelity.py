@@ -5,7 +5,6 @@ And pictures of them beside the real ones, which need the extra ``plot``.
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from missdp.errors import whole
 from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
 from missdp.evaluate.distances import total_variation
-from missdp.files import picture_format, write_atomically
+from missdp.files import picture_format, write_picture
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
 from missdp.table import Table
@@ -370,16 +369,12 @@ def plot_columns(
 
     Parameters
     ----------
-    truth, synthetic : Table, or any table or file that Table.read takes
+    truth, synthetic, schema, max_rows
         As for :func:`fidelity`.
     path : str or Path
         Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
-    schema : Schema, optional
-        The declared domain.
-    max_rows : int, default 200000
-        Of a longer table, a random sample of so many rows is drawn.
     """
-    kind = picture_format(path)
+    picture_format(path)
     from matplotlib.figure import Figure
 
     declared = schema_of(truth, synthetic, schema=schema)
@@ -396,9 +391,7 @@ def plot_columns(
     named = panels[0].get_legend_handles_labels()
     figure.legend(*named, loc="outside upper right", ncols=2, fontsize=7, frameon=False)
     figure.suptitle("CURATOR ONLY: drawn from the private rows, without noise", fontsize=9)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    write_atomically(Path(path), drawn.getvalue())
+    write_picture(figure, path)
 
 
 def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None:

@@ -354,36 +354,6 @@ class LazyUniform:
             other.refine_to(precision)
 
 
-class LazyExponential:
-    """A standard exponential real number: a whole part and a lazy uniform fraction.
-
-    Von Neumann's method: the length of the first non-increasing run of uniforms that starts at U
-    is odd with probability exp(-U), which is the density of the fraction; every rejected run adds
-    one to the whole part.
-    """
-
-    __slots__ = ("fraction", "whole")
-
-    def __init__(self, words: Words) -> None:
-        self.whole = 0
-        while True:
-            first = last = LazyUniform(words)
-            length = 1
-            while (following := LazyUniform(words)).below(last):
-                last = following
-                length += 1
-            if length % 2:
-                self.fraction = first
-                return
-            self.whole += 1
-
-    def scaled(self, precision: int) -> int:
-        """Return the integer ``e`` with this number in ``[e, e + 1] / 2**precision``."""
-        self.fraction.refine_to(precision)
-        top = self.fraction.top >> (self.fraction.precision - precision)
-        return (self.whole << precision) + top
-
-
 def settled(value: Fraction, scale: Fraction, bounds: Interval, sign: int) -> int | None:
     """Nearest integer to ``value + sign * scale * noise`` if ``bounds`` on the noise decide it."""
     half = Fraction(1, 2)

@@ -101,7 +101,6 @@ from missdp.errors import ParameterError, UnprovenError, number, whole
 from missdp.mechanisms.exact_noise import (
     WORD,
     Interval,
-    LazyExponential,
     LazyUniform,
     NoiseSource,
     SeededNoise,
@@ -130,6 +129,36 @@ class Bounded:
 
     totals: tuple[int, ...]
     bound: float
+
+
+class _LazyExponential:
+    """A standard exponential real number: a whole part and a lazy uniform fraction.
+
+    Von Neumann's method: the length of the first non-increasing run of uniforms that starts at U
+    is odd with probability exp(-U), which is the density of the fraction; every rejected run adds
+    one to the whole part.
+    """
+
+    __slots__ = ("fraction", "whole")
+
+    def __init__(self, words: Words) -> None:
+        self.whole = 0
+        while True:
+            first = last = LazyUniform(words)
+            length = 1
+            while (following := LazyUniform(words)).below(last):
+                last = following
+                length += 1
+            if length % 2:
+                self.fraction = first
+                return
+            self.whole += 1
+
+    def scaled(self, precision: int) -> int:
+        """Return the integer ``e`` with this number in ``[e, e + 1] / 2**precision``."""
+        self.fraction.refine_to(precision)
+        top = self.fraction.top >> (self.fraction.precision - precision)
+        return (self.whole << precision) + top
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +234,7 @@ class SmoothNoise:
 
     def _points(self, steps: Sequence[Fraction], scale: Fraction, words: Words) -> list[int]:
         """Return ``steps`` plus noise of a scale, rounded to whole numbers."""
-        gamma = [LazyExponential(words) for _ in range(self.shape)]
+        gamma = [_LazyExponential(words) for _ in range(self.shape)]
         return [_one_lomax(step, scale, gamma, words) for step in steps]
 
     def exceeds(self, event: Event, exact: Bounded, other: Bounded) -> str | None:
@@ -397,14 +426,14 @@ def _best_beta(most: float, quantile: float) -> float:
 
 
 def _one_lomax(
-    value: Fraction, scale: Fraction, gamma: Sequence[LazyExponential], words: Words
+    value: Fraction, scale: Fraction, gamma: Sequence[_LazyExponential], words: Words
 ) -> int:
     """Round ``value + scale * X``, X a Laplace over a Gamma variable: two-sided Lomax.
 
     That is, ``P(|X| > t) = (1 + t)**-shape``; the Gamma variable is shared by all coordinates.
     """
     sign = 1 - 2 * bits(words, 1)
-    top = LazyExponential(words)
+    top = _LazyExponential(words)
     precision = WORD
     while True:
         numerator = top.scaled(precision)

@@ -22,7 +22,6 @@ from missdp.errors import (
 from missdp.mechanisms.session import no_warnings
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.table import Table
-from missdp.table.encode import Column, code_dtype
 from missdp.types import Floats
 
 try:  # with scikit-learn, an extra, estimators and steps have all habits of its own
@@ -248,35 +247,6 @@ def _numbers_of(attribute: AnyAttribute, table: Table) -> Floats:
     else:
         unit = codes / (attribute.size - 1) if attribute.size > 1 else np.full(codes.shape, 0.5)
     return np.asarray(np.clip(2 * unit - 1, -1.0, 1.0))
-
-
-def table_of(rows: Floats, schema: Schema) -> Table:
-    """Return rows of numbers as a table: the inverse of `rows_of`, for any numbers.
-
-    Each row is read by itself: numbers outside the domain become its ends, and of several columns
-    of one attribute the largest is its level. A missing number makes the cell missing.
-    """
-    widths = [a.size if isinstance(a, Categorical) else 1 for a in schema]
-    parts = np.split(rows, np.cumsum(widths)[:-1], axis=1)
-    return Table(schema, {a.name: _read(a, part) for a, part in zip(schema, parts, strict=True)})
-
-
-def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
-    hole = np.asarray(np.isnan(numbers).any(axis=1))
-    known, values = np.where(hole[:, None], 0.0, numbers), None
-    unit = (np.clip(known[:, 0], -1.0, 1.0) + 1) / 2
-    if isinstance(attribute, Categorical):
-        codes = known.argmax(axis=1)
-    elif isinstance(attribute, Numeric):
-        values = attribute.lower + unit * (attribute.upper - attribute.lower)
-        values = np.clip(values, attribute.lower, attribute.upper)
-        values = np.rint(values) if attribute.integer else values
-        codes = attribute.encode_values(values)
-        values = np.where(hole, attribute.lower, values)
-    else:
-        codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
-    codes = np.where(hole, attribute.missing_code, codes)
-    return Column(codes.astype(code_dtype(attribute)), values)
 
 
 def as_rows(values: Rows) -> Floats:

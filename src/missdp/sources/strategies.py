@@ -357,15 +357,6 @@ def _merge_levels(table: Ints, groups: Ints, axis: int) -> Ints:
     return np.moveaxis(out, 0, axis)
 
 
-def complete_rows(source: MarginalSource) -> MarginalSource:
-    """Return the rows that have no hole; the source holds its rows, or leaves out rows itself."""
-    if isinstance(source, MemorySource):
-        return source.taken(~source.table.incomplete_rows())
-    assert offers(source, "observed_on")  # checked before anything was charged
-    found: MarginalSource = source.observed_on(source.schema.nullable)  # type: ignore[attr-defined]
-    return found
-
-
 #: Exact counts of cliques. Only a door holds one.
 PrivateCounts: TypeAlias = ExactCounts | MergedCounts
 _CELLS_AT_ONCE = 50_000_000  # 400 MB of counts
