@@ -127,6 +127,12 @@ TABLES = {
     "Adult, MAR 20 %": lambda: adult("mar_0.2"),
     "RAND, MAR 20 %": rand,
 }
+TITLES = {
+    "Adult, MCAR 20 %": "Adult, 20 % missing completely at random",
+    "Adult, MAR 20 %": "Adult, 20 % missing at random",
+    "RAND, MAR 20 %": "RAND health insurance experiment, 20 % missing at random",
+}
+FEW = {1: ", one run", 2: ", two runs"}
 
 
 def limited(command, errors):
@@ -188,23 +194,32 @@ def versions():
 
 
 def shown(results):
-    """The table of the page for each table, means over runs."""
+    """The tables of the page: means over runs, and how many these are if fewer than three."""
     out = []
-    for title in dict.fromkeys(row["table"] for row in results):
-        lines = [f"| {title} | {' | '.join(COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for table in dict.fromkeys(row["table"] for row in results):
+        lines = [f"| {TITLES[table]} | {' | '.join(COLUMNS.values())} |"]
+        lines.append("|---" * (len(COLUMNS) + 1) + "|")
         for name in METHODS:
-            runs = [r for r in results if r["table"] == title and r["method"] == name]
+            runs = [r for r in results if (r["table"], r["method"]) == (table, name)]
             good = [r for r in runs if "problem" not in r]
-            cells = [statistics.mean(r[c] for r in good) if good else None for c in COLUMNS]
+            called = name.replace("mbi", "`mbi`") + FEW.get(len(good), "")
             if good:
-                texts = [f"{x:.3f}".replace("0.", ".") for x in cells[:-2]]
-                texts += [f"{cells[-2]:.0f}", f"{cells[-1]:.1f}"]
-                lines.append(f"| {name} | {' | '.join(texts)} |")
+                cells = [written(c, statistics.mean(r[c] for r in good), name) for c in COLUMNS]
+                lines.append(f"| {called} | {' | '.join(cells)} |")
             elif runs:
                 said = f"{runs[0]['problem']} ({runs[0]['cpu_s']:.0f} CPU s)"
-                lines.append(f"| {name} | {said} |{' |' * (len(COLUMNS) - 1)}")
-        out.append("\n".join(lines))
+                lines.append(f"| {called} | {said} |{' |' * (len(COLUMNS) - 1)}")
+        out.append("\n".join(lines).replace("|  |  |", "| | |"))
     return out
+
+
+def written(column, number, name):
+    """A mean as the page has it: the truth takes nothing, and is right."""
+    if name == TRUTH and column in ("cpu_s", "gb"):
+        return ""
+    if column == "cpu_s" or number in (0, 1):
+        return f"{number:.0f}"
+    return (f"{number:.1f}" if column == "gb" else f"{number:.3f}").removeprefix("0")
 
 
 def main():

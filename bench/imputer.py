@@ -27,7 +27,7 @@ from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 from missdp import AllPairs, DPImputer, Numeric, Schema, Table
 from missdp.pricing import rows_of
-from missdp.pricing.domain import table_of
+from missdp.pricing.model_imputer import _table_of
 
 PILES = {"capital-gain": (0.0,), "capital-loss": (0.0,), "hours-per-week": (40.0,)}
 
@@ -117,7 +117,7 @@ def encoded(imputer):
     def fill(rows):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return table_of(imputer().fit_transform(rows_of(rows)), rows.schema)
+            return _table_of(imputer().fit_transform(rows_of(rows)), rows.schema)
 
     return fill
 

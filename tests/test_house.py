@@ -19,14 +19,14 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
-def extension(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "extensions" / f"{name}.py")
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(Path(name).name, ROOT / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-built_pages, names = extension("built_pages"), extension("names")
+built_pages, names = loaded("docs/extensions/built_pages"), loaded("docs/extensions/names")
 
 
 def test_rooms_contracts_and_tests_are_those_that_are_drawn():
@@ -117,6 +117,41 @@ def test_there_is_one_version_and_extras_that_are_named_exist():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     named = set(",".join(re.findall(r"['.`]\[([a-z,]+)\]['`]", readme)).split(","))
     assert {"stat", "excel", "sql", "spark", "plot", "report"} <= named <= extras
+
+
+def test_an_index_shows_links_that_lead_somewhere_or_none():
+    shown = loaded("hatch_build").long_description
+    for source in (None, "https://forge.example/missdp"):
+        text = shown((ROOT / "README.md").read_text(encoding="utf-8"), source, "1.2")
+        targets = re.findall(r"\]\(([^)]+)\)", text)
+        assert bool(targets) == (source is not None)
+        assert [t for t in targets if not re.match(rf"{source}/(blob|raw)/v1.2/\w", t)] == []
+        assert ("docs/img/report.png" in text) == (source is not None)
+
+
+def test_nothing_is_uploaded_while_an_owner_has_something_to_decide(tmp_path):
+    check = loaded(".ci/release")
+    assert check.undecided() != []
+    for name in (*check.MARKED, "RELEASING.md", "CHANGELOG.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        text = text.replace(check.MARK, "decided").replace("- [ ]", "- [x]")
+        text = re.sub(r"(?s)(## Unreleased\n).*?(?=## \d)", r"\1", text)
+        urls = "".join(f'\n{url} = "https://forge.example"' for url in check.URLS)
+        text = text.replace("[project.urls]", f"[project.urls]{urls}")
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert check.undecided(tmp_path) == []
+    faults = {
+        "SECURITY.md": ("decided", check.MARK),
+        "CODE_OF_CONDUCT.md": ("decided", check.MARK),
+        "RELEASING.md": ("- [x]", "- [ ]"),
+        "pyproject.toml": ("\nSource = ", "\nHome = "),
+        "CHANGELOG.md": ("## Unreleased\n", "## Unreleased\n- New\n"),
+    }
+    for name, fault in faults.items():
+        kept = (tmp_path / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(kept.replace(*fault), encoding="utf-8")
+        assert [line for line in check.undecided(tmp_path) if line.startswith(f"{name}: ")], name
+        (tmp_path / name).write_text(kept, encoding="utf-8")
 
 
 def test_links_lead_somewhere():

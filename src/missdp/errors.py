@@ -43,9 +43,6 @@ __all__ = [
 class MissDPError(Exception):
     """Base class of every error this library raises on purpose.
 
-    Examples
-    --------
-    >>> from missdp.errors import MissDPError, SchemaError
     >>> issubclass(SchemaError, MissDPError)
     True
     """
@@ -115,7 +112,6 @@ class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statem
 
     Examples
     --------
-    >>> from missdp.errors import DataError, replacing
     >>> try:
     ...     with replacing(ValueError, by=DataError("a cell is not a number")):
     ...         float("a private value")
@@ -175,13 +171,6 @@ _MOST_NAMES = 10_000  # that are compared, each with time that grows with its le
 def whole(name: str, value: Any, *, least: int = 1) -> int:
     """Return a parameter that must be a whole number of at least ``least``.
 
-    Raises
-    ------
-    ParameterError
-        If it is not.
-
-    Examples
-    --------
     >>> whole("rows", 3.0)
     3
     """
@@ -194,13 +183,7 @@ def whole(name: str, value: Any, *, least: int = 1) -> int:
 
 
 def one_of(name: str, value: Any, known: Iterable[object]) -> Any:
-    """Return a parameter that must be one of a few values.
-
-    Raises
-    ------
-    ParameterError
-        If it is not.
-    """
+    """Return a parameter that must be one of a few values."""
     among = tuple(known)
     if value not in among:
         raise ParameterError(f"{name} must be one of {', '.join(map(repr, among))}, got {value!r}")
@@ -210,13 +193,6 @@ def one_of(name: str, value: Any, known: Iterable[object]) -> Any:
 def names_of(what: str, names: str | Iterable[str]) -> tuple[str, ...]:
     """Return one name, or several, as a tuple.
 
-    Raises
-    ------
-    ParameterError
-        If something else is given.
-
-    Examples
-    --------
     >>> names_of("attributes", "age"), names_of("attributes", ["age", "sex"])
     (('age',), ('age', 'sex'))
     """
@@ -242,13 +218,6 @@ def number(
 
     It must be above ``least`` if that is an ``open_end``, and ``below`` the most if that is said.
 
-    Raises
-    ------
-    ParameterError
-        If it is not.
-
-    Examples
-    --------
     >>> number("share", 0.5, most=1.0)
     0.5
     """

@@ -14,10 +14,7 @@ __all__ = ["Estimator", "Transformer", "clone"]
 
 
 def clone(value: Any) -> Any:
-    """Return an unfitted estimator with the same parameters, as scikit-learn's ``clone`` does.
-
-    What is no estimator is copied; what says itself how it is cloned (a budget is shared) is asked.
-    """
+    """Return an unfitted estimator with the same parameters; a budget stays the same one."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(clone, value))
     if isinstance(value, type):
@@ -40,24 +37,12 @@ class Estimator:
         return {name: found[name] for name in sorted(found) if name != "self"}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name.
-
-        Parameters
-        ----------
-        deep
-            For scikit-learn; a parameter of a synthesizer has none of its own.
-        """
+        """Return the parameters by name; ``deep`` is for scikit-learn, and changes nothing here."""
         del deep
         return {name: getattr(self, name) for name in self._parameters()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters by name.
-
-        Raises
-        ------
-        ParameterError
-            If there is no parameter of such a name; nothing is changed then.
-        """
+        """Change parameters by name; if there is none of such a name nothing is changed."""
         known = self._parameters()
         for name in params:
             if name not in known:

@@ -10,6 +10,7 @@ Signals are put off until what was paid for is kept.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
 import signal
@@ -116,19 +117,8 @@ def reserved(paths: Iterable[Path | None], *, room: int = 0) -> Iterator[None]:
     """Open the files that will be written within the block, before anything is paid for.
 
     Whatever this module writes to one of these paths within the block goes to the file that was
-    opened here. What was not written by then leaves no trace.
-
-    Parameters
-    ----------
-    paths : iterable of Path or None
-        Outputs; None stands for an option that was not given.
-    room : int, default 0
-        Bytes to set aside on the disk for each, where the system can.
-
-    Raises
-    ------
-    OutputError
-        If a path cannot be written, or the disk has no room.
+    opened here. What was not written by then leaves no trace. None stands for an option that was
+    not given; ``room`` bytes are set aside on the disk for each file, where the system can.
     """
     taken = dict(_RESERVED.get() or {})
     drafts: list[Draft] = []
@@ -153,11 +143,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` that replaces it only if the block succeeds.
 
     A link is followed, and a file that is replaced keeps its permissions.
-
-    Raises
-    ------
-    OutputError
-        If the folder does not exist or cannot be written, or the file system refuses.
     """
     with _opened(path) as draft:
         yield draft.path
@@ -191,11 +176,8 @@ STOPS = tuple(
 class PutOff(contextlib.AbstractContextManager["PutOff"]):
     """Signals that ask the run to stop are acted on when the block ends, not within.
 
-    Parameters
-    ----------
-    word : str, default ""
-        If given, signals are put off only from the first noise on that is drawn within the block.
-        This is said when one comes, and a second one then stops the run at once.
+    With a ``word``, only from the first noise on that is drawn within the block: it is said when
+    one comes, and a second one then stops the run at once.
     """
 
     def __init__(self, word: str = "") -> None:
@@ -269,14 +251,15 @@ def picture_format(path: str | Path) -> str:
     return found
 
 
-def check_writable(path: Path) -> None:
-    """Refuse early, before any budget is spent, a path that cannot be written.
+def write_picture(figure: Any, path: str | Path) -> None:
+    """Write a figure of matplotlib, whole or not at all; a picture tells no time of its making."""
+    kind, drawn = picture_format(path), io.BytesIO()
+    figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    write_atomically(Path(path), drawn.getvalue())
 
-    Raises
-    ------
-    OutputError
-        If the path is a folder or a device, or its folder is absent or not writable.
-    """
+
+def check_writable(path: Path) -> None:
+    """Refuse early, before any budget is spent, a path that cannot be written."""
     kind = None
     refusing = replacing(OSError, ValueError, by=partial(refusal, path))
     with refusing, contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -296,18 +279,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_outputs(outputs: Iterable[Path | None], *, inputs: Iterable[Path | None] = ()) -> None:
-    """Refuse early outputs that cannot be written, or that would overwrite what is needed.
-
-    Parameters
-    ----------
-    outputs, inputs : iterable of Path or None
-        Files of one command; None stands for an option that was not given.
-
-    Raises
-    ------
-    OutputError
-        If an output cannot be written, is an input, or is named twice.
-    """
+    """Refuse early outputs that cannot be written, are inputs, or are named twice."""
     named = [path for path in inputs if path is not None]
     taken = {_place(path): "input" for path in named}
     for path in outputs:
@@ -342,11 +314,7 @@ def refusal(path: Path, error: BaseException) -> OutputError:
 def locked(handle: int, *, shared: bool = False) -> bool:
     """Lock a file until its process ends, whichever way; False if somebody else holds it.
 
-    Parameters
-    ----------
-    handle : int
-    shared : bool, default False
-        Whether others may hold it too: for those who only want to know.
+    Others may hold a ``shared`` lock too: it is for those who only want to know.
     """
     if sys.platform == "win32":  # where nobody can remove what another process has open
         return True

@@ -30,7 +30,6 @@ def progress_bar(label: str = "starting", *, console: Console | None = None) -> 
 
     Examples
     --------
-    >>> from missdp.evaluate import progress_bar
     >>> with progress_bar() as progress:
     ...     progress("training", 0.5)
     """

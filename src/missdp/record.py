@@ -36,19 +36,11 @@ WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError
 class Record:
     """Base class of dataclasses that are written to JSON under their ``kind``, and read back.
 
-    Fields may hold None, numbers, text, tuples, sets of text, mappings, arrays and other records.
-    A list is read back as a tuple. A class with ``abstract=True`` is no kind by itself, but reads
-    every kind below it.
+    Fields may hold None, numbers, text, tuples, sets of text, mappings, arrays and other records; a
+    list is read back as a tuple. ``kind`` is the name in files, by default that of the class;
+    ``derived`` names properties that are written as well, for other programs, and not read. A class
+    with ``abstract=True`` is no kind by itself, but reads every kind below it.
 
-    Attributes
-    ----------
-    kind : str
-        Class attribute: the name in files, by default that of the class.
-    derived : tuple of str
-        Class attribute: properties that are written as well, for other programs; not read.
-
-    Examples
-    --------
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Span(Record):
@@ -88,13 +80,7 @@ class Record:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return the record that `to_dict` wrote.
-
-        Raises
-        ------
-        ParameterError
-            If the kind is unknown, or a field is missing, unknown, out of range or of another type.
-        """
+        """Return the record that `to_dict` wrote; refuse any other."""
         if not isinstance(data, Mapping):
             raise ParameterError(f"expected a JSON object with a 'kind', got {type(data).__name__}")
         found = cls._kind_of(data)
@@ -118,12 +104,7 @@ class Record:
     ) -> str:
         """Return the record as a JSON text with the number of its format and a checksum.
 
-        Parameters
-        ----------
-        release : str, optional
-            The id of the release whose file this is.
-        ledger : mapping, optional
-            Which line of a ledger paid for the release.
+        ``release`` is the id of the release whose file this is, ``ledger`` which line paid for it.
         """
         return json.dumps(self.to_document(release=release, ledger=ledger), allow_nan=False)
 
@@ -139,15 +120,7 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the record that `to_json` wrote.
-
-        Raises
-        ------
-        DataError
-            If the text was changed since, or is of another format.
-        ParameterError
-            If it is not such a text.
-        """
+        """Return the record that `to_json` wrote; refuse a text that was changed since."""
         return cls.from_document(read_json(text))
 
     @classmethod
@@ -243,8 +216,6 @@ def fits(value: Any, hint: Any) -> bool:
 def encoded(value: Any) -> Any:
     """Return the JSON values of anything that a record may hold; exact to the last bit.
 
-    Examples
-    --------
     >>> encoded({"a": (1, 2.5), "b": {("x", "y"): math.inf}})
     {'a': [1, 2.5], 'b': {'kind': 'mapping', 'items': [[['x', 'y'], {'kind': 'float', 'is': 'inf'}]]}}
     """  # noqa: E501
@@ -268,13 +239,7 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """Return what `encoded` wrote; a list becomes a tuple.
-
-    Raises
-    ------
-    ParameterError
-        If it is nothing that `encoded` writes.
-    """
+    """Return what `encoded` wrote, and refuse anything else; a list becomes a tuple."""
     if isinstance(value, list):
         return tuple(decoded(item) for item in value)
     if not isinstance(value, Mapping):
@@ -360,26 +325,15 @@ def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with a checksum of its content.
 
     It shows damage and careless edits; it is no signature, for anyone can compute it.
-
-    Parameters
-    ----------
-    document : mapping of str to JSON values
-
-    Examples
-    --------
-    >>> unsealed(sealed({"epsilon": 1.0}))
-    {'epsilon': 1.0}
     """
     return {**document, _NAME: _digest(document)}
 
 
 def unsealed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document without its checksum.
+    """Return the document without its checksum; refuse a checksum that is not that of the content.
 
-    Raises
-    ------
-    DataError
-        If the checksum is absent, or not that of the content.
+    >>> unsealed(sealed({"epsilon": 1.0}))
+    {'epsilon': 1.0}
     """
     rest = dict(document)
     if rest.pop(_NAME, None) != _digest(rest):

@@ -72,21 +72,10 @@ def _resident() -> float:
 
 @contextlib.contextmanager
 def on_disk(limit: int | None) -> Iterator[None]:
-    """Keep long arrays on disk within the block.
+    """Keep long arrays on disk within the block, or refuse if the disk does not take them.
 
-    Parameters
-    ----------
-    limit : int or None
-        How many bytes of memory the process may take. None keeps arrays where they are kept
-        without this.
+    ``limit`` is how many bytes of memory the process may take; None changes nothing.
 
-    Raises
-    ------
-    OutputError
-        If the disk does not take them, whatever error came of that.
-
-    Examples
-    --------
     >>> with on_disk(2**30):
     ...     len(room(3, np.int64))
     3
@@ -109,16 +98,6 @@ def on_disk(limit: int | None) -> Iterator[None]:
 def room(size: int, kind: DTypeLike, *, filled: int | None = None) -> NDArray[Any]:
     """Return a new array, on disk if it is long and the run may not take so much memory.
 
-    Parameters
-    ----------
-    size : int
-        How many numbers.
-    kind : dtype
-    filled : int, optional
-        What every number is; by default anything.
-
-    Examples
-    --------
     >>> room(3, np.int64, filled=-1).tolist()
     [-1, -1, -1]
     """
@@ -161,8 +140,6 @@ def _reserve(file: Any, size: int) -> None:
 def blocks(size: int, step: int) -> Iterator[slice]:
     """Yield where some numbers are, one block after the other.
 
-    Examples
-    --------
     >>> list(blocks(5, 3))
     [slice(0, 3, None), slice(3, 5, None)]
     """
@@ -174,11 +151,7 @@ def blocks(size: int, step: int) -> Iterator[slice]:
 
 
 def runs(counts: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each i ``counts[i]`` times, and beside it the numbers from 0 up.
-
-    >>> [found.tolist() for found in runs(np.array([2, 0, 1]))]
-    [[0, 0, 2], [0, 1, 0]]
-    """
+    """Return each i ``counts[i]`` times, and beside it the numbers from 0 up."""
     owner = np.repeat(np.arange(len(counts)), counts)
     return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
 
@@ -195,14 +168,9 @@ def in_portions(sizes: NDArray[np.integer], most: int) -> Iterator[slice]:
 
 
 def _portions(array: NDArray[Any], where: NDArray[np.integer]) -> Iterator[Any]:
-    """Yield which of some places of an array are near each other, so that few pages are needed.
+    """Yield which places of an array are near each other, so that few pages are needed.
 
     All of them at once if there is enough memory.
-
-    Examples
-    --------
-    >>> list(_portions(np.arange(3), np.array([2, 0])))
-    [slice(None, None, None)]
     """
     shelf = _SHELF.get()
     if shelf is None or shelf.has_room_for(array):
@@ -217,13 +185,7 @@ def _portions(array: NDArray[Any], where: NDArray[np.integer]) -> Iterator[Any]:
 
 
 def pick(array: NDArray[Any], where: NDArray[np.integer]) -> NDArray[Any]:
-    """Return the numbers, or rows, at some places of an array, as ``array[where]``.
-
-    Examples
-    --------
-    >>> pick(np.array([5, 6, 7]), np.array([[2, 0]])).tolist()
-    [[7, 5]]
-    """
+    """Return the numbers, or rows, at some places of an array, as ``array[where]``."""
     if _SHELF.get() is None:
         return np.asarray(array[where])
     places = where.ravel()
@@ -236,12 +198,6 @@ def pick(array: NDArray[Any], where: NDArray[np.integer]) -> NDArray[Any]:
 class Pile:
     """Numbers that come one block after the other, to be one array: on disk if arrays are shelved.
 
-    Parameters
-    ----------
-    kind : dtype
-
-    Examples
-    --------
     >>> pile = Pile(np.int64)
     >>> pile.add(np.array([1, 2]))
     >>> pile.array().tolist()

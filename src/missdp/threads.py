@@ -29,11 +29,6 @@ def one_blas_thread() -> Iterator[None]:
 
     The number of threads belongs to the whole process: the first to come in takes it down, and the
     last to go, of all threads, puts it back.
-
-    Examples
-    --------
-    >>> with one_blas_thread():
-    ...     pass
     """
     with _lock:
         _inside.append(_inside[0] if _inside else _limited())
@@ -49,11 +44,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _in_charge(*, force: bool) -> None:
-    """Make this thread the one in charge.
-
-    From 3.8 on, threadpoolctl lets one thread alone change what belongs to all: who is in charge
-    here is whoever holds the lock.
-    """
+    """Make this thread the one in charge, whom alone threadpoolctl lets set threads."""
     from threadpoolctl import OpenBLASController
 
     if hasattr(OpenBLASController, "clear_controlling_thread"):

@@ -17,9 +17,8 @@ from missdp.baselines.network import (
     Network,
     _condition,
     _dependence_score,
-    candidates,
-    reachable_cliques,
 )
+from missdp.baselines.privbayes import _candidates, _reachable_cliques
 from synth.conformance import make_table
 
 
@@ -189,10 +188,10 @@ def test_candidates_are_the_maximal_allowed_sets(degree, cells):
         if rule((*parents, "d"))
     ]
     maximal = {one for one in every if not any(one < other for other in every)}
-    found = candidates(placed, waiting, rule, degree)
+    found = _candidates(placed, waiting, rule, degree)
     assert {frozenset(f.parents) for f in found} == (maximal or {frozenset()})
     assert len(found) == max(1, len(maximal))
-    counted = set(reachable_cliques(names, rule, degree))
+    counted = set(_reachable_cliques(names, rule, degree))
     assert all(tuple(n for n in names if n in f.clique) in counted for f in found)
 
 

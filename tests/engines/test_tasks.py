@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from missdp import Categorical, Numeric, Schema, Table
-from missdp.engines.spark_tasks import CountTask, add_up, merged
+from missdp.engines.spark import _add_up
+from missdp.engines.spark_tasks import CountTask, merged
 from missdp.errors import DataError
 from missdp.sources import MemorySource
 from missdp.sources.counts import Counter
@@ -39,7 +40,7 @@ def test_partial_counts_of_any_number_of_tasks_add_up():
         parts = [table.take(np.arange(*pair)) for pair in itertools.pairwise(ends)]
         out = [batch for part in parts for batch in run(batches(part))]
         counter = Counter(RULED, PAIRS)
-        add_up(handed_in(merged(out)), counter)
+        _add_up(handed_in(merged(out)), counter)
         found = counter.result("extended")
         for clique, counts in wanted.counts(PAIRS, rows="extended").items():
             np.testing.assert_array_equal(found[clique], counts)
@@ -63,7 +64,7 @@ def test_large_vectors_come_in_blocks():
     assert sizes == [2**17, 250_000 - 2**17]
     run = CountTask(schema=schema, names=("a", "b"), counter=counter)
     table = unread(schema, 300)
-    add_up(handed_in(run(batches(table))), counter)
+    _add_up(handed_in(run(batches(table))), counter)
     wanted = MemorySource(table).counts([("a", "b")], rows="observed")["a", "b"]
     np.testing.assert_array_equal(counter.result("observed")["a", "b"], wanted)
 
@@ -77,7 +78,7 @@ def refused(*parts):
     run = CountTask(schema=STRICT, names=("a", "b"), counter=Counter(STRICT, [("a",)]))
     out = [batch for a, b in parts for batch in run([pa.record_batch({"a": a, "b": b})])]
     with refuses(DataError) as caught:
-        add_up(handed_in(merged(out)), Counter(STRICT, [("a",)]))
+        _add_up(handed_in(merged(out)), Counter(STRICT, [("a",)]))
     return str(caught.value)
 
 
@@ -108,7 +109,7 @@ def test_rows_with_holes_are_left_out_by_their_own_cells():
     table = made_up(RULED, 80, seed=4)
     run = task(observed=("arbeit", "größe"))
     counter = Counter(RULED, PAIRS)
-    add_up(handed_in(run(batches(table))), counter)
+    _add_up(handed_in(run(batches(table))), counter)
     read = Table.read(table.to_arrow(holes="codes"), RULED)
     whole = read.take(~(read.mask("arbeit") | read.mask("größe")))
     found = counter.result("extended")

@@ -12,7 +12,7 @@ import pytest
 import missdp
 from missdp import AIM, MST, AllPairs, Budget, Categorical, Numeric, Ordinal, PrivBayes, Schema
 from missdp.errors import ParameterError, SchemaError
-from missdp.estimate import Estimates
+from missdp.estimate import Estimates, released
 from missdp.estimate.inside import counted, reach
 from missdp.record import sealed
 from missdp.schema import NotApplicable
@@ -205,6 +205,20 @@ def test_tails_are_those_that_released_means_tell(numbered):
         found = numbered.estimate(question)
         assert abs(found.estimate[0] - truth) < 3 * found.errors[0]
         assert found.noise[0] < 0.06 * pay.std()
+
+
+def test_released_sums_are_as_unsure_as_what_clipping_takes(numbered, monkeypatch):
+    """The line of a number, the number clipped far out, and its square: beside their noise."""
+    source = released._AllPairsSource(numbered)
+    unsure = [source.sums(at).stds for at in (0, 1)]
+    share = released._CLIPPED
+    monkeypatch.setattr(released, "_CLIPPED", 0.0)
+    for at, stds in enumerate(unsure):
+        taken, margin = 1 - source._left[0][at], source._known.margins[at]
+        seen = margin[: source.levels[at].n_groups].sum()
+        assert taken > 0.01
+        known = source.sums(at).stds
+        assert stds**2 - known**2 == pytest.approx((share * taken / seen) ** 2)
 
 
 def gains(n=6000, seed=0):

@@ -191,7 +191,12 @@ def test_events_must_pay_for_neighbours():
     assert how.exceeds(event, {"a": 4, "b": 2}, {"a": 5, "b": 2}) is None
     assert how.exceeds(event, {"a": 4}, {"a": 4, "b": 1}) is None
     assert "was charged for" in how.exceeds(event, {"a": 4}, {"a": 6})
-    assert "was charged for" in how.exceeds(event, {"a": 4}, {"a": 5, "b": 1})
+    twice = GaussianEvent(sensitivity=2, sigma=4.0)  # costs what noise of 2 does if a row moves 1
+    assert how.exceeds(twice, {"a": 4}, {"a": 5}) is None
+    assert "at least 4 was charged for" in how.exceeds(twice, {"a": 4}, {"a": 6})
+    assert FrequentValues(4.0, 1e-6, 5).exceeds(twice, {"a": 4}, {"a": 6}) is None
+    for charged in (event, twice):  # the proof has a case for either, not for both
+        assert "one was charged for" in how.exceeds(charged, {"a": 4}, {"a": 5, "b": 1})
     assert "noise" in how.exceeds(GaussianEvent(sensitivity=1, sigma=3.0), {"a": 4}, {"a": 4})
     assert "LaplaceEvent" in how.exceeds(LaplaceEvent(sensitivity=1, scale=1.0), {}, {})
     with pytest.raises(UnprovenError, match="several values"):

@@ -219,6 +219,18 @@ def test_good_tables_pass_and_bad_ones_are_refused(name):
     assert plan.guarantee.adjacency == "replace-one"
 
 
+def test_what_is_tested_for_is_what_is_released(monkeypatch):
+    asked = []
+    question = mp.PrivateMean.question
+    monkeypatch.setattr(
+        mp.PrivateMean,
+        "question",
+        lambda self, domain: asked.append(question(self, domain)) or asked[-1],
+    )
+    propose_test_release(pipeline("scale"), good_rows("scale"), test_epsilon=2.0)
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize("test_epsilon", [0.1, 1.0, 3.0])
 def test_the_test_passes_wrongly_with_less_than_the_stated_chance(test_epsilon):
     """Monte Carlo at distance 1 from failure, where the chance is largest: it is delta exactly."""

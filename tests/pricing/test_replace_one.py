@@ -201,6 +201,8 @@ def test_noisy_gradients_are_mean_gradients(batch):
     expected = rows.T @ (-y / (1 + np.exp(y * (rows @ point)))) / 40
     np.testing.assert_allclose(model.at(point), expected, atol=1e-6)
     assert model.left == 2
+    with pytest.raises(AttributeError):
+        model.left = 3
 
 
 @pytest.mark.parametrize("bad", [[1.1, 0.0], [0.0], [math.nan, 0.0], [[0.0, 0.0]]])

@@ -24,7 +24,7 @@ from missdp.schema import (
     Ordinal,
     Schema,
 )
-from missdp.schema.rulebook import not_applicable
+from missdp.schema.schema import _not_applicable
 from refusing import refuses
 from schema.rule_books import NONE, SCALE, books, domain
 
@@ -40,7 +40,7 @@ def code_of(attribute, value):
 def dead(given, ruled):
     """Codes that no row obeying all rules has, by brute force over values."""
     whole = Schema(tuple(given))
-    absent = not_applicable(whole.columns, [rule for rule, _ in ruled])
+    absent = _not_applicable(whole.columns, [rule for rule, _ in ruled])
     cells = [domain(a) + ([NONE] if a.name in absent else []) for a in given]
     alive = set()
     for values in itertools.product(*cells):

@@ -12,17 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import missdp.sources.filling as storing
 import missdp.sources.strategies as strategies
-import missdp.sources.streamed as storing
 from missdp import Categorical, Kamino, Numeric, Schema, Table
 from missdp.engines import DuckDBRows
 from missdp.errors import DataError, ParameterError
+from missdp.mechanisms.door import _complete_rows
 from missdp.schema import NotApplicable
 from missdp.sources import DuckDBSource, MemorySource, open_source
-from missdp.sources.filling import filled_given_all, filled_rows
+from missdp.sources.filling import _CodeStore, filled_given_all, filled_rows
 from missdp.sources.modelled import Modelled
-from missdp.sources.strategies import complete_rows
-from missdp.sources.streamed import CodeStore
 from missdp.table import PartRows, memory_limit
 from missdp.table.streams import _lines
 from refusing import refuses
@@ -80,8 +79,8 @@ def assert_same(one, two):
 @pytest.mark.parametrize("rows", ["observed", "extended"])
 def test_complete_rows_are_those_of_memory(places, schema, rows):
     modelled = Modelled(schema)
-    held = complete_rows(modelled.source(MemorySource(Table.read(places[schema], schema))))
-    streamed = complete_rows(modelled.source(DuckDBSource(places[schema], schema)))
+    held = _complete_rows(modelled.source(MemorySource(Table.read(places[schema], schema))))
+    streamed = _complete_rows(modelled.source(DuckDBSource(places[schema], schema)))
     wanted = cliques(modelled.schema)
     counts = streamed.counts(wanted, rows=rows)
     assert_same(counts, held.counts(wanted, rows=rows))
@@ -106,7 +105,7 @@ def test_rows_are_filled_once_and_every_count_sees_the_same(places, schema, memo
     source = modelled.source(DuckDBSource(places[schema], schema))
     with memory_limit("1GB"):
         store = filled_rows(source, laws(schema), np.random.default_rng(0), modelled)
-    assert isinstance(store, CodeStore)
+    assert isinstance(store, _CodeStore)
     assert (store._file.name is not None) == (memory == "in a file")
     whole = store.counts([modelled.schema.names], rows="observed")[modelled.schema.names]
     for clique, counts in store.counts(cliques(modelled.schema), rows="observed").items():
@@ -137,7 +136,7 @@ def test_counts_of_kept_rows_at_the_same_time_do_not_disturb_each_other(monkeypa
     monkeypatch.setattr(storing, "_SHARE", 0.0)
     rng, names = np.random.default_rng(0), PLAIN.names
     blocks = [{n: rng.integers(0, 2, 500) for n in names} for _ in range(40)]
-    store = CodeStore(PLAIN, blocks)
+    store = _CodeStore(PLAIN, blocks)
     assert store._file.name is not None
     assert not list(tmp_path.iterdir())
     with ThreadPoolExecutor(8) as pool:

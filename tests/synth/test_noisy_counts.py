@@ -11,14 +11,10 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 
 from missdp import AllPairs, Kamino, PrivBayes
+from missdp.baselines.privbayes import _make_consistent
 from missdp.mechanisms.session import Witness
 from missdp.synth import AIM, MST, SmallTableWarning
-from missdp.synth.noisy_counts import (
-    Total,
-    least_squares_total,
-    make_consistent,
-    project_to_simplex,
-)
+from missdp.synth.noisy_counts import Total, least_squares_total, project_to_simplex
 from missdp.testing import Recorder, Repeater
 from synth.tables import rows_of, schema_of
 
@@ -173,7 +169,7 @@ def test_consistency_makes_shared_margins_agree_and_is_better_than_none():
     before = after = 0.0
     for _ in range(50):
         noisy = {k: v + rng.normal(0, 0.02, v.shape) for k, v in cliques.items()}
-        out = make_consistent(noisy, dict.fromkeys(cliques, 0.02**2))
+        out = _make_consistent(noisy, dict.fromkeys(cliques, 0.02**2))
         b = [out["a", "b"].sum(0), out["b", "c"].sum(1)]
         np.testing.assert_allclose(b[0], b[1], atol=0.02)
         alone = {k: project_to_simplex(v) for k, v in noisy.items()}
@@ -184,5 +180,5 @@ def test_consistency_makes_shared_margins_agree_and_is_better_than_none():
 
 def test_consistency_trusts_the_more_precise_table():
     sharp, blunt = np.array([0.8, 0.2]), np.array([[0.1, 0.1], [0.4, 0.4]])
-    out = make_consistent({("a",): sharp, ("a", "b"): blunt}, {("a",): 1e-6, ("a", "b"): 1.0})
+    out = _make_consistent({("a",): sharp, ("a", "b"): blunt}, {("a",): 1e-6, ("a", "b"): 1.0})
     np.testing.assert_allclose(out["a", "b"].sum(1), sharp, atol=1e-3)

@@ -17,7 +17,7 @@ from missdp.ground_truth import epsilon_for_ground_truth, planned_ground_truth
 from missdp.office.dossier import from_measurements, write_dossier
 from missdp.office.facts import Facts
 from missdp.office.pages import _gaps
-from missdp.schema import OpenCategorical, Unit
+from missdp.schema import OpenCategorical, SurveyWeight, Unit
 from missdp.table import units
 from missdp.testing.findings import Recorder, Repeater
 
@@ -234,18 +234,39 @@ def test_evidence_that_takes_rows_for_independent_is_not_shown_of_units():
         assert shown in one["p"]
 
 
-def test_published_measurements_come_back_by_the_schema_that_declared_the_unit(tmp_path):
-    schema = with_unit(3)
-    model = AllPairs(epsilon=5.0).fit(visits(600, each=3), schema=schema)
+WEIGHT = SurveyWeight("w", upper=3.0)
+
+
+@pytest.mark.parametrize(
+    ("unit", "weight", "others"),
+    [
+        (Unit("person", max_rows=3), None, {"weight": WEIGHT}),
+        (Unit("person", max_rows=3), None, {"unit": Unit("person", max_rows=2)}),
+        (Unit("person", max_rows=3), None, {"unit": Unit("other", max_rows=3)}),
+        (Unit("person", max_rows=3), None, {"unit": Unit("person", max_rows=3, counts="unit")}),
+        (Unit("person", max_rows=3, counts="unit"), None, {"unit": Unit("person", max_rows=3)}),
+        (None, WEIGHT, {"weight": SurveyWeight("w", upper=2.0)}),
+        (None, WEIGHT, {"weight": SurveyWeight("v", upper=3.0)}),
+        (None, WEIGHT, {"unit": Unit("person")}),
+        (None, None, {"weight": WEIGHT}),
+    ],
+)
+def test_published_measurements_come_back_by_the_schema_of_their_rows(
+    unit, weight, others, tmp_path
+):
+    schema = Schema((SEX, ILL), unit=unit, weight=weight)
+    rows = visits(600, each=3).assign(w=np.resize([1.0, 2.0, 3.0], 600))
+    kept = [*schema.names, *([unit.column] if unit else []), *(["w"] if weight else [])]
+    model = AllPairs(epsilon=5.0).fit(rows[kept], schema=schema)
     write_dossier(model, tmp_path / "d")
     file = tmp_path / "d" / "measurements.parquet"
     for given in (None, schema, schema.of_rows):
         again = from_measurements(file, given)
-        assert (again.guarantee_.unit, again.guarantee_.max_rows) == ("person", 3)
+        assert again.guarantee_.unit == model.guarantee_.unit
+        assert again.guarantee_.max_rows == model.guarantee_.max_rows
         assert again.effective_size_ == model.effective_size_
-    for other in (with_unit(2), Schema((SEX, ILL), unit=Unit("other", max_rows=3))):
-        with pytest.raises(SchemaError, match="no sealed record of a release from rows of this"):
-            from_measurements(file, other)
+    with pytest.raises(SchemaError, match="no sealed record of a release from rows of this"):
+        from_measurements(file, replace(schema, **others))
 
 
 def test_a_unit_is_not_called_row():

@@ -20,7 +20,7 @@ from missdp.mechanisms import Door, RowDoor, SecureNoise
 from missdp.pricing import RowDomain
 from missdp.schema import Unit
 from missdp.sources import MemorySource, open_source, strategy_named
-from missdp.table import streams
+from missdp.table import units as choosing
 from missdp.table.cells import HeldBatch
 from missdp.table.memory import memory_limit
 from missdp.table.streams import RowStream
@@ -154,9 +154,9 @@ def test_what_comes_in_another_order_when_it_is_read_again_is_read_once_and_kept
 
 
 def test_rows_that_are_kept_lie_where_nobody_else_reads_them(monkeypatch):
-    monkeypatch.setattr(streams, "_SHARE", 1e-12)  # no room in memory
+    monkeypatch.setattr(choosing, "_SHARE", 1e-12)  # no room in memory
     frame = pd.DataFrame({"age": [1, 2, 3], "p": [1, 1, 2]})
-    rows = streams.KeptRows(Shuffled(frame), ("age", "p"))
+    rows = choosing._KeptRows(Shuffled(frame), ("age", "p"))
     about = os.fstat(rows._file.fileno())
     assert (about.st_mode & 0o777, about.st_nlink, about.st_size > 0) == (0o600, 0, True)
     assert sorted(ages_read(rows)) == [1, 2, 3]
@@ -166,7 +166,7 @@ def test_rows_that_are_kept_lie_where_nobody_else_reads_them(monkeypatch):
             raise ValueError("secret")
 
     with pytest.raises(DataError, match="cannot be kept") as found:
-        streams.KeptRows(Shuffled(frame.assign(p=[Secretive()] * 3)), ("age", "p"))
+        choosing._KeptRows(Shuffled(frame.assign(p=[Secretive()] * 3)), ("age", "p"))
     assert "secret" not in "".join(traceback.format_exception(found.value))
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, SchemaError
+from missdp.mechanisms.door import _complete_rows
 from missdp.schema import Categorical, Numeric, Ordinal, Schema
 from missdp.sources import Clique, MarginalSource, MemorySource, Rows
 from missdp.sources.counts import RowWeight, offers
-from missdp.sources.strategies import complete_rows
 from missdp.table import Table
 from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, name_of, refuses
 from missdp.testing.made_up import made_up
@@ -196,7 +196,7 @@ class _Source:
             yield source.observed_on(names[-1:]), names[-1:]
             yield source.observed_on(names[:1]).observed_on(names[1:2]), names[:2]
         if offers(source, "observed_on") or isinstance(source, MemorySource):
-            yield complete_rows(source), names
+            yield _complete_rows(source), names
 
     def cells(self) -> str:
         """Cells mean what the documentation says: blanks, codes, null and NaN, infinities."""

@@ -16,7 +16,8 @@ from missdp.table.follow import known_cells
 from missdp.testing import RULED, SCHEMA, check_non_interference, neighbours
 from missdp.testing.findings import Broken, Subject
 from missdp.testing.habits import habits_of
-from missdp.testing.made_up import _read_again, unread, with_other_kinds
+from missdp.testing.interference import _with_other_kinds
+from missdp.testing.made_up import _read_again, unread
 from testing import examples, ruled
 from testing.by_hand import ABSENT, HOLE, broken_by_hand, rows_by_hand
 
@@ -146,7 +147,7 @@ def test_made_up_tables_have_every_kind_and_break_rules_before_they_are_read():
     still = {t for row in rows_by_hand(table) for t in broken_by_hand(RULED, row)}
     # What is never missing stays as it is, and so does what does not follow any more.
     assert still <= {"never stufe = 'c' and wohnt = true", "alter + geburt = 2024"}
-    other = with_other_kinds(table)
+    other = _with_other_kinds(table)
     assert np.array_equal(other.incomplete_rows(), table.incomplete_rows())
     assert not np.array_equal(other.codes("größe"), table.codes("größe"))
 

@@ -76,21 +76,12 @@ _MOST_COUNT = 100_000  # events that are put together one by one
 
 @dataclass(frozen=True, eq=False)
 class Accountant:
-    """One way of bounding the cost of events.
+    """One way of bounding the cost of events: of one event by ``cost``, which may refuse it.
 
-    Parameters
-    ----------
-    name : str
-    cost : callable
-        The cost of one event, which it refuses if no bound is proven.
-    on_epsilon, on_delta : callable
-        Return epsilon at a delta, and delta at an epsilon, of a sequence of events.
-    own_deltas : bool, default False
-        Whether these include the deltas of the events themselves, which are added up otherwise.
+    ``on_epsilon`` and ``on_delta`` return epsilon at a delta, and delta at an epsilon, of a
+    sequence of events; with ``own_deltas`` these include the deltas of the events themselves, which
+    are added up otherwise.
 
-    Examples
-    --------
-    >>> from missdp.accounting import PURE, PureEvent
     >>> PURE.epsilon([PureEvent(epsilon=0.25)] * 4, 0.0)
     1.0
     """
@@ -219,7 +210,6 @@ def epsilon_of(
 
     Examples
     --------
-    >>> from missdp.accounting import LaplaceEvent, epsilon_of
     >>> epsilon_of([LaplaceEvent(sensitivity=1, scale=2.0)] * 2, 0.0)
     1.0
     """
@@ -243,9 +233,6 @@ def delta_of(
 ) -> float:
     """Return the smallest proven delta of the composition at ``epsilon``; see `epsilon_of`.
 
-    Examples
-    --------
-    >>> from missdp.accounting import PureEvent, delta_of
     >>> delta_of([PureEvent(epsilon=0.5)] * 2, 1.0)
     0.0
     """
@@ -297,7 +284,6 @@ def epsilon_under(
 
     Examples
     --------
-    >>> from missdp.accounting import LaplaceEvent
     >>> epsilon_under([LaplaceEvent(sensitivity=1, scale=2.0)], 0.0, "replace-one")
     1.0
     """
@@ -348,7 +334,6 @@ def to_dp_event(event: Event) -> Any:
 
     Examples
     --------
-    >>> from missdp.accounting import GaussianEvent, to_dp_event
     >>> to_dp_event(GaussianEvent(sensitivity=1, sigma=2.0, discrete=False))
     GaussianDpEvent(noise_multiplier=2.0)
     """
@@ -384,8 +369,6 @@ def to_dp_event(event: Event) -> Any:
 def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -> float:
     """Return `scale_for` releases, discrete or continuous, that are epsilon-DP together.
 
-    Examples
-    --------
     >>> laplace_scale(1.0, count=4)
     4.0
     """
@@ -397,8 +380,6 @@ def gaussian_delta(epsilon: float, *, sigma: float, sensitivity: float = 1.0) ->
 
     By Balle & Wang 2018, Theorem 8.
 
-    Examples
-    --------
     >>> round(gaussian_delta(1.0, sigma=1.0), 4)
     0.1269
     """
@@ -500,7 +481,6 @@ def calibrate(
 
     Examples
     --------
-    >>> from missdp.accounting import LaplaceEvent
     >>> scale = calibrate(lambda b: [LaplaceEvent(sensitivity=1, scale=b)] * 4, 1.0)
     >>> 4.0 <= scale <= 4.001
     True

@@ -138,9 +138,6 @@ class Budget:
         ``delta``, above 0 unless the cost is pure, is that at which the budget states its epsilon:
         nothing else depends on it.
 
-        Examples
-        --------
-        >>> from missdp.accounting import Budget, Cost
         >>> budget = Budget.from_cost(Cost(currency="zcdp", amount=0.02), delta=1e-6)
         >>> budget.left.amount, round(budget.epsilon, 2)
         (0.02, 0.9)
@@ -263,7 +260,6 @@ class Budget:
 
         Examples
         --------
-        >>> from missdp.accounting import Budget
         >>> total = Budget(1.0, 1e-5)
         >>> fits = [total.reserve(Budget(0.3, 1e-6, schedule="adaptive")) for _ in range(5)]
         >>> round(total.spent.epsilon, 2)
@@ -356,8 +352,6 @@ class Budget:
     def left(self) -> Cost:
         """What an adaptive budget can still be charged with; of a fixed one, ask `can_afford`.
 
-        Examples
-        --------
         >>> from missdp.accounting import Budget, GaussianEvent
         >>> budget = Budget(1.0, 1e-6, schedule="adaptive")
         >>> budget.charge(GaussianEvent(sensitivity=1, sigma=10.0))

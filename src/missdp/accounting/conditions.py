@@ -44,7 +44,6 @@ class Condition(Record, abstract=True):
 
     Examples
     --------
-    >>> from missdp.accounting import Condition, RowIndependentMissingness
     >>> condition = RowIndependentMissingness()
     >>> Condition.from_json(condition.to_json()) == condition
     True
@@ -377,8 +376,6 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     or `DataDependentDomain` for the attributes that are marked as read from the private cells, if
     that is accepted.
 
-    Examples
-    --------
     >>> from missdp import Categorical, Schema
     >>> read = Categorical(name="a", levels=("x",), undeclared=("levels",))
     >>> for condition in domain_conditions(Schema((read,)), undeclared="accept"):

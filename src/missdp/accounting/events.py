@@ -54,7 +54,6 @@ class Event(Record, abstract=True):
 
     Examples
     --------
-    >>> from missdp.accounting import Event, LaplaceEvent
     >>> event = LaplaceEvent(sensitivity=1, scale=2.0, gate={"age"})
     >>> Event.from_json(event.to_json()) == event
     True
@@ -115,8 +114,6 @@ class Event(Record, abstract=True):
 class PureEvent(Event):
     """An epsilon-DP mechanism of which nothing else is known.
 
-    Examples
-    --------
     >>> PureEvent(epsilon=0.5).to_replace_one().epsilon
     1.0
     """
@@ -344,8 +341,6 @@ class ComposedEvent(Event):
 def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     """Return the elementary events of one event or of a sequence of them, in order.
 
-    Examples
-    --------
     >>> len(flatten([PureEvent(epsilon=1), ComposedEvent(events=[PureEvent(epsilon=2)] * 2)]))
     3
     """

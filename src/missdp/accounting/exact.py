@@ -90,9 +90,6 @@ def printed(value: float, *, digits: int = 4, up: bool = True) -> str:
 def share_of(amount: float, part: float) -> float:
     """Return a share of a budget, rounded down, so that shares that sum to 1 fit into it.
 
-    Examples
-    --------
-    >>> from missdp.accounting import share_of
     >>> share_of(0.3, 0.1)
     0.03
     """
@@ -103,9 +100,6 @@ def share_of(amount: float, part: float) -> float:
 def difference(amount: float, *parts: float, up: bool = False) -> float:
     """Return what parts leave of a budget, rounded down (or ``up``); 0 if they leave nothing.
 
-    Examples
-    --------
-    >>> from missdp.accounting import difference
     >>> difference(1.0, 0.1, 0.2)
     0.7
     """
@@ -119,9 +113,6 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
 
     The sensitivity is in L1 norm. Infinity if there is no such scale.
 
-    Examples
-    --------
-    >>> from missdp.accounting import scale_for
     >>> scale_for(1.0, 0.1), scale_for(1.0, 0.7, count=3)
     (10.0, 4.2857142857142865)
     """
@@ -142,9 +133,6 @@ def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
     Two steps of add-remove: P <= e^eps (e^eps R + delta) + delta, that is
     (2 epsilon, (1 + e^epsilon) delta). Delta is capped at 1.
 
-    Examples
-    --------
-    >>> from missdp.accounting import replace_one_of
     >>> replace_one_of(1.0, 0.0)
     (2.0, 0.0)
     """
@@ -157,10 +145,7 @@ def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
 
 
 def add_remove_share(epsilon: float, delta: float) -> float:
-    """Return the add-remove delta that gives ``delta`` when one row is replaced, rounded down.
-
-    The inverse of `replace_one_of`, at add-remove ``epsilon``.
-    """
+    """Return the add-remove delta that gives ``delta`` by `replace_one_of`, rounded down."""
     return delta * math.exp(-epsilon) / ((1 + math.exp(-epsilon)) * _OUTWARD)
 
 
@@ -230,14 +215,8 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     delta : float
         In (0, 1).
 
-    Returns
-    -------
-    float
-        By the conversion of Canonne, Kamath & Steinke 2020 at its best real order.
-
     Examples
     --------
-    >>> from missdp.accounting import zcdp_rho
     >>> [round(zcdp_rho(epsilon, 1e-6), 4) for epsilon in (1, 2, 3)]
     [0.0244, 0.0882, 0.1851]
     """
@@ -254,11 +233,7 @@ def best_order(epsilon: float, delta: float) -> float:
 
 
 def _minimum(objective: Callable[[float], float]) -> tuple[float, float]:
-    """Minimise over the order; any order is valid, so an imperfect minimum only costs tightness.
-
-    A coarse grid brackets the minimum before the local search, since the objectives need not be
-    unimodal over twenty orders of magnitude.
-    """
+    """Minimise over the order by a coarse grid and a search; a poor minimum costs tightness."""
     from scipy.optimize import minimize_scalar
 
     grid = np.linspace(-12.0, 18.0, 121)
@@ -312,10 +287,7 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
 
 @lru_cache(maxsize=256)
 def epsilon_from_mu(mu: float, delta: float) -> float:
-    """Return an epsilon, at most a relative 1e-12 too large, at which mu-GDP has this delta.
-
-    Infinity if ``delta`` is 0.
-    """
+    """Return an epsilon, at most a relative 1e-12 too large, at which mu-GDP has this delta."""
     if mu == 0 or delta_from_mu(mu, 0.0) <= delta:
         return 0.0
     most = mu * mu / 2 + mu * 40

@@ -119,8 +119,6 @@ class Cost:
     def worth(cls, currency: Currency, epsilon: float, delta: float) -> Cost:
         """Return the largest amount of a currency that is worth at most (epsilon, delta).
 
-        Examples
-        --------
         >>> round(Cost.worth("zcdp", 1.0, 1e-6).amount, 4)
         0.0244
         """
@@ -302,8 +300,6 @@ def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:
 
     Accountants must not add these up: see `FilterEvent`. For that, use `flatten`.
 
-    Examples
-    --------
     >>> inner = FilterEvent(capacity=PureEvent(epsilon=0.5), log=[PureEvent(epsilon=0.2)])
     >>> outer = FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.1), inner])
     >>> [event.epsilon for event in releases(outer)]
@@ -397,10 +393,7 @@ def _unproven() -> UnprovenError:
 
 
 def unit_of(events: Iterable[Event]) -> tuple[str, int]:
-    """Return the unit that events protect, and the most rows that one of them reads of it.
-
-    Refused if units differ: a person then has no guarantee from all of them together.
-    """
+    """Return the one unit that events protect, and the most rows that one reads of it."""
     found = {_unit_of(event) for event in events}
     if len({unit for unit, _ in found}) > 1:
         named = ", ".join(sorted({repr(unit) for unit, _ in found}))

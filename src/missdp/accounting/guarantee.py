@@ -222,11 +222,6 @@ class Guarantee(Record):
 
         Which releases there are, and their sizes, must not depend on what they answered. Where it
         may, put an adaptive `Budget` around all of them: what it is worth is the guarantee.
-
-        Raises
-        ------
-        UnprovenError
-            If adjacencies or protected tables differ, or a ground-truth guarantee has no events.
         """
         parts = (self, *others)
         if len({part.adjacency for part in parts}) > 1:
@@ -266,9 +261,6 @@ class Guarantee(Record):
 
         Events are still facts under add-remove.
 
-        Examples
-        --------
-        >>> from missdp.accounting import Guarantee
         >>> Guarantee(1.0).to_replace_one().epsilon
         2.0
         """
@@ -285,11 +277,6 @@ class Guarantee(Record):
 
     def in_words(self) -> str:
         """Return the guarantee as plain sentences, every condition included.
-
-        Returns
-        -------
-        str
-            Several lines. Numbers are rounded up, never down.
 
         Examples
         --------
@@ -325,19 +312,8 @@ class Guarantee(Record):
             Probability of an exception, where delta is above 0. It must be larger than delta if
             nothing but epsilon and delta is known; at delta 0 there are no exceptions.
 
-        Returns
-        -------
-        Risk
-            Which prints as plain sentences.
-
-        Raises
-        ------
-        UnprovenError
-            If nothing is proven at so small a chance.
-
         Examples
         --------
-        >>> from missdp.accounting import Guarantee
         >>> print(Guarantee(1.0).explain(prior=0.1))
         Suppose that someone who knows all other rows gives a probability of 10 % to this: this
         person's row is in the table.

@@ -53,10 +53,7 @@ _LEAST_VARIANCE = 1e-12
 
 
 class Blocks:
-    """Levels of all attributes side by side, as tensors, with their released shares.
-
-    Random numbers come from a stream of our own; torch's global one is left alone.
-    """
+    """Levels of all attributes side by side, as tensors, with their released shares."""
 
     def __init__(self, rng: np.random.Generator, margins: Sequence[Floats]) -> None:
         self.torch: Any = import_torch()
@@ -246,10 +243,7 @@ class Contest:
         label: str,
         shown: tuple[Any, ...] | None = None,
     ) -> NetworkModel:
-        """Return a generator that critics cannot tell from the rows, calibrated.
-
-        The generators' parameters are averaged over their last steps.
-        """
+        """Return a calibrated generator that critics cannot tell from rows: a mean of steps."""
         torch, players = self.blocks.torch, self.blocks.learned(critic)
         minds = adam(torch, players)
         hands = adam(torch, side.parameters, _GENERATOR_RATE)
@@ -344,11 +338,7 @@ class RowsSide(Side):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NeuralSynthesizer(PairsSynthesizer):
-    """Base of adversarial families: margins first, at which the generator starts, then critics.
-
-    A child says in `_steps_planned` how many steps its private training takes, 0 if nothing is
-    trained step by step, and implements `_trained`.
-    """
+    """Base of adversarial families: margins first, at which the generator starts, then critics."""
 
     strategies: ClassVar[tuple[str, ...]] = ("observed", "complete-rows", "impute-first")
     fixed_gates: ClassVar[bool] = True

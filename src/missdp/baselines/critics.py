@@ -105,8 +105,8 @@ def autoencoder_gradient(
 ) -> tuple[Floats, ...]:
     """Return, for each row, the gradient of the cross entropy of its observed cells.
 
-    The encoder (w) takes missing cells in expectation, and the decoder (v) ends in one law of
-    levels for each attribute; what is missing asks nothing of it.
+    The encoder (w) takes missing cells in expectation; the decoder (v) has a law for each
+    attribute.
     """
     w1, b1, w2, b2, v1, c1, v2, c2 = weights
     columns = list(codes.values())

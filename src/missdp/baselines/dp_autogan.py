@@ -76,7 +76,6 @@ class DPAutoGAN(NeuralSynthesizer):
     Examples
     --------
     >>> from missdp.datasets import yrbss
-    >>> from missdp.baselines import DPAutoGAN
     >>> model = DPAutoGAN(epsilon=1.0, steps=4, batch=100).fit(yrbss().table())
     >>> model.sample(5).shape
     (5, 13)
@@ -132,10 +131,7 @@ class DPAutoGAN(NeuralSynthesizer):
 
 
 def _coded(contest: Contest) -> list[Floats]:
-    """Return the parameters of encoder and decoder after all steps of one private training.
-
-    The decoder starts where it nearly says margins.
-    """
+    """Return encoder and decoder after a private training; the decoder starts near the margins."""
     blocks, scores = contest.blocks, np.log(contest.blocks.shares)
     encoder = Layers.random([len(scores), _HIDDEN, _CODE], contest.rng)
     decoder = Layers.random([_CODE, _HIDDEN, len(scores)], contest.rng, last=0.3, out=scores)

@@ -63,7 +63,6 @@ class DPCTGAN(NeuralSynthesizer):
     Examples
     --------
     >>> from missdp.datasets import yrbss
-    >>> from missdp.baselines import DPCTGAN
     >>> model = DPCTGAN(epsilon=1.0, steps=4, batch=100).fit(yrbss().table())
     >>> model.sample(5).shape
     (5, 13)
@@ -74,8 +73,7 @@ class DPCTGAN(NeuralSynthesizer):
     def _trained(self, door: Door, crude: Crude) -> RowModel:
         """Return a generator with conditions, its critic trained with all that is left.
 
-        A step samples rows, all at one rate, and shows a row with every level that it has: what it
-        says to the critic is a function of the row alone, and a step is one sampled Gaussian.
+        A row is shown with every level that it has, so a step is one sampled Gaussian.
         """
         contest = self._contest(door, crude, self._steps_planned)
         rng, blocks = contest.rng, contest.blocks

@@ -61,11 +61,7 @@ class ClassTable(RowModel):
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_holes: bool
     ) -> list[NDArray[np.int64]]:
-        """Draw ``n`` rows, an array of codes per attribute; a missing cell has the code ``size``.
-
-        They are spread over the classes, and over the levels in each, as evenly as
-        whole rows can be: less chance than in independent rows, and the same law of each.
-        """
+        """Draw ``n`` rows, spread evenly over classes and levels; ``size`` is a missing cell."""
         rows, holes = self._drawn(n, rng)
         return split_rows(self.levels, rows, holes & keep_holes, rng)
 
@@ -258,10 +254,7 @@ class _Fit:
         )
 
     def settle(self, rng: np.random.Generator) -> None:
-        """Descend until the critic tells no more than noise, or no less by going on.
-
-        After each turn, what clipping takes from rows of the generator is put back.
-        """
+        """Descend until the critic tells no more than noise, putting back what clipping takes."""
         torch = import_torch()
         last = math.inf
         rows = int(np.clip((_CHANCE / self.moments.product_std) ** 2, *_ROWS))
@@ -277,10 +270,7 @@ class _Fit:
             last = told
 
     def _descend(self) -> float:
-        """Take steps down, and return what the critic then tells.
-
-        Parameters become their average on the way.
-        """
+        """Take steps down, average the parameters, and return what the critic then tells."""
         torch = import_torch()
         learned = self._learned
         optimiser = torch.optim.Adam(learned, lr=_LEARNING_RATE)

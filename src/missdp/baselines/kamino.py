@@ -54,8 +54,7 @@ _SETTLING = 0.5  # of the steps, before weights are averaged
 def _whole(training: Training, rows: float) -> float:
     """Return the share of independent rows whose first gradient is not clipped.
 
-    Clipping costs a bias that stays however large the budget is, and a longer norm costs noise. So
-    the share grows with the rows that steps read over the noise, in norms.
+    Clipping costs a bias, and a longer norm noise: so it grows with rows read over noise, in norms.
     """
     signal = training.rate * rows * math.sqrt(training.steps) / training.noise_multiplier
     share = _LEAST_WHOLE + _PER_DECADE * math.log10(max(signal, 1.0) / _HALF)
@@ -448,17 +447,6 @@ def _drawing_order(schema: Schema, denials: Iterable[PairDenial]) -> tuple[int, 
 
     Few levels come first, as they tell most for the least noise; but what a functional dependency
     determines comes after all that determines it, as far as dependencies do not go in circles.
-
-    >>> from missdp.schema import Categorical, Denial
-    >>> schema = Schema(
-    ...     (
-    ...         Categorical(name="city", levels=("Bonn", "Köln")),
-    ...         Categorical(name="zip", levels=("53111", "50667", "50668")),
-    ...     ),
-    ...     rules=(Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"),),
-    ... )
-    >>> _drawing_order(schema, ()), _drawing_order(schema, schema.rulebook.pairs)
-    ((0, 1), (1, 0))
     """
     place = {name: i for i, name in enumerate(schema.names)}
     waits: list[set[int]] = [set() for _ in place]

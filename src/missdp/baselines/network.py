@@ -18,9 +18,8 @@ in it.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -83,84 +82,6 @@ def _dependence_score(counts: NDArray[np.int64]) -> float:
 DEPENDENCE = Score(_dependence_score, sensitivity=SCORE_SENSITIVITY)
 
 
-def candidates(
-    placed: Clique,
-    waiting: Iterable[str],
-    allowed: Callable[[Clique], bool],
-    degree: int,
-    *,
-    ruled: Iterable[Clique] = (),
-) -> list[Family]:
-    """Families that may come next: every waiting child with every maximal allowed parent set.
-
-    They stand in a fixed order that depends on public facts and earlier choices only; subsets of
-    allowed sets are allowed. What a rule connects are parents of each other where that is allowed:
-    nothing has to be spent to learn that they depend on each other.
-    """
-    found, rules = [], list(ruled)
-    for child in waiting:
-        base = _by_rules(child, placed, allowed, degree, rules)
-        sets = list(_maximal(child, base, placed, allowed, degree))
-        found.extend(sets or [Family(child, base)])
-    return found
-
-
-def _by_rules(
-    child: str,
-    placed: Clique,
-    allowed: Callable[[Clique], bool],
-    degree: int,
-    ruled: Iterable[Clique],
-) -> Clique:
-    """Parents that rules suggest: of rules that the child makes complete first."""
-    near = [names for names in ruled if child in names]
-    base: Clique = ()
-    for names in sorted(near, key=lambda names: len({*names} - {child, *placed})):
-        for name in names:
-            fits = name in placed and name not in base and len(base) < degree
-            if fits and allowed((*base, name, child)):
-                base = (*base, name)
-    return base
-
-
-def _maximal(
-    child: str, base: Clique, placed: Clique, allowed: Callable[[Clique], bool], degree: int
-) -> Iterator[Family]:
-    """Allowed families of the child that extend the base, with no larger allowed one.
-
-    Grown upwards: a set is tried only if it extends an allowed one. Most parents come first.
-    """
-    others = tuple(name for name in placed if name not in base)
-    levels: list[list[Clique]] = [[()]]
-    while len(levels) + len(base) <= degree and levels[-1]:
-        levels.append(
-            [
-                (*more, name)
-                for more in levels[-1]
-                for name in others[others.index(more[-1]) + 1 if more else 0 :]
-                if allowed((*base, *more, name, child))
-            ]
-        )
-    inside: set[Clique] = set()
-    for level in reversed(levels[1:]):
-        yield from (Family(child, (*base, *more)) for more in level if more not in inside)
-        inside = {part for p in level for part in itertools.combinations(p, len(p) - 1)}
-
-
-def reachable_cliques(
-    names: Clique, allowed: Callable[[Clique], bool], degree: int
-) -> Iterator[Clique]:
-    """Yield every attribute set that some family could need, each once, in schema order.
-
-    Counting them all in one pass keeps the number of passes over the data at one, however the
-    network turns out.
-    """
-    yield ()
-    yield from ((name,) for name in names)
-    for size in range(2, degree + 2):
-        yield from filter(allowed, itertools.combinations(names, size))
-
-
 Codes: TypeAlias = dict[str, NDArray[np.int64]]
 
 
@@ -197,10 +118,7 @@ class Network(Record):
 
     @classmethod
     def from_joints(cls, families: tuple[Family, ...], joints: Mapping[Clique, Floats]) -> Network:
-        """Condition each family's non-negative joint table on the parents.
-
-        Parent cells with no mass take the child's margin.
-        """
+        """Condition each joint table on the parents; cells with no mass take the child's margin."""
         conditionals = {f.child: _condition(joints[f.clique]) for f in families}
         return cls(families, conditionals, {f.clique: joints[f.clique] for f in families})
 
@@ -212,10 +130,7 @@ class Network(Record):
         return sample_raked(steps, self.tables, n, rng)
 
     def restricted(self, impossible: ImpossibleCells, rng: np.random.Generator) -> Network:
-        """Return the network with every attribute's law restricted to what rules allow.
-
-        A table that would grow too large is left as it is.
-        """
+        """Return the network with laws restricted to what rules allow, where tables stay small."""
         if not impossible:
             return self
         sizes = {f.child: self.conditionals[f.child].shape[-1] for f in self.families}

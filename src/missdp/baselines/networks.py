@@ -169,10 +169,7 @@ class NetworkModel(RowModel):
         return split_rows(self.levels, rows, holes, rng)
 
     def laws(self, n: int, rng: np.random.Generator) -> tuple[list[Floats], Ints]:
-        """Return the laws of the levels of each attribute for rows, and their conditions.
-
-        A condition is a level among all levels, or -1.
-        """
+        """Return the laws of each attribute's levels for rows, given conditions (-1: none)."""
         from scipy.special import softmax
 
         inputs = rng.standard_normal((n, len(self.values.weights[0])))

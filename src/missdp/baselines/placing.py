@@ -262,8 +262,7 @@ def _after_what_determines(denials: Sequence[PairDenial]) -> list[PairDenial]:
 def _strict_orders(denial: PairDenial) -> tuple[tuple[str, ...], str, str, bool] | None:
     """Return what a constraint says if it is that two attributes go up together, or do not.
 
-    That is: among rows that agree in some, the two attributes, and whether one goes up with the
-    other.
+    That is, in what rows agree, the two attributes, and whether one goes up with the other.
     """
     if denial.first or denial.second or any(one != two for _, one, two in denial.between):
         return None
@@ -279,20 +278,7 @@ def _strict_orders(denial: PairDenial) -> tuple[tuple[str, ...], str, str, bool]
 
 
 def _connected(schema: Schema, denials: Iterable[PairDenial]) -> list[list[PairDenial]]:
-    """Return denial constraints by groups that neither share an attribute nor are linked by rules.
-
-    >>> from missdp.schema import Categorical, Denial
-    >>> schema = Schema(
-    ...     tuple(Categorical(name=n, levels=("x", "y")) for n in ("zip", "city", "state", "job")),
-    ...     (
-    ...         Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"),
-    ...         Denial("t1&t2&EQ(t1.job,t2.job)&EQ(t1.job,'x')"),
-    ...         Denial("t1&t2&EQ(t1.city,t2.city)&IQ(t1.state,t2.state)"),
-    ...     ),
-    ... )
-    >>> [len(group) for group in _connected(schema, schema.rulebook.pairs)]
-    [2, 1]
-    """
+    """Return denial constraints by groups that share no attribute and that no rule links."""
     reached = schema.rulebook.reached
     groups: list[list[PairDenial]] = []
     for denial in denials:
@@ -464,11 +450,7 @@ def leaned(
 
 
 def _aimed(share: float, rate: float, std: float) -> float:
-    """Return what a share is led to: as near to where the model has it as the release allows.
-
-    >>> _aimed(0.5, 0.25, 0.0), _aimed(0.5, 0.25, 0.0625), _aimed(0.5, 0.25, 0.25)
-    (0.25, 0.375, 0.5)
-    """
+    """Return what a share is led to: as near to where the model has it as the release allows."""
     if abs(share - rate) <= max(_NEAR * rate, _SURE * std):
         return share
     return float(rate + np.clip(share - rate, -_SURE * std, _SURE * std))

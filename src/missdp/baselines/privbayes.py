@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -12,13 +13,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Cost, PureEvent, scale_for, share_of
 from missdp.accounting.exact import float_up
-from missdp.baselines.network import (
-    DEPENDENCE,
-    Family,
-    Network,
-    candidates,
-    reachable_cliques,
-)
+from missdp.baselines.network import DEPENDENCE, Family, Network
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Clique, Door, Noise, Total
 from missdp.schema import Schema
@@ -30,7 +25,7 @@ from missdp.synth.impute_first import (
     imputation_parts,
     impute,
 )
-from missdp.synth.noisy_counts import least_squares_total, make_consistent
+from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 from missdp.synth.split import CHOICES, EVERY_ROW, ROWS, TABLES, Gate, Part, Split
 from missdp.synth.state import is_declared, is_number, is_whole
 from missdp.types import Floats
@@ -74,10 +69,7 @@ class _Plan:
 
 
 def _smallest_piece(attributes: int, largest: int, *, pure: bool) -> float:
-    """Return how many times the cost of a table of one cell goes into that of all tables, at most.
-
-    Beside it there are two tables for each attribute, of the most cells that there may be.
-    """
+    """Return how often the cost of a table of one cell goes into that of all tables, at most."""
     return 1 + 2 * attributes * math.pow(max(_MAX_CELLS, largest), _power(pure))
 
 
@@ -87,14 +79,7 @@ def _power(pure: bool) -> float:
 
 
 def _check_degree(degree: int, sizes: Sequence[int]) -> None:
-    """Refuse a degree that makes for more sets of parents than can be looked at.
-
-    >>> _check_degree(2, [3] * 50)
-    >>> _check_degree(4, [3] * 50)
-    Traceback (most recent call last):
-        ...
-    missdp.errors.ParameterError: degree 4 makes ...
-    """
+    """Refuse a degree that makes for more sets of parents than can be looked at."""
     if _many_cliques(degree, sizes, _MAX_CELLS):
         raise ParameterError(
             f"degree {degree} makes for more than {_MAX_CLIQUES:,} possible tables of these "
@@ -142,10 +127,7 @@ def _usefulness_rule(
 
 
 class _Learner:
-    """Choose and measure families over one view of the private rows.
-
-    ``tables`` is asked for each table: the same door, or what is set aside for tables.
-    """
+    """Choose and measure families; ``tables`` is the door that is asked for each table."""
 
     def __init__(
         self,
@@ -167,10 +149,7 @@ class _Learner:
         self._variances: dict[Clique, float] = {}
 
     def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
-        """Choose parents for every attribute, one private selection at a time.
-
-        The first attribute is the one with fewest codes: a public choice, so it is free.
-        """
+        """Choose parents one private selection at a time, first for the fewest codes."""
         sizes = self._door.sizes
         rows = self._rows.value if self._rows is not None else 0.0
         rule, most = _usefulness_rule(
@@ -188,7 +167,7 @@ class _Learner:
             if not waiting:
                 continue
             placed = tuple(family.child for family in chosen)
-            found = candidates(placed, waiting, rule, most, ruled=self._ruled)
+            found = _candidates(placed, waiting, rule, most, ruled=self._ruled)
             family = found[0]
             if len(found) > 1:
                 cost = left / len(waiting)
@@ -210,21 +189,18 @@ class _Learner:
         if left > _LEAST_LEFT * self._plan.table_cost:
             self._release(cells, self._door, left)
         totals = self._normalisers()
-        consistent = make_consistent(
+        consistent = _make_consistent(
             {clique: table / totals[clique] for clique, table in self._noisy.items()},
             {clique: var / totals[clique] ** 2 for clique, var in self._variances.items()},
         )
         return {f.clique: _table_of(f.clique, consistent) for f in families}
 
     def _expect(self, rule: Callable[[Clique], bool], degree: int) -> None:
-        """Have every family that can come up counted in one pass over the rows.
-
-        Not if they would fill the memory: then they are counted when they are needed.
-        """
+        """Have every family that can come up counted in one pass, if memory allows."""
         schema = self._door.schema
         sizes = {a.name: a.extended_size for a in schema}
         cliques, cells = [], 0
-        for clique in reachable_cliques(self._names, rule, degree):
+        for clique in _reachable_cliques(self._names, rule, degree):
             cliques.append(clique)
             cells += math.prod(map(sizes.__getitem__, clique))
             if cells > _CELLS_PER_CALL:
@@ -271,6 +247,122 @@ class _Learner:
         counted = [] if self._rows is None else [self._rows]
         everywhere = least_squares_total([*counted, *self.totals.values()])
         return dict.fromkeys(self.totals, max(1.0, everywhere.value))
+
+
+_ROUNDS = 5
+
+
+def _make_consistent(
+    tables: Mapping[tuple[str, ...], NDArray[np.float64]],
+    variances: Mapping[tuple[str, ...], float],
+) -> dict[tuple[str, ...], NDArray[np.float64]]:
+    """Make noisy proportion tables agree on the attributes they share, and non-negative.
+
+    Each attribute's one-way margin is estimated from every table that contains it, weighted by the
+    inverse of its variance (a margin over many cells is noisier), and the difference is spread
+    evenly over the cells of each table; then each table is projected onto the simplex. A few rounds
+    suffice.
+    """
+    current = {clique: np.array(table, dtype=np.float64) for clique, table in tables.items()}
+    attributes = sorted({name for clique in current for name in clique})
+    for _ in range(_ROUNDS):
+        for name in attributes:
+            _agree_on(name, current, variances)
+        current = {clique: project_to_simplex(table) for clique, table in current.items()}
+    return current
+
+
+def _agree_on(
+    name: str,
+    tables: dict[tuple[str, ...], NDArray[np.float64]],
+    variances: Mapping[tuple[str, ...], float],
+) -> None:
+    cliques = [clique for clique in tables if name in clique]
+    if len(cliques) < 2:
+        return
+    margins, weights, summed = [], [], []
+    for clique in cliques:
+        axis = clique.index(name)
+        others = tuple(i for i in range(len(clique)) if i != axis)
+        margins.append(tables[clique].sum(axis=others))
+        summed.append(tables[clique].size // tables[clique].shape[axis])
+        weights.append(1.0 / (variances[clique] * summed[-1]))
+    best = np.average(margins, axis=0, weights=weights)
+    for clique, margin, cells in zip(cliques, margins, summed, strict=True):
+        shape = [1] * len(clique)
+        shape[clique.index(name)] = -1
+        tables[clique] += ((best - margin) / cells).reshape(shape)
+
+
+def _reachable_cliques(
+    names: Clique, allowed: Callable[[Clique], bool], degree: int
+) -> Iterator[Clique]:
+    """Yield each attribute set that some family could need, so that one pass counts all."""
+    yield ()
+    yield from ((name,) for name in names)
+    for size in range(2, degree + 2):
+        yield from filter(allowed, itertools.combinations(names, size))
+
+
+def _candidates(
+    placed: Clique,
+    waiting: Iterable[str],
+    allowed: Callable[[Clique], bool],
+    degree: int,
+    *,
+    ruled: Iterable[Clique] = (),
+) -> list[Family]:
+    """Families that may come next: every waiting child with every maximal allowed parent set.
+
+    They stand in a fixed order that depends on public facts and earlier choices only; subsets of
+    allowed sets are allowed. What a rule connects are parents of each other where that is allowed:
+    nothing has to be spent to learn that they depend on each other.
+    """
+    found, rules = [], list(ruled)
+    for child in waiting:
+        base = _by_rules(child, placed, allowed, degree, rules)
+        sets = list(_maximal(child, base, placed, allowed, degree))
+        found.extend(sets or [Family(child, base)])
+    return found
+
+
+def _by_rules(
+    child: str,
+    placed: Clique,
+    allowed: Callable[[Clique], bool],
+    degree: int,
+    ruled: Iterable[Clique],
+) -> Clique:
+    """Parents that rules suggest: of rules that the child makes complete first."""
+    near = [names for names in ruled if child in names]
+    base: Clique = ()
+    for names in sorted(near, key=lambda names: len({*names} - {child, *placed})):
+        for name in names:
+            fits = name in placed and name not in base and len(base) < degree
+            if fits and allowed((*base, name, child)):
+                base = (*base, name)
+    return base
+
+
+def _maximal(
+    child: str, base: Clique, placed: Clique, allowed: Callable[[Clique], bool], degree: int
+) -> Iterator[Family]:
+    """Allowed families of the child that extend the base and none of which holds another."""
+    others = tuple(name for name in placed if name not in base)
+    levels: list[list[Clique]] = [[()]]
+    while len(levels) + len(base) <= degree and levels[-1]:
+        levels.append(
+            [
+                (*more, name)
+                for more in levels[-1]
+                for name in others[others.index(more[-1]) + 1 if more else 0 :]
+                if allowed((*base, *more, name, child))
+            ]
+        )
+    inside: set[Clique] = set()
+    for level in reversed(levels[1:]):
+        yield from (Family(child, (*base, *more)) for more in level if more not in inside)
+        inside = {part for p in level for part in itertools.combinations(p, len(p) - 1)}
 
 
 def _table_of(clique: Clique, tables: Mapping[Clique, Floats]) -> Floats:

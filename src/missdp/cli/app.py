@@ -222,11 +222,6 @@ def _options(
 def in_option_words(error: MissDPError, arguments: Sequence[str]) -> str:
     """Return an error's text with parameters of the Python API named as the command's options.
 
-    Examples
-    --------
-    >>> from missdp.errors import ParameterError
-    >>> in_option_words(ParameterError("n_rows must be at least 1"), ["synthesize", "data.csv"])
-    '--public-rows must be at least 1'
     >>> error = ParameterError("missing='level' keeps no holes; use missing='joint'")
     >>> in_option_words(error, ["synthesize"])
     '--missing level keeps no holes; use --missing joint'

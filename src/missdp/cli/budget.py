@@ -226,10 +226,7 @@ def _assumption(
 def _joint(
     ledger: Ledger, name: str, released: list[Synthesizer], stated: Condition
 ) -> float | None:
-    """Return the epsilon of all charges for the ground truth, which see one draw of the masks.
-
-    Only released models say behind which gates they read; of other charges none is known.
-    """
+    """Return the epsilon of all charges for the ground truth; only models tell gates."""
     from missdp.ground_truth import joint
 
     budget, known = ledger.budget(name), {model.release_: model for model in released}

@@ -62,18 +62,8 @@ _PLACES = {
 class Charge:
     """Where and under which id a command is charged, and what it is for.
 
-    Parameters
-    ----------
-    ledger : Ledger
-    name : str
-        Of the budget.
-    request : str or None
-    purpose, ticket, file : str
-    new_schema : bool
-    only_files : bool
-        Whether the request is only filed.
-    parameters : mapping
-        Public parameters of the command.
+    If it ``only_files``, the request is filed and nothing is charged; ``parameters`` are the public
+    ones of the command.
     """
 
     ledger: Ledger
@@ -117,10 +107,7 @@ class Charge:
         return True
 
     def found(self, release: Release, schema: Schema, *, as_json: bool) -> bool:
-        """Show the release that an earlier run of this very request has put in place.
-
-        A request that was started is refused here, before a claim touches what was kept of it.
-        """
+        """Show a release that is in place; refuse a started one before any claim."""
         states = self._states(schema)
         if "started" not in states:
             return False
@@ -172,15 +159,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Charged:
-    """What a command was charged as.
-
-    Parameters
-    ----------
-    ledger : Ledger
-    name : str
-        Of the budget.
-    started : Started
-    """
+    """What a command was charged as."""
 
     ledger: Ledger
     name: str

@@ -26,18 +26,17 @@ from missdp.cli.options import (
     SyntheticArgument,
     argument,
     check_apart,
-    facts_at,
     option,
     prints,
     reads_rows,
-)  # fmt: skip
+)
 from missdp.cli.side_files import check_free, check_together
 from missdp.errors import DataError, MissDPError, OutputError, ParameterError, replacing
 from missdp.files import reserved
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.attributes import KINDS
-from missdp.schema.open_domains import at_most, is_open
+from missdp.schema.open_domains import at_most, is_open, uncut
 from missdp.table import FileRows, RowStream, Table, draft_columns
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import HeldRows
@@ -331,7 +330,7 @@ def evaluate(
     from missdp.evaluate.fidelity import plot_columns
     from missdp.files import picture_format
 
-    facts = facts_at(schema)
+    facts = _facts_at(schema)
     check_together(synthetic)
     if f1:
         check_learners()
@@ -377,6 +376,17 @@ def evaluate(
         plot_columns(truth, other, plot, schema=facts)
     texts += [str(kept), kept.verdict]
     emit(document, "\n\n".join(texts), as_json=as_json)
+
+
+def _facts_at(path: Path) -> Schema:
+    """Return the schema of a file, or of a saved model, which knows the levels that a fit found."""
+    if path.suffix != ".json":
+        return Schema.from_toml(path)
+    from missdp.synth import load
+    from missdp.synth.state import as_declared
+
+    model = load(path)
+    return as_declared(model, uncut(model.schema_))
 
 
 def _held(streams: tuple[RowStream, RowStream], facts: Schema) -> Iterator[Any]:

@@ -36,17 +36,10 @@ _over = [False]  # once all is said, a signal stops nothing any more
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
+    """Run the command line, by default that of the process, and return its exit code.
 
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        By default those of the process.
-
-    Notes
-    -----
-    An unexpected error shows its type only: its text and its traceback could quote private
-    cells. Set ``MISSDP_DEBUG=1`` to see them.
+    An unexpected error shows its type only: its text and its traceback could quote private cells.
+    Set ``MISSDP_DEBUG=1`` to see them.
     """
     from missdp.cli.app import app
 

@@ -27,6 +27,7 @@ from missdp.cli.options import (
     ValuesOption,
     argument,
     check_apart,
+    check_picture,
     option,
     prints,
     reads_rows,
@@ -36,7 +37,7 @@ from missdp.cli.side_files import check_free, check_together
 from missdp.cli.synthesize import check_rows, counted, write_rows
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.estimate.formula import is_formula
-from missdp.files import check_outputs, check_writable, picture_format, reserved
+from missdp.files import check_outputs, reserved
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.open_domains import uncut
@@ -259,8 +260,7 @@ def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_js
     from missdp.pricing import load_pipeline, plot_price
     from missdp.pricing import price as price_pipeline
 
-    if plot is not None:
-        check_writable(plot)
+    check_picture(plot, path)
     pipeline = load_pipeline(path, open_model=load)
     found = price_pipeline(pipeline, delta=delta)
     warn_if_weak(found.epsilon, found.delta, n=pipeline.rows)
@@ -307,9 +307,7 @@ def sensitivity(
     At 0 they are missing at random. The shift at which the conclusion turns is named.
     """
     ends = _ends(shift)
-    if plot is not None:
-        picture_format(plot)
-        check_outputs([plot], inputs=[model])
+    check_picture(plot, model)
     check_together(model)
     released = load(model)
     steps = np.linspace(*ends, _STEPS).round(12).tolist()

@@ -8,12 +8,11 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -23,16 +22,11 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
-from missdp.accounting.filters import ROW, counted_as_one
 from missdp.cli import check_stdout, complain, say
 from missdp.errors import DataError, OutputError, ParameterError, replacing
-from missdp.files import check_outputs
-from missdp.schema import Schema, SurveyWeight, Unit
-from missdp.schema.open_domains import uncut
+from missdp.files import check_outputs, picture_format
+from missdp.schema import Schema
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
-
-if TYPE_CHECKING:
-    from missdp.synth.base import Synthesizer
 
 _PIPE = "-"  # in place of a file: rows from standard input, results to standard output
 
@@ -149,65 +143,6 @@ IndependentOption = Annotated[
 ]
 
 
-def declaring(
-    schema: Schema,
-    unit: str | None,
-    max_rows: int | None,
-    weight: Sequence[str] | None = None,
-    upper: float | None = None,
-) -> Schema:
-    """Return the schema with the unit and the weight that the options declare, or that it has."""
-    known = _of_units(schema, unit, max_rows)
-    if not weight:
-        if upper is not None and known.weight is None:
-            raise ParameterError("--weight-upper is for --weight, or a schema that declares one")
-        return known if upper is None else replace(known, weight=_up_to(known.weight, upper))
-    said = {} if known.unit is None else known.unit.said()
-    said |= {"weight": list(weight)} | ({} if upper is None else {"weight_upper": upper})
-    if known.weighs:
-        raise ParameterError("the schema declares how much rows count: leave --weight out")
-    return replace(known, unit=Unit.said_in(said), weight=SurveyWeight.said_in(said))
-
-
-def _up_to(weight: SurveyWeight | None, upper: float) -> SurveyWeight | None:
-    return None if weight is None else replace(weight, upper=upper)
-
-
-def _of_units(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
-    if unit is None and max_rows is None:
-        return schema
-    if unit is None and schema.unit is None:
-        raise ParameterError("--max-rows is for --unit, or a schema that declares a unit")
-    known = schema.unit if unit is None or schema.unit is None else None
-    if known is None and schema.unit is not None and schema.unit.column != unit:
-        raise ParameterError(f"the schema declares another unit: {schema.unit.column!r}")
-    stated = schema.unit or Unit(str(unit))
-    return replace(schema, unit=stated if max_rows is None else replace(stated, max_rows=max_rows))
-
-
-def facts_at(path: Path) -> Schema:
-    """Return the schema of a file, or of the rows that a saved model was fitted to.
-
-    The latter knows the levels that the fit found.
-    """
-    if path.suffix != ".json":
-        return Schema.from_toml(path)
-    from missdp.synth import load
-
-    model = load(path)
-    return as_declared(model, uncut(model.schema_))
-
-
-def as_declared(model: Synthesizer, schema: Schema) -> Schema:
-    """Return a schema with the unit and the weight by which a model's rows were read."""
-    guarantee, unit = model.guarantee_, None
-    if guarantee.unit != ROW:
-        unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
-        unit = replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
-    weight = None if model._size is None else model._size.weight
-    return replace(schema, unit=unit, weight=weight)
-
-
 _EPSILONS = (1e-6, 1e5)
 
 
@@ -315,6 +250,13 @@ def check_apart(
             )
 
 
+def check_picture(plot: Path | None, *inputs: Path) -> None:
+    """Refuse early a picture that cannot be drawn, or written beside what is read."""
+    if plot is not None:
+        picture_format(plot)
+        check_outputs([plot], inputs=inputs)
+
+
 def _files_of(data: RowStream | str) -> list[Path]:
     """Return the files that rows are read from, none of which may be written to."""
     if isinstance(data, FileRows):
@@ -381,10 +323,7 @@ def as_file(data: str) -> Iterator[str]:
 
 
 def prints(suffix: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let the output of a command be `-`: then it alone is printed, and what is said of it is not.
-
-    It is printed when it is whole, or not at all.
-    """
+    """Let the output of a command be `-`: it alone is printed, when it is whole or not at all."""
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)

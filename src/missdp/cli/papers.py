@@ -11,16 +11,17 @@ import typer
 
 from missdp.cli import check_stdout
 from missdp.cli.app import emit
-from missdp.cli.options import JsonOption, OverwriteOption, argument, as_declared, option
+from missdp.cli.options import JsonOption, OverwriteOption, argument, check_picture, option
 from missdp.cli.side_files import SIDE, SideFile, check_free, check_together
 from missdp.errors import ParameterError, replacing
-from missdp.files import check_outputs, picture_format
+from missdp.files import check_outputs
 from missdp.office import plan as plan_of
 from missdp.progress import progress_bar
 from missdp.record import read_json
 from missdp.schema import Schema
 from missdp.synth import load
 from missdp.synth.registry import default_synthesizer, read_settings, synthesizer_named
+from missdp.synth.state import as_declared
 
 
 def dossier(
@@ -183,9 +184,7 @@ def plan(
 
     The fit is rehearsed on made-up rows: noise, intervals, seconds and memory are its own.
     """
-    if plot is not None:
-        picture_format(plot)
-        check_outputs([plot], inputs=[schema])
+    check_picture(plot, schema)
     grid = _numbers(f"epsilons={text}" for text in epsilons.split(","))
     facts = Schema.from_toml(schema)
     chosen = method or default_synthesizer(facts, delta=delta)

@@ -196,11 +196,7 @@ _ROW_BYTES, _DONOR_BYTES, _FILLED_BYTES = 200, 32, 24
 
 
 def _disk_limit(stream: RowStream, facts: Schema, requests: Sequence[QueryRequest]) -> int | None:
-    """Return how much memory may be taken where rows are kept on disk; None if all fit.
-
-    What is answered is the same either way. Nothing is refused: that would tell how many rows there
-    are.
-    """
+    """Return how much memory to take before rows go to disk; None if all fit."""
     needed, _ = _needed(facts, requests)
     fit = fits_into_memory(stream.about(), needed, beside=_row_bytes(requests[0]))
     return None if fit else memory_in_force()
@@ -213,10 +209,7 @@ def _row_bytes(request: QueryRequest) -> int:
 
 
 def _read(stream: RowStream, facts: Schema, requests: Sequence[QueryRequest]) -> Table:
-    """Return the rows with the attributes that questions read, where that is known to be enough.
-
-    Every column is read all the same if it may refuse a cell.
-    """
+    """Return the attributes that questions read, or all columns where one may refuse a cell."""
     some, valued = _needed(facts, requests)
     if valued is None:
         return Table.read(stream, facts)

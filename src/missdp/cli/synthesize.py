@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,17 +42,16 @@ from missdp.cli.options import (
     WeightOption,
     check_apart,
     check_epsilon,
-    declaring,
     option,
     reads_rows,
     stated_assumption,
-)  # fmt: skip
+)
 from missdp.cli.release_files import Release
 from missdp.cli.side_files import STAMP
 from missdp.errors import ParameterError
 from missdp.files import PutOff, check_outputs
 from missdp.progress import Progress, progress_bar
-from missdp.schema import Schema
+from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.sources import STRATEGIES
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.registry import (
@@ -163,7 +163,7 @@ def synthesize(
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
     in_file = paid_schema(schema, charge)
-    facts = _read_for(declaring(in_file, unit, max_rows, weight, weight_upper), engine)
+    facts = _read_for(_declaring(in_file, unit, max_rows, weight, weight_upper), engine)
     check_holds(output, facts, values)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
@@ -242,6 +242,42 @@ def synthesize(
     emit(document, text, as_json=as_json)
 
 
+def _declaring(
+    schema: Schema,
+    unit: str | None,
+    max_rows: int | None,
+    weight: Sequence[str] | None = None,
+    upper: float | None = None,
+) -> Schema:
+    """Return the schema with the unit and the weight that the options declare, or that it has."""
+    known = _of_units(schema, unit, max_rows)
+    if not weight:
+        if upper is not None and known.weight is None:
+            raise ParameterError("--weight-upper is for --weight, or a schema that declares one")
+        return known if upper is None else replace(known, weight=_up_to(known.weight, upper))
+    said = {} if known.unit is None else known.unit.said()
+    said |= {"weight": list(weight)} | ({} if upper is None else {"weight_upper": upper})
+    if known.weighs:
+        raise ParameterError("the schema declares how much rows count: leave --weight out")
+    return replace(known, unit=Unit.said_in(said), weight=SurveyWeight.said_in(said))
+
+
+def _up_to(weight: SurveyWeight | None, upper: float) -> SurveyWeight | None:
+    return None if weight is None else replace(weight, upper=upper)
+
+
+def _of_units(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
+    if unit is None and max_rows is None:
+        return schema
+    if unit is None and schema.unit is None:
+        raise ParameterError("--max-rows is for --unit, or a schema that declares a unit")
+    known = schema.unit if unit is None or schema.unit is None else None
+    if known is None and schema.unit is not None and schema.unit.column != unit:
+        raise ParameterError(f"the schema declares another unit: {schema.unit.column!r}")
+    stated = schema.unit or Unit(str(unit))
+    return replace(schema, unit=stated if max_rows is None else replace(stated, max_rows=max_rows))
+
+
 def _read_for(facts: Schema, engine: str) -> Schema:
     """Return the public facts; refuse those that the engine cannot read."""
     if engine == "spark":
@@ -280,10 +316,7 @@ _BYTES_PER_CELL = 32  # of rows that are drawn together: a code, a value and a t
 def check_rows(
     rows: int | None, columns: int = 1, *, output: Path, together: bool = False, tables: int = 1
 ) -> None:
-    """Refuse early a number of rows that is negative, or has no room on the disk of the output.
-
-    ``together``: all are held in memory at once, since they must fit to each other.
-    """
+    """Refuse early a negative number of rows, or one for which disk or memory has no room."""
     if rows is None:
         return
     if rows < 0:

@@ -35,29 +35,12 @@ class Value:
 class Variable:
     """What a code book says of one column.
 
-    Parameters
-    ----------
-    name : str
-        The column's name in the data.
-    source : str
-        Where in the code book that stands, for a comment.
-    domain : {"levels", "ordered", "number", "whole", "date", "datetime", "boolean", "key", "other"}
-        What its cells are. "key": what tells rows apart, or persons. "other": text, files and
-        whatever else has no list of values.
-    values : tuple of Value, default ()
-        Codes, in the order of the code book; those of missing cells too.
-    lower, upper : float or str, optional
-        Public bounds of a number, or of a date.
-    written : mapping, optional
-        Of a date: ``format``, ``step`` and ``timezone`` as in :class:`~missdp.Date`.
-    nullable : bool, default True
-        Whether a cell may be empty. Few code books tell; True is the safe answer.
-    condition : str, default ""
-        In which rows there is something to ask for, in the language of rules.
-    label : str, default ""
-        For people.
-    notes : tuple of str, default ()
-        What the code book says besides, and what could not be translated.
+    ``source`` says where it stands there. In the ``domain`` "key" tells rows or persons apart;
+    "other" is text, files, and whatever else has no list of values. ``values`` are in the order of
+    the code book, with those of missing cells; ``written`` has format, step and timezone of
+    a :class:`~missdp.Date`. Few code books tell whether a cell may be empty (``nullable``): True is
+    the safe answer. ``condition`` says in which rows there is something to ask for, in the language
+    of rules; ``notes`` what the code book says besides, and what could not be translated.
     """
 
     name: str
@@ -73,13 +56,7 @@ class Variable:
     notes: tuple[str, ...] = ()
 
     def attribute(self) -> AnyAttribute:
-        """Return the attribute that these facts make.
-
-        Raises
-        ------
-        SchemaError
-            If a fact is lacking, or two contradict each other; the message says which.
-        """
+        """Return the attribute that these facts make."""
         if self.domain == "key":
             raise SchemaError(f"{self.name!r} tells rows or persons apart: drop it from the data")
         codes = self._missing_codes()
@@ -160,7 +137,6 @@ class CodeBook:
 
     Examples
     --------
-    >>> from missdp.codebooks.book import CodeBook, Value, Variable
     >>> sex = Variable(name="sex", source="page 1", domain="levels",
     ...                values=(Value("1", "woman"), Value("2", "man"), Value("9", "Refused", True)))
     >>> pay = Variable(name="income", source="page 2", domain="number")
@@ -195,13 +171,7 @@ class CodeBook:
         return made, lacking
 
     def schema(self) -> Schema:
-        """Return the schema of all variables of which the code book says enough.
-
-        Raises
-        ------
-        SchemaError
-            If there is none, or the rules contradict each other, for example in a circle.
-        """
+        """Return the schema of all variables of which the code book says enough."""
         made, _ = self._found
         if not made:
             raise SchemaError("the code book has no variable of which it says enough for a schema")

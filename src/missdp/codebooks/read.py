@@ -27,15 +27,9 @@ def read_codebook(path: str | Path) -> CodeBook:
         (``.csv``), a DDI-Codebook (``.xml``), or a file of SPSS (``.sav``, ``.zsav``) or Stata
         (``.dta``), of which only the description of variables is read.
 
-    Raises
-    ------
-    SchemaError
-        If the file cannot be read, is not of its format, or contradicts itself.
-
     Examples
     --------
     >>> import json, pathlib, tempfile
-    >>> from missdp.codebooks import read_codebook
     >>> fields = [{"name": "age", "type": "integer", "constraints": {"minimum": 0, "maximum": 120}}]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "table-schema.json")

@@ -48,9 +48,6 @@ class Dataset:
 def yrbss() -> Dataset:
     """Return the Youth Risk Behavior Survey extract: real answers, real holes.
 
-    Examples
-    --------
-    >>> from missdp.datasets import yrbss
     >>> yrbss().table()
     Table(age, gender, grade, ...)
     """

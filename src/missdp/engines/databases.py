@@ -44,13 +44,6 @@ class DuckDBRows(RelationRows):
     query : str, optional
         One SELECT statement, instead.
 
-    Raises
-    ------
-    ParameterError
-        If not exactly one of the two is given, or the query is no single SELECT statement.
-    DataError
-        If there is no such file or table, or the query does not run.
-
     Examples
     --------
     >>> import tempfile
@@ -84,11 +77,7 @@ class DuckDBRows(RelationRows):
 
 
 def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let the engine sort and join beyond memory in files that nobody else can read.
-
-    By default it writes rows beside the database, readable by all, and leaves them there if the
-    process is killed. Encrypted, what is left is no more than noise.
-    """
+    """Let the engine spill to encrypted files that nobody else can read."""
     import duckdb
 
     folder = tempfile.TemporaryDirectory(prefix="missdp-")  # of mode 0700
@@ -126,13 +115,6 @@ class SQLRows(RowStream):
         Name of a table or view, with its schema if need be: ``"visits.patients"``.
     query : str, optional
         One SELECT statement, instead.
-
-    Raises
-    ------
-    ParameterError
-        If not exactly one of table and query is given, or the URL is none.
-    MissingDependencyError
-        If SQLAlchemy, or the driver, is not installed.
 
     Notes
     -----

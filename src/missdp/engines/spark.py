@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from missdp.engines.spark_sessions import quiet
-from missdp.engines.spark_tasks import CountTask, add_up, merged, values_in
+from missdp.engines.spark_tasks import CountTask, merged, values_in
 from missdp.errors import DataError, MissDPError, ParameterError, SchemaError, replacing
 from missdp.schema import Date, OpenCategorical, Schema, Unit
 from missdp.schema.layout import PLAIN, STEPS
@@ -60,10 +60,7 @@ def _in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:
 
 
 def _cells_of(frame: DataFrame, names: Clique) -> DataFrame:
-    """Return the named columns in types whose cells mean here what they mean to Spark.
-
-    Nothing is cast: with ANSI casts a cell that is no number would end the query, and be quoted.
-    """
+    """Return the named columns in types whose cells mean the same here: casts quote cells."""
     from pyspark.sql import functions
 
     found = list(frame.columns)
@@ -158,11 +155,6 @@ class SparkSource(StreamedSource):
     schema : Schema
         The declared domain.
 
-    Raises
-    ------
-    DataError
-        If the columns are not the schema's.
-
     Notes
     -----
     Every call runs the query of the frame again, in which rows must be the same each time (no
@@ -205,7 +197,7 @@ class SparkSource(StreamedSource):
         with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):
             with quiet():
                 found = self._plan(task).toArrow()
-            add_up(found, counter)
+            _add_up(found, counter)
 
     def _plan(self, task: CountTask) -> DataFrame:
         """Return the query that counts: a scan, and a sum of what its tasks hand in."""
@@ -213,6 +205,17 @@ class SparkSource(StreamedSource):
         handed_in = _in_arrow(_cells_of(self._frame, task.names), task, _HANDED_IN)
         gathered = handed_in.repartition(1 + cells // _MERGED_AT_ONCE, "block")
         return _in_arrow(gathered, merged, _HANDED_IN)
+
+
+def _add_up(table: pa.Table, counter: Counter | None) -> None:
+    """Add what was handed in to a counter."""
+    rows = list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+    refused = [row for row in rows if row[0] < 0]
+    if refused:
+        raise DataError(max(refused)[1].decode())
+    places = dict(counter.blocks()) if counter is not None else {}
+    for number, cells in rows:
+        places[number] += np.frombuffer(cells, dtype=np.int64)
 
 
 def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list[dict[str, int]]:

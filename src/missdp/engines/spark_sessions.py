@@ -45,11 +45,6 @@ def spark_session() -> Iterator[SparkSession]:
 
     A new one runs on all processors of this machine, shows no web page, listens to this machine
     only, logs nothing, and is stopped in the end.
-
-    Raises
-    ------
-    MissingDependencyError
-        If PySpark or Java is not there.
     """
     absent = MissingDependencyError("PySpark is not installed; run pip install 'missdp[spark]'")
     with replacing(ImportError, by=absent), warnings.catch_warnings(action="ignore"):
@@ -211,10 +206,7 @@ def _no_log_lines() -> Iterator[None]:
 
 
 def _once_no_task_runs(java: Any, then: Callable[[], object]) -> None:
-    """Do something when the tasks of a query that failed have ended: until then they are logged.
-
-    The other tasks of such a query are killed, each with a line that quotes what one of them said.
-    """
+    """Do something once all tasks of a failed query have ended, whose lines may quote cells."""
 
     def wait(seconds: float) -> bool:
         end = time.monotonic() + seconds

@@ -118,17 +118,6 @@ def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _handed_in(number, total.tobytes())
 
 
-def add_up(table: pa.Table, counter: Counter | None) -> None:
-    """Add what was handed in to a counter."""
-    rows = list(zip(*(c.to_pylist() for c in table.columns), strict=True))
-    refused = [row for row in rows if row[0] < 0]
-    if refused:
-        raise DataError(max(refused)[1].decode())
-    places = dict(counter.blocks()) if counter is not None else {}
-    for number, cells in rows:
-        places[number] += np.frombuffer(cells, dtype=np.int64)
-
-
 def _of_enough_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield batches put together until they are worth counting: engines cut them small."""
     waiting: list[pa.RecordBatch] = []
@@ -176,15 +165,10 @@ def sample_spark(
     pyspark.sql.DataFrame
         With the schema's columns; the types depend on the schema alone.
 
-    Raises
-    ------
-    ParameterError, NotFittedError
-        As of :meth:`missdp.synth.Synthesizer.sample`.
-
     Examples
     --------
-    >>> from missdp.engines import sample_spark
     >>> from missdp.synth import load
+    >>> from missdp.engines import sample_spark
     >>> rows = sample_spark(load("model.json"), spark, 10**9)  # doctest: +SKIP
     >>> rows.write.parquet("s3a://bucket/synthetic")  # doctest: +SKIP
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +14,7 @@ from missdp.errors import ParameterError
 from missdp.estimate.answers import Asked, Estimates, answered, asked_about, asked_by
 from missdp.estimate.formula import is_formula
 from missdp.estimate.released import released_by
-from missdp.files import picture_format, write_atomically
+from missdp.files import picture_format, write_picture
 from missdp.record import Record
 from missdp.synth.base import Synthesizer
 
@@ -100,7 +99,7 @@ class SensitivityAnalysis(Record):
         MissingDependencyError
             If matplotlib is not installed.
         """
-        kind = picture_format(path)
+        picture_format(path)
         from matplotlib.figure import Figure
 
         labels = self.estimates[0].labels
@@ -120,9 +119,7 @@ class SensitivityAnalysis(Record):
             panel.set_ylabel("estimate and interval", fontsize=9)
         name = self.attribute.replace("$", r"\$")
         panels[-1].set_xlabel(f"added to missing {name} (standard deviations)", fontsize=9)
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
-        write_atomically(Path(path), drawn.getvalue())
+        write_picture(figure, path)
 
 
 def sensitivity(

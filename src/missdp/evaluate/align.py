@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.errors import ParameterError, SchemaError
+from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import follow_rules
@@ -44,11 +44,7 @@ def schema_of(*tables: Any, schema: Schema | None) -> Schema:
 
 
 def aligned(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
-    """Return what yields the rows of a table under a schema that lets every attribute be missing.
-
-    Files, DuckDB relations and streams are read again each time, a block of rows at a time; what is
-    held already comes as one block.
-    """
+    """Return what yields a table's rows, in blocks, with every attribute allowed to be missing."""
     if isinstance(data, Table) or stream_of(data) is None:
         table = _read(data, schema)
         return lambda: iter([table])
@@ -120,71 +116,14 @@ def _same_domain(one: AnyAttribute, two: AnyAttribute) -> bool:
     return one.kind == two.kind and getattr(one, "levels", 1) == getattr(two, "levels", 2)
 
 
-def levels_and_holes(table: Table) -> Table:
-    """Return the table with "not applicable" as one more level, and one kind of missing.
-
-    Attributes that have no other kind than plain missing stay as they are; the others come back as
-    levels that are numbered.
-    """
-    attributes, columns = [], {}
-    for attribute in table.schema:
-        column = table.column(attribute.name)
-        if attribute.kinds not in ((), ("missing",)):
-            levels = tuple(range(attribute.missing_code))
-            codes = np.minimum(column.codes, attribute.missing_code)
-            attribute = Categorical(name=attribute.name, levels=levels, nullable=True)
-            column = Column(codes.astype(code_dtype(attribute)))
-        attributes.append(attribute)
-        columns[attribute.name] = column
-    return Table(Schema(tuple(attributes)), columns, kind=table.kind)
-
-
-def rebin(table: Table, bins: int) -> Table:
-    """Cut every numeric attribute into ``bins`` bins of equal width instead of its own.
-
-    Whole numbers get at most one bin per number, and no attribute gets fewer bins than declared.
-    """
-    attributes: dict[str, AnyAttribute] = {a.name: a for a in table.schema}
-    columns = {name: table.column(name) for name in attributes}
-    for name, attribute in attributes.items():
-        if isinstance(attribute, Numeric):
-            attributes[name], columns[name] = _rebin_column(attribute, columns[name], bins)
-    return Table(Schema(tuple(attributes.values())), columns, kind=table.kind)
-
-
-def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeric, Column]:
-    if column.values is None:
-        raise DataError(
-            f"attribute {attribute.name!r} has bins only, so no finer ones can be compared; "
-            "draw values with with_values() first"
-        )
-    finest = int(attribute.upper - attribute.lower) if attribute.integer else bins
-    wanted = min(bins, finest)
-    if wanted <= attribute.size:
-        return attribute, column
-    finer = replace(attribute, bins=wanted, edges=None)
-    codes = finer.encode_values(column.values)
-    hole = column.codes >= attribute.size
-    codes[hole] = column.codes[hole].astype(np.int64) + finer.size - attribute.size
-    return finer, Column(codes.astype(code_dtype(finer)), column.values)
-
-
 def rounded(share: float, rows: int | None) -> str:
-    """Return a share, or a difference of shares, with the digits that so many rows support.
-
-    >>> rounded(0.01384, 500), rounded(0.01384, 30_000), rounded(0.01384, None)
-    ('0.01', '0.014', '0.0138')
-    """
+    """Return a share, or a difference of shares, with the digits that so many rows support."""
     digits = 4 if rows is None else math.ceil(math.log10(2 * max(rows, 1) ** 0.5))
     return f"{share:.{max(digits, 1)}f}"
 
 
 def in_columns(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield each row as a line: its name to the left, what follows to the right.
-
-    >>> [*in_columns([("mean", "0.1"), ("sd", "10.0")])]
-    ['  mean   0.1', '  sd    10.0']
-    """
+    """Yield each row as a line: its name to the left, what follows to the right."""
     cells = list(rows)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for name, *others in cells:

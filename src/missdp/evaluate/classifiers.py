@@ -64,8 +64,7 @@ def _block(attribute: AnyAttribute, codes: NDArray[np.unsignedinteger]) -> NDArr
 def _balanced_split(attribute: AnyAttribute, counts: NDArray[np.int64]) -> NDArray[np.bool_] | None:
     """Split levels into two classes as equally frequent as possible: True for the rarer one.
 
-    Ordered levels and bins are cut at one point; unordered ones are split into the most balanced
-    pair of sets (an exact subset sum). None if only one level occurs.
+    Ordered levels and bins are cut at one point, others by an exact subset sum; None: one level.
     """
     if np.count_nonzero(counts) < 2:
         return None
@@ -80,10 +79,7 @@ def _cut(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _subset(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Levels whose counts add up as closely as possible to half of all rows.
-
-    Bit ``s`` of ``reach[i]`` says whether some of the first ``i`` levels add up to ``s``.
-    """
+    """Levels whose counts add up as closely as possible to half of all rows."""
     half = int(counts.sum()) // 2
     window = (1 << (half + 1)) - 1
     reach = [1]
@@ -210,8 +206,6 @@ def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Tab
 
     Examples
     --------
-    >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.evaluate import holdout
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
     >>> fit, test = holdout(Table.from_codes(schema, {"a": [0, 1] * 5}), random_state=0)
     >>> len(fit), len(test)
@@ -267,20 +261,6 @@ def classifier_f1(
     progress : callable, optional
         Called with what is going on and the share that is done; see :func:`progress_bar`.
 
-    Returns
-    -------
-    ClassifierF1
-        One score per target and learner.
-
-    Raises
-    ------
-    ParameterError
-        If a parameter is out of range.
-    DataError
-        If there are no rows to train or to test on, or only one attribute.
-    MissingDependencyError
-        If a learner's library is not installed.
-
     References
     ----------
     Mohapatra et al. (2024), section 6.1.
@@ -288,8 +268,6 @@ def classifier_f1(
     Examples
     --------
     >>> import numpy as np
-    >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.evaluate import classifier_f1
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "ab"))
     >>> codes = np.arange(200) % 2
     >>> table = Table.from_codes(schema, {"a": codes, "b": codes})

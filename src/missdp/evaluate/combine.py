@@ -40,11 +40,6 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
     variances : array of float, shape (m,)
         Its sampling variance in each table, computed as if the table were real; at least 0.
 
-    Raises
-    ------
-    ParameterError
-        If a number is not finite, a variance is negative, or there are fewer than two tables.
-
     Returns
     -------
     Combined
@@ -54,17 +49,13 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
 
     Notes
     -----
-    For means and shares of tables from AIM or MST; no family's intervals hold for regression
-    coefficients yet, which all tables shrink alike.
-
-    This is the rule of Raghunathan, Reiter and Rubin (2003) for fully synthetic data.  It asks for
-    tables whose models vary as the released model does around the truth, which is what
-    ``multiple=m`` draws: privacy noise, sampling and missingness included.  Two things it does not
-    cover: bias (of marginals that were never measured, of values missing not at random), and the
-    randomness of which marginals were selected.  Models are regularised, so tables vary a little
-    less than fresh fits would; on the other hand the rule is conservative where the sampling
-    variance of a synthetic table is not small against the model's.  ``bench/aim_coverage.py``
-    measures what remains.
+    For means and shares of tables from AIM or MST, not for regression coefficients, which all
+    tables shrink alike. This is the rule of Raghunathan, Reiter and Rubin (2003) for fully
+    synthetic data; it asks for tables whose models vary as the released model does around the
+    truth, which is what ``multiple=m`` draws. It does not cover bias (of marginals that were never
+    measured, of values missing not at random), nor the randomness of which marginals were selected.
+    Models are regularised, so tables vary a little less than those of fresh fits.
+    ``bench/aim_coverage.py`` measures what remains.
 
     Examples
     --------

@@ -6,21 +6,22 @@ import itertools
 import math
 from collections import Counter as CountOf
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError, whole
-from missdp.evaluate.align import aligned, in_columns, levels_and_holes, rebin, rounded, schema_of
+from missdp.errors import DataError, ParameterError, whole
+from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
 from missdp.progress import Progress
 from missdp.record import Record
-from missdp.schema import Schema
+from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.sources import Counts, Rows
 from missdp.sources.counts import CHUNK_ROWS, Counter, check_cliques
 from missdp.table import Table
+from missdp.table.encode import Column, code_dtype
 
 __all__ = [
     "MarginalDistance",
@@ -156,11 +157,6 @@ def marginal_distance(
     MarginalDistance
         A table that has no row to count is at distance 1 from one that has.
 
-    Raises
-    ------
-    ParameterError
-        If ``k``, ``bins`` or ``missing`` is out of range, or a marginal has too many cells.
-
     Notes
     -----
     Distances on different bins do not compare: decoding to bin centres alone costs 0.2 on 16
@@ -170,7 +166,6 @@ def marginal_distance(
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
-    >>> from missdp.evaluate import marginal_distance
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
     >>> one, two = pd.DataFrame({"a": ["x", "y"]}), pd.DataFrame({"a": ["x", "x"]})
     >>> marginal_distance(one, two, k=1, schema=schema).mean
@@ -197,7 +192,49 @@ def marginal_distance(
 
 def _plain(table: Table, bins: int | None) -> Table:
     """Return a table under the levels, bins and holes that are compared."""
-    return levels_and_holes(table if bins is None else rebin(table, bins))
+    return _levels_and_holes(table if bins is None else _rebin(table, bins))
+
+
+def _rebin(table: Table, bins: int) -> Table:
+    """Cut numeric attributes into ``bins`` equal bins, but none into fewer than it declares."""
+    attributes: dict[str, AnyAttribute] = {a.name: a for a in table.schema}
+    columns = {name: table.column(name) for name in attributes}
+    for name, attribute in attributes.items():
+        if isinstance(attribute, Numeric):
+            attributes[name], columns[name] = _rebin_column(attribute, columns[name], bins)
+    return Table(Schema(tuple(attributes.values())), columns, kind=table.kind)
+
+
+def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeric, Column]:
+    if column.values is None:
+        raise DataError(
+            f"attribute {attribute.name!r} has bins only, so no finer ones can be compared; "
+            "draw values with with_values() first"
+        )
+    finest = int(attribute.upper - attribute.lower) if attribute.integer else bins
+    wanted = min(bins, finest)
+    if wanted <= attribute.size:
+        return attribute, column
+    finer = replace(attribute, bins=wanted, edges=None)
+    codes = finer.encode_values(column.values)
+    hole = column.codes >= attribute.size
+    codes[hole] = column.codes[hole].astype(np.int64) + finer.size - attribute.size
+    return finer, Column(codes.astype(code_dtype(finer)), column.values)
+
+
+def _levels_and_holes(table: Table) -> Table:
+    """Return the table with "not applicable" as one more level, and one kind of missing."""
+    attributes, columns = [], {}
+    for attribute in table.schema:
+        column = table.column(attribute.name)
+        if attribute.kinds not in ((), ("missing",)):
+            levels = tuple(range(attribute.missing_code))
+            codes = np.minimum(column.codes, attribute.missing_code)
+            attribute = Categorical(name=attribute.name, levels=levels, nullable=True)
+            column = Column(codes.astype(code_dtype(attribute)))
+        attributes.append(attribute)
+        columns[attribute.name] = column
+    return Table(Schema(tuple(attributes)), columns, kind=table.kind)
 
 
 def _counted(
@@ -243,11 +280,6 @@ def _batches(schema: Schema, k: int) -> Iterator[list[tuple[str, ...]]]:
 def missing_mask(table: Table) -> NDArray[np.bool_]:
     """Return True where a cell is missing, of whatever kind; "not applicable" is not missing.
 
-    Parameters
-    ----------
-    table : Table
-        Private rows.
-
     Returns
     -------
     array of bool, shape (n, d)
@@ -256,7 +288,6 @@ def missing_mask(table: Table) -> NDArray[np.bool_]:
     Examples
     --------
     >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.evaluate import missing_mask
     >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
     >>> missing_mask(Table.from_codes(schema, {"a": [0, 2]})).tolist()
     [[False], [True]]
@@ -267,11 +298,6 @@ def missing_mask(table: Table) -> NDArray[np.bool_]:
 def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
     """Count the rows of every pattern of missing attributes. Curator only: exact private counts.
 
-    Parameters
-    ----------
-    table : Table
-        Private rows.
-
     Returns
     -------
     dict of tuple of str to int
@@ -280,7 +306,6 @@ def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
     Examples
     --------
     >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.evaluate import missing_patterns
     >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
     >>> missing_patterns(Table.from_codes(schema, {"a": [0, 2, 1]}))
     {(): 2, ('a',): 1}
@@ -380,16 +405,10 @@ def missing_fidelity(
     schema : Schema, optional
         The declared domain; needed if neither is a Table.
 
-    Returns
-    -------
-    MissingFidelity
-        Rates per attribute and distances of the mask patterns.
-
     Examples
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
-    >>> from missdp.evaluate import missing_fidelity
     >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
     >>> one, two = pd.DataFrame({"a": ["x", None]}), pd.DataFrame({"a": ["x", "y"]})
     >>> missing_fidelity(one, two, schema=schema).rate_differences
@@ -523,16 +542,10 @@ def missingness_by_kind(
     schema : Schema, optional
         The declared domain; needed if neither is a Table.
 
-    Returns
-    -------
-    MissingnessByKind
-        Shares of every kind that the schema declares, and of plain missing where it occurs.
-
     Examples
     --------
     >>> import pandas as pd
     >>> from missdp import Numeric, Schema
-    >>> from missdp.evaluate import missingness_by_kind
     >>> pay = Numeric(name="pay", lower=0, upper=9, nullable=True, refused=(-7,))
     >>> one, two = pd.DataFrame({"pay": [1, -7]}), pd.DataFrame({"pay": [-7, None]})
     >>> missingness_by_kind(one, two, schema=Schema((pay,))).differences

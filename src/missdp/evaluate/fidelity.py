@@ -5,7 +5,6 @@ And pictures of them beside the real ones, which need the extra ``plot``.
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from missdp.errors import whole
 from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
 from missdp.evaluate.distances import total_variation
-from missdp.files import picture_format, write_atomically
+from missdp.files import picture_format, write_picture
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
 from missdp.table import Table
@@ -148,21 +147,9 @@ def fidelity(
     max_rows : int, default 200000
         Of a longer table, a random sample of so many rows is compared: always the same one.
 
-    Returns
-    -------
-    Fidelity
-        Scores, the numbers behind them, and a verdict.
-
-    Raises
-    ------
-    DataError
-        If a table holds bins only.
-
     Examples
     --------
     >>> import pandas as pd
-    >>> from missdp import Numeric, Schema
-    >>> from missdp.evaluate import fidelity
     >>> schema = Schema((Numeric(name="pay", lower=0, upper=100),))
     >>> one, two = pd.DataFrame({"pay": [1, 2, 3, 4]}), pd.DataFrame({"pay": [1, 2, 3, 40]})
     >>> found = fidelity(one, two, schema=schema)
@@ -382,23 +369,12 @@ def plot_columns(
 
     Parameters
     ----------
-    truth, synthetic : Table, or any table or file that Table.read takes
+    truth, synthetic, schema, max_rows
         As for :func:`fidelity`.
     path : str or Path
         Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
-    schema : Schema, optional
-        The declared domain.
-    max_rows : int, default 200000
-        Of a longer table, a random sample of so many rows is drawn.
-
-    Raises
-    ------
-    ParameterError
-        If the suffix is another one.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
-    kind = picture_format(path)
+    picture_format(path)
     from matplotlib.figure import Figure
 
     declared = schema_of(truth, synthetic, schema=schema)
@@ -412,11 +388,10 @@ def plot_columns(
         panel.set_xlabel(_plain(attribute.label or attribute.name), fontsize=9)
         panel.tick_params(labelsize=7)
         _draw(panel, attribute, {"real": real, "synthetic": made})
-    panels[0].legend(fontsize=7, frameon=False)
+    named = panels[0].get_legend_handles_labels()
+    figure.legend(*named, loc="outside upper right", ncols=2, fontsize=7, frameon=False)
     figure.suptitle("CURATOR ONLY: drawn from the private rows, without noise", fontsize=9)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    write_atomically(Path(path), drawn.getvalue())
+    write_picture(figure, path)
 
 
 def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None:
@@ -426,7 +401,8 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
             values = _values_of(table)[attribute.name]
             if len(known := values[~np.isnan(values)]):
                 places = np.quantile(known, heights)
-                panel.plot(places, heights, color=_COLOURS[which], label=which, linewidth=1)
+                width = 3 if which == "real" else 1  # seen where the other one covers it
+                panel.plot(places, heights, color=_COLOURS[which], label=which, linewidth=width)
         if isinstance(attribute, Date):
             panel.xaxis.set_major_formatter(lambda value, _: attribute.shown(value))
             panel.tick_params(axis="x", rotation=60)

@@ -72,10 +72,6 @@ class MissingMechanism(ABC):
         Cells go missing independently given their row, each observed with at most the chance that
         `observed_at_most` states; refused where no bound holds whatever the table is.
 
-        Examples
-        --------
-        >>> from missdp import Categorical, Schema
-        >>> from missdp.evaluate import DeclaredMechanism
         >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
         >>> itself = {"smoker": {"smoker": {"yes": 1.0}}}  # smokers answer less often
         >>> known = DeclaredMechanism(intercepts={"smoker": 0.0}, weights=itself)
@@ -106,24 +102,10 @@ class MissingMechanism(ABC):
         return {name: np.where(table.mask(name), 0.0, p) for name, p in chances.items()}
 
     def apply(self, table: Table, *, random_state: RandomState) -> Table:
-        """Return the table with missing cells.
+        """Return the table with missing cells; refuse one that has some already.
 
-        Parameters
-        ----------
-        table : Table
-            A complete table.
-        random_state : int, SeedSequence or Generator
-
-        Returns
-        -------
-        Table
-            Same rows. Its schema declares every column nullable that may have missing cells, and
-            what follows from one of these by a rule.
-
-        Raises
-        ------
-        DataError
-            If the table already has missing cells.
+        Its schema declares every column nullable that may have missing cells, and what follows from
+        one of these by a rule.
         """
         rng = np.random.default_rng(random_state)
         chances = self._chances(table, rng)
@@ -160,14 +142,8 @@ class MCAR(MissingMechanism):
         ``"exact"`` puts exactly ``round(rate * n)`` missing cells into a column, which couples the
         rows.
 
-    Raises
-    ------
-    ParameterError
-        If a rate is outside [0, 1) or the options contradict each other.
-
     Examples
     --------
-    >>> from missdp import Categorical, Schema, Table
     >>> from missdp.evaluate import MCAR, missing_mask
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50})
@@ -239,15 +215,8 @@ class DeclaredMechanism(MissingMechanism):
         are placed evenly on [-1, 1]. A mapping gives a weight per level of a categorical or
         ordinal driver; levels that are not named weigh 0.
 
-    Raises
-    ------
-    ParameterError
-        If a number is not finite or a column has weights but no intercept.
-
     Examples
     --------
-    >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.evaluate import DeclaredMechanism
     >>> schema = Schema((
     ...     Categorical(name="sex", levels=("female", "male")),
     ...     Categorical(name="smoker", levels=("no", "yes")),
@@ -370,8 +339,6 @@ class MAR(_Fitted):
 
     Examples
     --------
-    >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.evaluate import MAR
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "ab"))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50, "b": [0, 0, 1, 1] * 25})
     >>> MAR(rate=0.3, drivers=("a",)).apply(table, random_state=0).schema.nullable
@@ -404,8 +371,6 @@ class MNAR(_Fitted):
 
     Examples
     --------
-    >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.evaluate import MNAR
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "ab"))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50, "b": [0, 0, 1, 1] * 25})
     >>> MNAR(rate=0.3).apply(table, random_state=0).schema.nullable
@@ -448,8 +413,6 @@ class SelfMasking(_Fitted):
 
     Examples
     --------
-    >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.evaluate import SelfMasking
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50})
     >>> chance = SelfMasking(rate=0.3).probabilities(table, random_state=0)["a"]
@@ -592,10 +555,7 @@ def _fitted_probability(linear: Floats, rate: float) -> Floats:
 
 
 def with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
-    """Return the table with cells removed; every attribute named is nullable in its schema.
-
-    Removed cells that follow from the rest of their row by a rule are there again.
-    """
+    """Return the table with cells removed that no rule fills; their columns are nullable."""
     open_ = _with_open(table.schema, holes)
     schema = replace(
         table.schema,

@@ -80,25 +80,10 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     schema : Schema, optional
         The schema with the rules; by default that of the Table.
 
-    Returns
-    -------
-    RuleViolations
-        Zero for each rule and each table that was drawn under the rules.
-
-    Raises
-    ------
-    ParameterError
-        If no schema is given and the data is no Table.
-    SchemaError
-        If a Table was read with other domains.
-    DataError
-        If a frame does not fit the schema.
-
     Examples
     --------
     >>> import pandas as pd
     >>> from missdp import Numeric, Schema
-    >>> from missdp.evaluate import rule_violations
     >>> from missdp.schema import Order
     >>> year = {"lower": 1900, "upper": 2030, "integer": True}
     >>> columns = (Numeric(name="start", **year), Numeric(name="end", **year))
@@ -195,25 +180,10 @@ def pair_violations(data: Any, *, schema: Schema | None = None) -> PairViolation
     schema : Schema, optional
         The schema with the rules; by default that of the Table.
 
-    Returns
-    -------
-    PairViolations
-        Where a constraint holds always, no pair of rows that were drawn under it.
-
-    Raises
-    ------
-    ParameterError
-        If no schema is given and the data is no Table.
-    SchemaError
-        If a Table was read with other domains.
-    DataError
-        If a frame does not fit the schema, or a Table holds only bins of what is compared.
-
     Examples
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
-    >>> from missdp.evaluate import pair_violations
     >>> from missdp.schema import Denial
     >>> columns = tuple(Categorical(name=n, levels=("x", "y")) for n in ("zip", "city"))
     >>> one = Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)")

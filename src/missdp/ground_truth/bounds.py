@@ -7,9 +7,10 @@ docs/referees/proofs.md, does not cover the events.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TypeAlias
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial, reduce
+from typing import TYPE_CHECKING, TypeAlias
 
 from missdp.accounting import costs
 from missdp.accounting.accountants import FAST_ACCOUNTANTS, delta_of, epsilon_of
@@ -30,10 +31,10 @@ from missdp.errors import UnprovenError
 from missdp.ground_truth.mixture import (
     amplified_epsilon,
     distinct_targets_bound,
+    gate_loss_distribution,
     gate_probability,
     gated_epsilon,
     largest_gate_probability,
-    loss_behind_gates,
     mask_mixture,
 )
 from missdp.ground_truth.replicas import (
@@ -42,6 +43,9 @@ from missdp.ground_truth.replicas import (
     chosen_epsilon,
     replica_epsilon,
 )
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Events: TypeAlias = Sequence[Event]
 Rates: TypeAlias = dict[str, float]
@@ -138,7 +142,7 @@ def _many_gates(events: Events, delta: float, observed: Rates) -> float:
         curved = all(proven(rdp_curve, e) and not approximate_delta(e) for e in events)
         return replica_epsilon(events, delta, observed) if curved else math.inf
     behind = behind_disjoint_gates(events, observed)
-    loss = loss_behind_gates((gate_probability(g, observed), own) for g, own in behind.items())
+    loss = _loss_behind_gates((gate_probability(g, observed), own) for g, own in behind.items())
     return float(loss.get_epsilon_for_delta(delta))
 
 
@@ -164,11 +168,29 @@ def _one_gate(events: Events, delta: float, probability: float) -> float:
         cost = math.fsum(map(pure_epsilon, inside))
         found.append(amplified_epsilon(probability, cost) + _ungated(outside, delta))
     if delta > 0.0 and _tabulated(events):
-        loss = loss_behind_gates([(probability, inside), (1.0, outside)])
+        loss = _loss_behind_gates([(probability, inside), (1.0, outside)])
         found.append(float(loss.get_epsilon_for_delta(delta)))
     elif delta > 0.0 and not outside:
         found.append(_by_profile(inside, delta, probability))
     return min(found)
+
+
+def _loss_behind_gates(blocks: Iterable[tuple[float, Sequence[Event]]]) -> PrivacyLossDistribution:
+    """Return the loss of events behind disjoint gates, each group by the chance of its gate."""
+    alike = Counter((p, tuple(map(costs.tabulated, events))) for p, events in blocks)
+    return _composed(tuple(sorted(alike.items(), key=repr)))  # the last digits depend on the order
+
+
+@lru_cache(maxsize=4)
+def _composed(
+    groups: tuple[tuple[tuple[float, tuple[Event, ...]], int], ...],
+) -> PrivacyLossDistribution:
+    """Compose once for what is stated and for the check of it."""
+    losses = []
+    for (p, events), times in groups:
+        group = gate_loss_distribution(costs.compose(events), p)
+        losses.append(group.self_compose(times) if times > 1 else group)
+    return reduce(type(losses[0]).compose, losses)
 
 
 def _by_profile(events: Events, delta: float, probability: float) -> float:

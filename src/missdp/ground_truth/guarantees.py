@@ -217,7 +217,6 @@ def planned_ground_truth(
     Examples
     --------
     >>> from missdp import MST
-    >>> from missdp.accounting import MissingCompletelyAtRandom
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
     >>> known = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
@@ -255,7 +254,6 @@ def epsilon_for_ground_truth(
     Examples
     --------
     >>> from missdp import PrivBayes
-    >>> from missdp.accounting import MissingCompletelyAtRandom
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
     >>> known = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
@@ -330,10 +328,7 @@ def _incomplete(source: Guarantee | Event | Iterable[Event], delta: float) -> Gu
 
 
 def _refuse_limits_on_the_masked_table(conditions: Iterable[Condition]) -> None:
-    """Refuse guarantees that hold only for some incomplete tables.
-
-    Averaging over masks uses the guarantee at every mask, also where such a condition fails.
-    """
+    """Refuse guarantees of only some incomplete tables: averaging uses them at every mask."""
     for condition in conditions:
         if not condition.holds_for_every_mask:
             raise UnprovenError(
@@ -354,11 +349,7 @@ def _checked(structure: Structure | None, events: Sequence[Event]) -> Structure:
 
 
 def _explained(plain: Guarantee) -> bool:
-    """Whether the events account for the whole stated loss.
-
-    A guarantee may state more than its events (a filter over an adaptive schedule, a proof of its
-    own); amplifying only the events would then forget the rest.
-    """
+    """Whether the events account for the whole stated loss, and may be amplified alone."""
     bound = partial(epsilon_under, plain.events, plain.delta, plain.adjacency)
     known = or_infinite(partial(bound, accountants=FAST_ACCOUNTANTS))
     if known == math.inf:
@@ -412,7 +403,6 @@ def joint(
     Examples
     --------
     >>> from missdp.accounting import BoundedObservation, PureEvent
-    >>> from missdp.ground_truth import FixedGates, ground_truth_guarantee
     >>> known, fixed = BoundedObservation(0.5), FixedGates()
     >>> event = PureEvent(epsilon=1.0, gate={"a"})
     >>> one = ground_truth_guarantee(event, known, structure=fixed)

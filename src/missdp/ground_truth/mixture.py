@@ -10,17 +10,15 @@ proofs: docs/referees/proofs.md.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from missdp.accounting import costs
-from missdp.accounting.events import Event
 from missdp.accounting.exact import boundary
 from missdp.accounting.gates import Gate, as_gate
 from missdp.errors import ParameterError, UnprovenError, number, whole
@@ -481,21 +479,3 @@ def _between(known: Floats, interval: float, epsilons: Floats) -> Floats:
     part = np.expm1(epsilons - interval * place) / math.expm1(interval)
     slope = known[place + 1] - known[place]
     return np.asarray(known[place] + np.clip(part, 0.0, 1.0) * slope)
-
-
-def loss_behind_gates(blocks: Iterable[tuple[float, Sequence[Event]]]) -> PrivacyLossDistribution:
-    """Return the loss of events behind disjoint gates, each group by the chance of its gate."""
-    alike = Counter((p, tuple(map(costs.tabulated, events))) for p, events in blocks)
-    return _composed(tuple(sorted(alike.items(), key=repr)))  # the last digits depend on the order
-
-
-@lru_cache(maxsize=4)
-def _composed(
-    groups: tuple[tuple[tuple[float, tuple[Event, ...]], int], ...],
-) -> PrivacyLossDistribution:
-    """Compose once for what is stated and for the check of it."""
-    losses = []
-    for (p, events), times in groups:
-        group = gate_loss_distribution(costs.compose(events), p)
-        losses.append(group.self_compose(times) if times > 1 else group)
-    return reduce(type(losses[0]).compose, losses)

@@ -172,10 +172,7 @@ def _selected(cap: Event) -> float:
 
 
 def chosen_epsilon(costs: _ChosenCosts, delta: float, observed: Mapping[str, float]) -> float:
-    """Return the amplified epsilon at ``delta``; infinite if no order proves one.
-
-    Any order proves its number; the best of `CHOSEN_ORDERS` is searched for.
-    """
+    """Return the amplified epsilon at ``delta``, by the best of `CHOSEN_ORDERS`."""
     if delta <= 0:
         return math.inf
 

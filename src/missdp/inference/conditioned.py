@@ -30,7 +30,6 @@ from missdp.inference.model import (
     cell_index,
     draw,
     merge_zeros,
-    split_rows,
     tree_steps,
 )
 from missdp.inference.models import GraphicalModel, PairModel
@@ -82,8 +81,7 @@ class _Conditioned:
             self.prepare(left, rng)
         ready = np.concatenate([np.zeros((0, len(self.levels)), dtype=np.int64), *self._ready])
         rows, self._ready = ready[:n], [ready[n:]]
-        holes = self.model.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
-        return split_rows(self.levels, rows, holes, rng)
+        return self.model.masks.coded(self.levels, rows, rng, keep_holes=keep_holes)
 
 
 def conditioned(

@@ -48,7 +48,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.model import Levels, finite, shaped
+from missdp.inference.model import Levels, finite, shaped, split_rows
 from missdp.record import Record
 from missdp.types import Flags, Floats, Ints
 
@@ -285,6 +285,13 @@ class MaskModel(Record):
         uniforms = _latent_uniforms(len(rows), self.correlation, rng)
         holes = self._drivers(rows, uniforms)
         return np.asarray(uniforms < self._chances(rows, holes))
+
+    def coded(
+        self, levels: Sequence[Levels], rows: Ints, rng: np.random.Generator, *, keep_holes: bool
+    ) -> list[Ints]:
+        """Return the codes of complete rows on groups of levels; a hole has the code ``size``."""
+        holes = self.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
+        return split_rows(levels, rows, holes, rng)
 
     def _drivers(
         self, rows: Ints, uniforms: Floats | None = None, seen: Iterable[int] = ()

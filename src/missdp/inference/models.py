@@ -27,7 +27,6 @@ from missdp.inference.model import (
     merge_zeros,
     sample_tree,
     shaped,
-    split_rows,
     tree_steps,
 )
 from missdp.inference.raking import draw_weighted, rake, sample_raked, scaled_to, shrunk
@@ -95,8 +94,7 @@ class GraphicalModel(Record):
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
         rows = self.rows(n, rng, draws=draws)
-        holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
-        return split_rows(self.levels, rows, holes, rng)
+        return self.masks.coded(self.levels, rows, rng, keep_holes=keep_holes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,8 +192,7 @@ class PairModel(RowModel):
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
         rows = self.complete(n, rng, draws=draws)
-        holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
-        return split_rows(self.levels, rows, holes, rng)
+        return self.masks.coded(self.levels, rows, rng, keep_holes=keep_holes)
 
 
 def targets(known: Completed, rows: Ints) -> dict[Clique, Floats]:

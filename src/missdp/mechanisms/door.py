@@ -37,10 +37,10 @@ from missdp.mechanisms.training import PrivateTraining, RowFunction, Training, f
 from missdp.schema import PairDenial, Schema
 from missdp.schema.rulebook import ImpossibleCells
 from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
-from missdp.sources.counts import weighing
+from missdp.sources.counts import offers, weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
 from missdp.sources.modelled import Modelled
-from missdp.sources.strategies import ExactCounts, MergedCounts, complete_rows, is_weighed
+from missdp.sources.strategies import ExactCounts, MergedCounts, is_weighed
 from missdp.types import Floats, Ints
 
 __all__ = [
@@ -73,7 +73,6 @@ class Door(Session):
 
     Examples
     --------
-    >>> from missdp.accounting import Budget
     >>> from missdp.datasets import yrbss
     >>> from missdp.mechanisms import Door, Noise, SecureNoise
     >>> from missdp.sources import MemorySource, strategy_named
@@ -111,7 +110,7 @@ class Door(Session):
         self._modelled, self._strategy, self._schema = modelled, strategy, source.schema
         self._declared_rows = declared_rows
         self._sizes = strategy.shape(source.schema.names, source.schema)
-        opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
+        opened = (lambda: _complete_rows(source)) if strategy.complete_only else (lambda: source)
         counts = ExactCounts(opened, source.schema, strategy, weighed=is_weighed(came))
         self._rows = CountedRows(came, source, modelled, strategy, source.schema, counts, sums=sums)
         self._totals: list[Total] = []  # of the marginals released so far, shared by all handles
@@ -173,13 +172,8 @@ class Door(Session):
     def reserve(self, cost: Cost, *, label: str) -> Door:
         """Set a part aside, now, and return a door to the same rows that spends from it.
 
-        Parameters
-        ----------
-        cost : Cost
-            The part, in any currency that has a bound in that of ``left``. What the new door
-            answers is charged to it in its own currency, and costs nothing more here.
-        label : str
-            Public name.
+        The part is in any currency that has a bound in that of ``left``: what the new door answers
+        is charged to it in its own currency, and costs nothing more here.
         """
         delta = 0.0 if cost.currency == "pure" else self._budget.delta
         part = Budget.from_cost(cost, delta=delta, adjacency=self._budget.adjacency)
@@ -482,3 +476,12 @@ class Door(Session):
 
     def __repr__(self) -> str:
         return f"Door({', '.join(self._schema.names)}; missing={self._strategy.name!r})"
+
+
+def _complete_rows(source: MarginalSource) -> MarginalSource:
+    """Return the rows that have no hole; the source holds its rows, or leaves out rows itself."""
+    if isinstance(source, MemorySource):
+        return source.taken(~source.table.incomplete_rows())
+    assert offers(source, "observed_on")  # checked before anything was charged
+    found: MarginalSource = source.observed_on(source.schema.nullable)  # type: ignore[attr-defined]
+    return found

@@ -71,10 +71,7 @@ _TERMS = 10
 
 
 def os_words(count: int) -> WordArray:
-    """Return 64-bit words of fair bits from the operating system's generator.
-
-    Nothing is buffered, so there is nothing that a forked or pickled copy could repeat.
-    """
+    """Return 64-bit words of the system's fair bits, none of which a fork could repeat."""
     return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
@@ -143,10 +140,7 @@ def _exact_exp_enclosure(x: Fraction, precision: int) -> tuple[int, int]:
 def _falls_below(
     known: int, precision: int, gain: Fraction, exponent: Fraction, words: Words, *, width: int = 64
 ) -> bool:
-    """Return whether a uniform real is below ``gain * exp(-exponent)``.
-
-    ``known`` are its first ``precision`` binary digits; more are drawn until the answer is sure.
-    """
+    """Whether a uniform real, known to some digits, is below gain * exp(-exponent)."""
     while True:
         low, high = _exact_exp_enclosure(exponent, precision + 8)
         if (known + 1) * gain.denominator << 8 <= low * gain.numerator:
@@ -360,36 +354,6 @@ class LazyUniform:
             other.refine_to(precision)
 
 
-class LazyExponential:
-    """A standard exponential real number: a whole part and a lazy uniform fraction.
-
-    Von Neumann's method: the length of the first non-increasing run of uniforms that starts at U
-    is odd with probability exp(-U), which is the density of the fraction; every rejected run adds
-    one to the whole part.
-    """
-
-    __slots__ = ("fraction", "whole")
-
-    def __init__(self, words: Words) -> None:
-        self.whole = 0
-        while True:
-            first = last = LazyUniform(words)
-            length = 1
-            while (following := LazyUniform(words)).below(last):
-                last = following
-                length += 1
-            if length % 2:
-                self.fraction = first
-                return
-            self.whole += 1
-
-    def scaled(self, precision: int) -> int:
-        """Return the integer ``e`` with this number in ``[e, e + 1] / 2**precision``."""
-        self.fraction.refine_to(precision)
-        top = self.fraction.top >> (self.fraction.precision - precision)
-        return (self.whole << precision) + top
-
-
 def settled(value: Fraction, scale: Fraction, bounds: Interval, sign: int) -> int | None:
     """Nearest integer to ``value + sign * scale * noise`` if ``bounds`` on the noise decide it."""
     half = Fraction(1, 2)
@@ -514,7 +478,6 @@ def noise_source(
 
     Examples
     --------
-    >>> from missdp.mechanisms import noise_source
     >>> noise_source(), noise_source(0)
     (SecureNoise(), SeededNoise())
     """

@@ -136,9 +136,6 @@ class Noise:
 
         The sensitivity is in L1 norm for a cost in pure epsilon, else in L2 norm.
 
-        Examples
-        --------
-        >>> from missdp.accounting import Cost
         >>> Noise.worth(Cost(currency="zcdp", amount=0.125)).scale > 2
         True
         """

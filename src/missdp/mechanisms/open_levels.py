@@ -43,7 +43,7 @@ import numpy as np
 from missdp.accounting import Event, GaussianEvent
 from missdp.errors import ParameterError, UnprovenError, number
 from missdp.mechanisms.exact_noise import NoiseSource, check_scale
-from missdp.mechanisms.noise import other_kind, too_far
+from missdp.mechanisms.noise import above, other_kind, too_far
 from missdp.mechanisms.session import Session
 from missdp.schema import OpenCategorical
 from missdp.table.encode import Encoder
@@ -111,14 +111,9 @@ def occurring(
 class FrequentValues:
     """Values whose count with Gaussian noise is at least a threshold: sorted, and no counts.
 
-    Parameters
-    ----------
-    sigma : float
-        Scale of the noise of each count.
-    failure : float
-        With which probability a value that a single row has may be released, at most.
-    most : int
-        How many values are kept at most: those with the largest noisy counts.
+    ``sigma`` is the scale of the noise of each count; a value that a single row has is released
+    with probability ``failure`` at most; ``most`` values are kept, those with the largest noisy
+    counts.
     """
 
     sigma: float
@@ -155,9 +150,12 @@ class FrequentValues:
         single = exact.keys() ^ other.keys()
         if len(single) > 1 or any(exact.get(v, 0) + other.get(v, 0) > 1 for v in single):
             raise UnprovenError("a row counts for several values")
-        enough = self.sigma * event.sensitivity >= event.sigma
-        little = f"noise is of scale {self.sigma:g}, and {event.sigma:g} was charged for"
-        return too_far(moved + len(single), event.sensitivity) or (None if enough else little)
+        if single and moved:
+            return "one row moves two values, and one was charged for"
+        least = event.sigma * max(1, moved) / event.sensitivity
+        little = f"noise is of scale {self.sigma:g}, and at least {least:g} was charged for"
+        far = too_far(moved or len(single), event.sensitivity)
+        return far or (little if above(least, self.sigma) else None)
 
 
 @dataclass(frozen=True)
@@ -190,10 +188,7 @@ class OccurringValues:
 
 
 class RowsAsTheyCame(Session):
-    """A session that finds levels of open columns, before anything else is counted.
-
-    ``rows`` is a `RowStream`, or a frame that an engine counts where it is.
-    """
+    """A session that finds levels of open columns, before anything is counted."""
 
     _queries: ClassVar[tuple[type, ...]] = (OccurringValues,)
     _rows: _OpenRows

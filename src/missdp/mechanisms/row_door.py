@@ -78,10 +78,7 @@ RandomState: TypeAlias = "int | np.random.Generator | NoiseSource | None"
 
 
 def _with_one_kind_of_hole(table: Table) -> Table:
-    """Return the table with all missing cells, each by itself, plainly missing.
-
-    What is not applicable stays so.
-    """
+    """Return the table with all missing cells plainly missing; what is not applicable stays so."""
     merged = [a for a in table.schema if set(a.kinds) - {"not_applicable", "missing"}]
     if not merged:
         return table
@@ -165,10 +162,7 @@ class FilledRows:
     def in_all_ways(
         self, names: frozenset[str]
     ) -> Iterator[tuple[FilledRows, NDArray[np.float64]]]:
-        """Yield rows filled in each of their ways, and how many rows each one stands for.
-
-        Rows that a function of these attributes cannot tell apart are filled once.
-        """
+        """Yield rows filled in each way, alike ones once, and how many each stands for."""
         if (ways := self.ways) is None or not len(ways.rows):
             return
         first, alike = self._alike(ways, names)
@@ -284,9 +278,7 @@ class RowDoor(Session):
 
     Examples
     --------
-    >>> from missdp.accounting import Budget, Cost
     >>> from missdp.datasets import yrbss
-    >>> from missdp.mechanisms.questions import Counts
     >>> def female(rows, code):
     ...     return rows.codes("gender") == code
     >>> door = RowDoor(yrbss().table(), budget=Budget(1.0))

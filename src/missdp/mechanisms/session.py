@@ -208,8 +208,6 @@ class Witness(SeededNoise):
     what is shown, or to repeat what was kept. As with every seed, the guarantee then states the
     condition `ExplicitSeed`.
 
-    Examples
-    --------
     >>> from missdp import PrivBayes
     >>> from missdp.datasets import yrbss
     >>> class Counter(Witness):
@@ -231,10 +229,7 @@ class Witness(SeededNoise):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Charged:
-    """Releases that were charged for, and can be answered so often, by the session that did.
-
-    ``ask`` says what was charged for, as far as it is public before anything is computed.
-    """
+    """Releases that were charged for, and can be answered so often by the session that charged."""
 
     events: tuple[Event, ...]
     answers: int = 1
@@ -324,10 +319,7 @@ class Session:
         *,
         paid: Charged | None = None,
     ) -> Any:
-        """Charge, compute, draw: the one place where numbers leave.
-
-        What was ``paid`` for before is not charged again, and answered as often as was charged for.
-        """
+        """Charge (unless ``paid``), compute, draw: the one place where numbers leave."""
         if paid is None:
             self._charge(paid := Charged((event,)))
         self._take(paid)

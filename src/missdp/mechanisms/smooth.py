@@ -101,7 +101,6 @@ from missdp.errors import ParameterError, UnprovenError, number, whole
 from missdp.mechanisms.exact_noise import (
     WORD,
     Interval,
-    LazyExponential,
     LazyUniform,
     NoiseSource,
     SeededNoise,
@@ -130,6 +129,36 @@ class Bounded:
 
     totals: tuple[int, ...]
     bound: float
+
+
+class _LazyExponential:
+    """A standard exponential real number: a whole part and a lazy uniform fraction.
+
+    Von Neumann's method: the length of the first non-increasing run of uniforms that starts at U
+    is odd with probability exp(-U), which is the density of the fraction; every rejected run adds
+    one to the whole part.
+    """
+
+    __slots__ = ("fraction", "whole")
+
+    def __init__(self, words: Words) -> None:
+        self.whole = 0
+        while True:
+            first = last = LazyUniform(words)
+            length = 1
+            while (following := LazyUniform(words)).below(last):
+                last = following
+                length += 1
+            if length % 2:
+                self.fraction = first
+                return
+            self.whole += 1
+
+    def scaled(self, precision: int) -> int:
+        """Return the integer ``e`` with this number in ``[e, e + 1] / 2**precision``."""
+        self.fraction.refine_to(precision)
+        top = self.fraction.top >> (self.fraction.precision - precision)
+        return (self.whole << precision) + top
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +234,7 @@ class SmoothNoise:
 
     def _points(self, steps: Sequence[Fraction], scale: Fraction, words: Words) -> list[int]:
         """Return ``steps`` plus noise of a scale, rounded to whole numbers."""
-        gamma = [LazyExponential(words) for _ in range(self.shape)]
+        gamma = [_LazyExponential(words) for _ in range(self.shape)]
         return [_one_lomax(step, scale, gamma, words) for step in steps]
 
     def exceeds(self, event: Event, exact: Bounded, other: Bounded) -> str | None:
@@ -384,10 +413,7 @@ def _least(beta: float) -> float:
 
 @lru_cache(maxsize=128)
 def _best_beta(most: float, quantile: float) -> float:
-    """The beta whose released bound is smallest on the public reference profile.
-
-    At most an eighth of what the release costs.
-    """
+    """The beta, at most an eighth of the cost, whose bound is smallest on the reference profile."""
     grid = np.geomspace(min(2.0**-12, most), most, 200).tolist()
 
     def log_bound(beta: float) -> float:
@@ -400,14 +426,14 @@ def _best_beta(most: float, quantile: float) -> float:
 
 
 def _one_lomax(
-    value: Fraction, scale: Fraction, gamma: Sequence[LazyExponential], words: Words
+    value: Fraction, scale: Fraction, gamma: Sequence[_LazyExponential], words: Words
 ) -> int:
     """Round ``value + scale * X``, X a Laplace over a Gamma variable: two-sided Lomax.
 
     That is, ``P(|X| > t) = (1 + t)**-shape``; the Gamma variable is shared by all coordinates.
     """
     sign = 1 - 2 * bits(words, 1)
-    top = LazyExponential(words)
+    top = _LazyExponential(words)
     precision = WORD
     while True:
         numerator = top.scaled(precision)
@@ -427,10 +453,7 @@ _ONE = Fraction(1)
 
 @dataclass(frozen=True, kw_only=True)
 class SelfScaledNoise(SmoothNoise):
-    """Noise in proportion to a smooth bound, and a number that tells its scale.
-
-    The last of the exact numbers is 0: in its place the scale is released.
-    """
+    """Smooth noise that tells its scale, in the place of the last exact number, which is 0."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

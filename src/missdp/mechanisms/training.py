@@ -58,7 +58,6 @@ class Training:
 
     Examples
     --------
-    >>> from missdp.accounting import Cost
     >>> cost = Cost.worth("renyi", 1.0, 1e-5)
     >>> plan = Training.worth(cost, rate=0.02, steps=200, clip=1.0)
     >>> 1 < plan.noise_multiplier < 2
@@ -150,8 +149,6 @@ def _least(enough: Callable[[float], bool], *, within: float) -> float:
 class _Grid:
     """Where clipped gradients lie: whole numbers of cells, of norm at most ``cells``.
 
-    Notes
-    -----
     A gradient g becomes rint(g r / max(clip, norm of g)), r = (cells - sqrt(dimension) / 2)
     (1 - 2^-30). Its length before rounding is at most r but for a relative error below 2^-31 (sums
     of up to 2^22 squares in floating point), and rounding adds at most sqrt(dimension) / 2. So the
@@ -204,8 +201,6 @@ class _Grid:
 class RowFunction:
     """A family's gradient function, run on blocks of rows of one public size.
 
-    Notes
-    -----
     That a row's gradient depends on this row alone is what the privacy claim rests on. It is tried
     out on made-up rows: in another order and beside others, at the state given and near it. A plain
     function is no prison: one that writes to the variables of its module is not found out.
@@ -258,10 +253,7 @@ class RowFunction:
                 self._check_rows(values, clip)
 
     def check_runs(self, state: tuple[Any, ...]) -> None:
-        """Refuse a function that fails on made-up rows at this state.
-
-        A block is filled up with such rows: what they break would be broken in some blocks only.
-        """
+        """Refuse a function that fails on made-up rows at this state, for they fill up blocks."""
         with np.errstate(all="ignore"), replacing(Exception, by=_failed):
             self(self._made_up, state)
 
@@ -401,10 +393,7 @@ class _RowGradients:
 
 
 def _alike_but_one(one: _RowGradients, other: _RowGradients) -> bool:
-    """Whether two tables of rows, in one order, have the same gradients but for one row.
-
-    Up to what rounding may make of the rows beside a row, which the noise has room for.
-    """
+    """Whether two tables' gradients are alike, up to rounding, but for one row's."""
     few, many = sorted((one.each, other.each), key=len)
     if len(many) - len(few) > 1:
         return False

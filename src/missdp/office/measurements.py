@@ -35,14 +35,14 @@ from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth
 from missdp.mechanisms import Total
 from missdp.office.facts import Facts, code_names, in_csv
-from missdp.schema import Schema
+from missdp.schema import Schema, Unit
 from missdp.schema.open_domains import is_pending, uncut
 from missdp.sources.modelled import Modelled
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.registry import opened_model
-from missdp.synth.state import model_text
+from missdp.synth.state import as_declared, model_text
 from missdp.types import Floats, Ints
 
 _SHARES = ("pair", "share", "completed share")
@@ -324,13 +324,18 @@ def _released(table: pa.Table, schema: Schema | None, place: Path) -> Synthesize
         document = json.loads(unpacked)
     model = opened_model(document, place)
     if schema is not None:
-        who = (schema.unit.column, schema.unit.max_rows) if schema.unit is not None else None
-        protected = who in (None, (model.guarantee_.unit, model.guarantee_.max_rows))
-        known = (model.schema_, uncut(model.schema_))
-        if not protected or schema.of_rows not in known:
+        own = as_declared(model, model.schema_)
+        counted = _counting(schema.unit) in (None, _counting(own.unit))
+        weighed = schema.weight in (None, own.weight)
+        if not (counted and weighed and schema.of_rows in (own.of_rows, uncut(own.of_rows))):
             return None
     model.guarantee_ = model.guarantee_.with_conditions(TakenFromFile())
     return model
+
+
+def _counting(unit: Unit | None) -> tuple[str, int, str] | None:
+    """Return what a record tells of a unit: not which identifiers are missing."""
+    return None if unit is None else (unit.column, unit.max_rows, unit.counts)
 
 
 def _tidy(table: pa.Table, modelled: Modelled) -> tuple[Total, dict[Clique, _Marginal]]:

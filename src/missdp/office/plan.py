@@ -6,7 +6,6 @@ such missing rates, such margins. What it splits, measures and estimates is what
 
 from __future__ import annotations
 
-import io
 import math
 import sys
 from collections.abc import Iterable, Mapping
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from missdp.errors import ParameterError
-from missdp.files import picture_format, write_atomically
+from missdp.files import picture_format, write_picture
 from missdp.progress import Progress
 from missdp.record import Record
 from missdp.schema import Numeric, Schema
@@ -169,7 +168,7 @@ class Plan(Record):
         MissingDependencyError
             If matplotlib is not installed.
         """
-        kind = picture_format(path)
+        picture_format(path)
         from matplotlib.figure import Figure
 
         at = [p.epsilon for p in self.planned]
@@ -193,9 +192,7 @@ class Plan(Record):
             panel.set_ylim(bottom=0)
             if panel.get_legend_handles_labels()[0]:
                 panel.legend(fontsize=8, frameon=False)
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
-        write_atomically(Path(path), drawn.getvalue())
+        write_picture(figure, path)
 
 
 def plan(

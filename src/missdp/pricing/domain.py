@@ -22,7 +22,6 @@ from missdp.errors import (
 from missdp.mechanisms.session import no_warnings
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.table import Table
-from missdp.table.encode import Column, code_dtype
 from missdp.types import Floats
 
 try:  # with scikit-learn, an extra, estimators and steps have all habits of its own
@@ -118,9 +117,6 @@ class RowDomain:
         Each attribute adds at most 1 to the square of a row's norm. A schema with a fact that was
         read from private data, and not declared public since, is refused (`SchemaError`).
 
-        Examples
-        --------
-        >>> from missdp import Categorical, Numeric, Schema
         >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
         ...                  Categorical(name="sex", levels=("f", "m"))))
         >>> RowDomain.of(schema, rows=1000)
@@ -145,8 +141,6 @@ class RowDomain:
         not a finite number) becomes 0. Another shape than the declared one is refused, and so is a
         table some cells of which are not applicable if they would be filled.
 
-        Examples
-        --------
         >>> RowDomain(rows=2, columns=2).enforce([[3.0, 4.0], [0.0, float("nan")]])
         array([[0.6, 0.8],
                [0. , 0. ]])
@@ -174,8 +168,6 @@ class RowDomain:
 def column_names(schema: Schema) -> tuple[str, ...]:
     """Return the names of the columns that `rows_of` makes; refuse facts that are not public.
 
-    Examples
-    --------
     >>> from missdp import Categorical, Ordinal, Schema
     >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
     ...                      Categorical(name="sex", levels=("f", "m")))))
@@ -232,7 +224,6 @@ def rows_of(table: Table) -> Floats:
     Examples
     --------
     >>> import pandas as pd
-    >>> from missdp import Categorical, Numeric, Schema, Table
     >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
     ...                  Categorical(name="sex", levels=("f", "m"))))
     >>> rows_of(Table.read(pd.DataFrame({"age": [25.0, None], "sex": ["m", "f"]}), schema))
@@ -256,35 +247,6 @@ def _numbers_of(attribute: AnyAttribute, table: Table) -> Floats:
     else:
         unit = codes / (attribute.size - 1) if attribute.size > 1 else np.full(codes.shape, 0.5)
     return np.asarray(np.clip(2 * unit - 1, -1.0, 1.0))
-
-
-def table_of(rows: Floats, schema: Schema) -> Table:
-    """Return rows of numbers as a table: the inverse of `rows_of`, for any numbers.
-
-    Each row is read by itself: numbers outside the domain become its ends, and of several columns
-    of one attribute the largest is its level. A missing number makes the cell missing.
-    """
-    widths = [a.size if isinstance(a, Categorical) else 1 for a in schema]
-    parts = np.split(rows, np.cumsum(widths)[:-1], axis=1)
-    return Table(schema, {a.name: _read(a, part) for a, part in zip(schema, parts, strict=True)})
-
-
-def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
-    hole = np.asarray(np.isnan(numbers).any(axis=1))
-    known, values = np.where(hole[:, None], 0.0, numbers), None
-    unit = (np.clip(known[:, 0], -1.0, 1.0) + 1) / 2
-    if isinstance(attribute, Categorical):
-        codes = known.argmax(axis=1)
-    elif isinstance(attribute, Numeric):
-        values = attribute.lower + unit * (attribute.upper - attribute.lower)
-        values = np.clip(values, attribute.lower, attribute.upper)
-        values = np.rint(values) if attribute.integer else values
-        codes = attribute.encode_values(values)
-        values = np.where(hole, attribute.lower, values)
-    else:
-        codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
-    codes = np.where(hole, attribute.missing_code, codes)
-    return Column(codes.astype(code_dtype(attribute)), values)
 
 
 def as_rows(values: Rows) -> Floats:
@@ -370,11 +332,6 @@ class TableDistance:
         Norms of the movement; each is tightened to what the others imply. With no row moved all
         are 0.
 
-    Raises
-    ------
-    ParameterError
-        If a number is negative, or rows move without any finite norm.
-
     Notes
     -----
     Replacing one row is ``TableDistance(replaced=1)``. For any number of replaced rows, the
@@ -413,8 +370,6 @@ class TableDistance:
 
         Refused if more rows than these changed which of their cells are missing.
 
-        Examples
-        --------
         >>> TableDistance.between([[0.0], [1.0]], [[0.5], [9.0]]).moved_l12
         0.5
         """
@@ -432,8 +387,6 @@ class TableDistance:
     def covers(self, first: ArrayLike, second: ArrayLike) -> bool:
         """Whether two tables are within this distance (up to rounding of 1e-9).
 
-        Examples
-        --------
         >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.0], [9.0]])
         True
         >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.1], [9.0]])
@@ -451,8 +404,6 @@ class TableDistance:
     def forget_movement(self) -> TableDistance:
         """Return the coarser distance in which every moved row counts as replaced.
 
-        Examples
-        --------
         >>> TableDistance(replaced=1, moved_rows=3, moved_max=0.1).forget_movement().replaced
         4
         """

@@ -27,15 +27,14 @@ from missdp.pricing.domain import (
     one_of,
     require,
     rows_of,
-    table_of,
 )
 from missdp.pricing.steps import ModelPaidApart, StableTransformer
-from missdp.schema import Schema
+from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.open_domains import uncut
 from missdp.sources.filling import ROWS_AT_ONCE, Filling, completed, modelled_codes
 from missdp.sources.modelled import Modelled
 from missdp.table import Holes, Table, check_holes
-from missdp.table.encode import Column
+from missdp.table.encode import Column, code_dtype
 from missdp.table.streams import stream_of
 from missdp.table.table import in_order, in_sizes, read_columns
 from missdp.threads import one_blas_thread
@@ -139,17 +138,7 @@ class DPImputer(StableTransformer):
     # Filling
 
     def fit(self, X: Any = None, y: object = None) -> Self:
-        """Check the parameters. Nothing is learned from ``X``: it is not looked at.
-
-        Raises
-        ------
-        NotFittedError
-            If the model is not fitted.
-        ParameterError
-            If it is no synthesizer, or a parameter is out of range.
-        DataError
-            If ``X`` is a `Table` with another schema than the model's.
-        """
+        """Check the parameters. Nothing is learned from ``X``: it is not looked at."""
         del y
         self._released()
         if isinstance(X, Table):
@@ -178,11 +167,6 @@ class DPImputer(StableTransformer):
             As many rows, in the same order; columns and types are those of the schema. A pandas
             frame keeps its index. The schema of a Table says of what may have been missing that it
             may have been filled (``settled``).
-
-        Raises
-        ------
-        DataError
-            If the data does not fit the model's schema. The message quotes no value.
         """
         check_holes(holes)
         draws = 1 if multiple is None else whole("multiple", multiple, least=2)
@@ -204,11 +188,6 @@ class DPImputer(StableTransformer):
         ------
         list of Table
             The next rows, filled that many times; at least one block, perhaps without rows.
-
-        Raises
-        ------
-        DataError
-            If the data does not fit the model's schema, or is no such data.
         """
         fill, schema, stream = self._completed(), self.schema_, stream_of(data, self.schema_)
         if stream is None:
@@ -311,9 +290,38 @@ def _filled_numbers(X: Rows, schema: Schema, complete: Callable[[Table], Table])
         return numbers
     open_ = replace(schema, attributes=tuple(replace(a, nullable=True) for a in schema))
     # All rows, so that each has the random numbers of its place.
-    encoded = np.nan_to_num(rows_of(complete(table_of(numbers, open_)))[some], nan=0.0)
+    encoded = np.nan_to_num(rows_of(complete(_table_of(numbers, open_)))[some], nan=0.0)
     numbers[some] = clip_rows(np.where(holes[some], encoded, numbers[some]), math.sqrt(len(schema)))
     return numbers
+
+
+def _table_of(rows: Floats, schema: Schema) -> Table:
+    """Return rows of numbers as a table: the inverse of `rows_of`, for any numbers.
+
+    Each row is read by itself: numbers outside the domain become its ends, and of several columns
+    of one attribute the largest is its level. A missing number makes the cell missing.
+    """
+    widths = [a.size if isinstance(a, Categorical) else 1 for a in schema]
+    parts = np.split(rows, np.cumsum(widths)[:-1], axis=1)
+    return Table(schema, {a.name: _read(a, part) for a, part in zip(schema, parts, strict=True)})
+
+
+def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
+    hole = np.asarray(np.isnan(numbers).any(axis=1))
+    known, values = np.where(hole[:, None], 0.0, numbers), None
+    unit = (np.clip(known[:, 0], -1.0, 1.0) + 1) / 2
+    if isinstance(attribute, Categorical):
+        codes = known.argmax(axis=1)
+    elif isinstance(attribute, Numeric):
+        values = attribute.lower + unit * (attribute.upper - attribute.lower)
+        values = np.clip(values, attribute.lower, attribute.upper)
+        values = np.rint(values) if attribute.integer else values
+        codes = attribute.encode_values(values)
+        values = np.where(hole, attribute.lower, values)
+    else:
+        codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
+    codes = np.where(hole, attribute.missing_code, codes)
+    return Column(codes.astype(code_dtype(attribute)), values)
 
 
 def _settled(schema: Schema, filled: Container[str]) -> Schema:

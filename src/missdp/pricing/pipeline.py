@@ -222,15 +222,7 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
 
 @dataclass(frozen=True)
 class Released:
-    """Outcome of propose-test-release: the test passed, and this is the release.
-
-    Parameters
-    ----------
-    estimator : PrivateEstimator
-        Fitted; released.
-    guarantee : Guarantee
-        Of test and release together.
-    """
+    """Outcome of propose-test-release: the test passed, and this is the release."""
 
     estimator: PrivateEstimator
     guarantee: Guarantee
@@ -264,11 +256,6 @@ def plan_test(
         At most the pipeline's delta. None: half of it, so that a budget with the same delta can
         account for the whole as a composition.
 
-    Raises
-    ------
-    UnprovenError
-        If a condition has no known distance to failure.
-
     Notes
     -----
     Let J be the smallest of the steps' distances to failure; each is 1-Lipschitz where the steps
@@ -280,7 +267,13 @@ def plan_test(
     pipeline, whose bound applies. A pair is of one kind or the other, so the total is the larger
     of both at the same delta, not their sum.
     """
-    facts, question = pipeline.asked()
+    return _plan(*pipeline.asked(), test_epsilon, failure_delta)
+
+
+def _plan(
+    facts: PreparedRows, question: Question, test_epsilon: float, failure_delta: float | None
+) -> TestPlan:
+    """Return the test of the steps before a question, and what both cost together."""
     best = facts.bounds(question)[0]
     epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
     failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)
@@ -332,13 +325,6 @@ def propose_test_release(
     test_epsilon, failure_delta
         As for `plan_test`.
 
-    Raises
-    ------
-    UnprovenError
-        If a condition has no known distance to failure.
-    BudgetExceededError
-        If the budget cannot afford it; nothing was computed.
-
     Examples
     --------
     >>> import numpy as np
@@ -351,8 +337,9 @@ def propose_test_release(
     >>> type(propose_test_release(pipeline, narrow, test_epsilon=0.5)).__name__
     'Refused'
     """
-    plan = plan_test(pipeline, test_epsilon=test_epsilon, failure_delta=failure_delta)
-    estimator, guarantee = pipeline._released((X, y), *pipeline.asked(), plan)
+    asked = pipeline.asked()
+    plan = _plan(*asked, test_epsilon, failure_delta)
+    estimator, guarantee = pipeline._released((X, y), *asked, plan)
     if hasattr(estimator, "guarantee_"):
         return Released(estimator, guarantee)
     return Refused(guarantee)

@@ -14,12 +14,12 @@ import numpy as np
 from missdp.accounting import Guarantee
 from missdp.accounting.events import Adjacency
 from missdp.errors import (
-    MissingDependencyError,
     ParameterError,
     UnprovenError,
     did_you_mean,
     replacing,
 )
+from missdp.files import picture_format, write_picture
 from missdp.pricing import estimators, imputers, steps, transforms
 from missdp.pricing.domain import NEIGHBOURS, RowDomain, require
 from missdp.pricing.model_imputer import DPImputer
@@ -253,15 +253,10 @@ def plot_price(
     -------
     tuple of Price
         What was drawn, one for each multiplier.
-
-    Raises
-    ------
-    MissingDependencyError
-        If matplotlib is not installed.
     """
-    absent = MissingDependencyError("plotting the price needs matplotlib: pip install matplotlib")
-    with replacing(ImportError, by=absent):
-        from matplotlib.figure import Figure
+    picture_format(path)
+    from matplotlib.figure import Figure
+
     own = float(pipeline.estimator.noise_multiplier) * np.geomspace(0.5, 8.0, 15)
     noise = [float(m) for m in (own if multipliers is None else multipliers)]
     prices = tuple(price(pipeline.with_noise(m)) for m in noise)
@@ -271,8 +266,10 @@ def plot_price(
     axes.plot(noise, [p.epsilon for p in prices], "-", label="whole pipeline")
     axes.plot(noise, [p.group_epsilon for p in prices], "--", label="group privacy")
     axes.set(xscale="log", yscale="log", xlabel="noise multiplier", ylabel="epsilon")
+    axes.set_xticks(noise[::3], [f"{m:.3g}" for m in noise[::3]])
+    axes.minorticks_off()
     axes.legend(frameon=False)
-    figure.savefig(path, metadata={"Date": None} if str(path).endswith(".svg") else None)
+    write_picture(figure, path)
     return prices
 
 

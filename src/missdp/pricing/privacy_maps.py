@@ -118,10 +118,6 @@ class PrivacyMap:
         The sensitivity is in summed absolute value (L1). Pure DP of shift / scale, and the Rényi
         curve of any mechanism with that guarantee: the curve of the continuous Laplace law is
         lower, but not proven for the discrete one.
-
-        >>> from missdp.pricing import NEIGHBOURS
-        >>> PrivacyMap.laplace(sensitivity=Sensitivity(replaced=1.0), scale=2.0).pure(NEIGHBOURS)
-        0.5
         """
 
         def pure(distance: TableDistance) -> float:
@@ -338,7 +334,6 @@ class Bound:
 
     Examples
     --------
-    >>> from missdp.accounting import PureEvent
     >>> Bound("direct", 1.0, PureEvent(epsilon=1.0, adjacency="replace-one")).epsilon
     1.0
     """
@@ -378,7 +373,6 @@ def bounds(
 
     Examples
     --------
-    >>> from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
     >>> laplace = PrivacyMap.laplace(sensitivity=Sensitivity(replaced=1.0, l12=1.0), scale=1.0)
     >>> moved = TableDistance(replaced=1, moved_rows=10, moved_max=0.05)
     >>> [(bound.name, bound.epsilon) for bound in bounds(laplace, moved, 0.0)]
@@ -408,9 +402,6 @@ def bounds(
 def overall_curve(mechanism: PrivacyMap, distance: TableDistance, alpha: float) -> float:
     """Return the smallest Rényi bound at one order, over all three derivations.
 
-    Examples
-    --------
-    >>> from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
     >>> gaussian = PrivacyMap.gaussian(sensitivity=Sensitivity(replaced=1.0, l12=1.0), sigma=1.0)
     >>> moved = TableDistance(replaced=1, moved_rows=10, moved_max=0.1)
     >>> overall_curve(gaussian, moved, 11.0)

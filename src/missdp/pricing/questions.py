@@ -418,8 +418,12 @@ class NoisyGradients:
 
     _question: GradientSteps
     _answer: Callable[[Floats], Floats]
-    left: int
-    """How many gradients can still be asked for."""
+    _left: int
+
+    @property
+    def left(self) -> int:
+        """How many gradients can still be asked for."""
+        return self._left
 
     def at(self, point: ArrayLike) -> Floats:
         """Return the noisy mean gradient of the next sample, at coefficients in the loss's ball."""
@@ -428,7 +432,7 @@ class NoisyGradients:
         if point.shape != (self._question.domain.columns,) or not np.linalg.norm(point) <= most:
             raise ParameterError("a gradient is taken at coefficients within the loss's ball")
         found = self._answer(point)
-        self.left -= 1
+        self._left -= 1
         return found
 
 

@@ -48,20 +48,8 @@ RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
 class Stage:
     """One step of a chain with the public facts on either side of it.
 
-    Parameters
-    ----------
-    name : str
-        The step's name.
-    step : StableTransformer
-        The step.
-    domain, distance : RowDomain, TableDistance
-        What reaches the step.
-    domain_after, distance_after : RowDomain, TableDistance
-        What leaves it.
-    alone : TableDistance
-        The step's own response to one replaced row.
-    conditions : tuple of Condition
-        What the step assumes of the tables that reach it.
+    ``domain`` and ``distance`` are of what reaches the step, ``domain_after`` and
+    ``distance_after`` of what leaves it; ``alone`` is the step's own response to one replaced row.
     """
 
     name: str
@@ -168,10 +156,7 @@ class PreparedRows:
         return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
 
     def conditions(self, question: Question, *, tested: bool = False) -> tuple[Condition, ...]:
-        """Return what an answer rests on; without the steps' conditions if these are tested.
-
-        What is not about the table is not tested.
-        """
+        """Return what an answer rests on, without conditions on the table if these are tested."""
         stated = dict.fromkeys(c for step in self.steps for c in step.conditions)
         steps = [c for c in stated if not (tested and getattr(c, "about_rows", True))]
         shape = (DeclaredRowCount(self.raw.rows), PublicDomain())
@@ -311,10 +296,7 @@ class ReplaceOneDoor(Session):
         return known[1]
 
     def _prepare(self, *, tested: bool = False) -> Floats:
-        """Fit the steps and keep the rows that leave them; return the distance to failure.
-
-        The smallest one along the chain if it is ``tested``, and at most n.
-        """
+        """Fit the steps, keep the rows, and return the least distance to failure if tested."""
         facts, table = self._facts, self._facts.raw.enforce(self._values)
         margin = float(facts.raw.rows)
         for step in facts.steps:
@@ -447,13 +429,6 @@ class PrivateEstimator(Parameters):
             Rows are scaled down to norm ``radius``; a missing cell counts as 0.
         y : array_like of shape (n,), optional
             Target, for estimators that need one.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the budget cannot afford it; nothing was computed.
-        UnprovenError
-            If the budget is under add-remove adjacency; nothing was read.
         """
         label = type(self).__name__
         _check_budget(self.budget, X, label)

@@ -137,10 +137,7 @@ class Response(NamedTuple):
 
 
 class _Hidden:
-    """A row function fitted to private rows: usable by its step, neither shown nor written.
-
-    A plain closure would do, but what pickles closures (joblib's workers do) would write it.
-    """
+    """A row function fitted to private rows: not shown, and unlike a closure never pickled."""
 
     __slots__ = ("_function",)
 

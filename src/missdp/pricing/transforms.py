@@ -360,8 +360,6 @@ def packing_number(columns: int) -> int:
     them are more than 60 degrees apart, which kissing numbers bound; beyond eight dimensions,
     balls of radius 1.5 eta around the centres are disjoint and fit in one of radius 4.5 eta.
 
-    Examples
-    --------
     >>> [packing_number(d) for d in (1, 2, 3, 9)]
     [2, 5, 12, 19683]
     """

@@ -38,10 +38,7 @@ _Value = TypeVar("_Value", float, bool)
 
 
 def read_number(text: str) -> float | None:
-    """Return the floating-point number nearest to what is written, None if it is no number.
-
-    Digits 0 to 9, a sign, a decimal point, an exponent; ``inf`` and ``nan`` in any case; no blanks.
-    """
+    """Return the nearest float, or None: digits, sign, point, exponent, inf or nan; no blanks."""
     return float(text) if _NUMBER.fullmatch(text) else None
 
 

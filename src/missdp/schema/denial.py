@@ -202,11 +202,6 @@ def read_denials(path: str | Path, *, holds: Holds = "always") -> tuple[Denial, 
     holds : {"always", "mostly"}, default "always"
         What every one of them does.
 
-    Raises
-    ------
-    SchemaError
-        If the file cannot be read, or a line is no denial constraint.
-
     Examples
     --------
     >>> import tempfile

@@ -156,14 +156,8 @@ class Unit(Record):
         What a unit counts for: as many as it has rows that take part, or one, of which each of its
         rows has an equal part. Then the noise does not grow with ``max_rows``.
 
-    Raises
-    ------
-    SchemaError
-        If a parameter is none of these.
-
     Examples
     --------
-    >>> from missdp.schema import Unit
     >>> Unit("patient_id", max_rows=5)
     Unit(column='patient_id', max_rows=5, missing='drop', missing_codes=(), counts='rows')
     """
@@ -239,14 +233,8 @@ class SurveyWeight(Record):
     default : float, default 0.0
         The weight of rows whose own is missing, negative or none; at most ``upper``.
 
-    Raises
-    ------
-    SchemaError
-        If a parameter is none of these.
-
     Examples
     --------
-    >>> from missdp.schema import SurveyWeight
     >>> SurveyWeight("wt", upper=500)
     SurveyWeight(column='wt', upper=500.0, default=0.0)
     """

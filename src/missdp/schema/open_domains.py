@@ -58,10 +58,9 @@ class OpenCategorical(Categorical):
     max_levels : int, default 200
         How many levels are kept at most, those with the largest noisy counts.
     other : str, default "other"
-        The bucket: the level of every other value, of cells that cannot be read, and of those that
-        read like its name.
+        The level of every other value, and of cells that cannot be read or read like its name.
     levels : tuple of str, optional
-        What was found, sorted, and the bucket last. Leave it out: a fit finds them.
+        What a fit found, sorted, and the bucket last. Leave it out.
     found : bool, default False
         Whether a fit found them. Another fit that uses them states that as a condition.
 
@@ -128,10 +127,7 @@ def is_open(attribute: Attribute) -> TypeGuard[OpenCategorical]:
 
 
 def open_attributes(schema: Schema) -> tuple[OpenCategorical, ...]:
-    """Return the attributes whose levels are still to be found; refuse one that a rule names.
-
-    What the rule says of levels would depend on which are found.
-    """
+    """Return the attributes whose levels are still to be found; refuse one that a rule names."""
     wanted = tuple(a for a in schema if is_open(a))
     book = schema.rulebook
     named = {name for rule in (*book.bound, *book.pairs) for name in rule.names}
@@ -197,10 +193,7 @@ def _numbers(attribute: Numeric) -> float:
 
 
 def pending(schema: Schema, names: Iterable[str]) -> Schema:
-    """Return a schema with the named attributes, if their bins are open, marked as to be cut.
-
-    Each has as many codes as it can have once it is cut. Few numbers are a bin each.
-    """
+    """Return a schema in which the named attributes are to be cut, with codes for that."""
     wanted = {*names} - {*schema.rulebook.derives}
     cut = (a for a in schema if isinstance(a, Numeric) and a.cuts_from == _FOUND)
     earlier = {a.name: replace(a, cuts_from="an earlier fit") for a in cut}

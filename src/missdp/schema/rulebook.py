@@ -257,11 +257,7 @@ class RuleBook:
 
     @property
     def filled(self) -> frozenset[str]:
-        """Attributes that a row may have settled although no value of them was observed.
-
-        Rules fill their missing cells, or they are not applicable to some rows, whatever went
-        missing.
-        """
+        """Attributes that rules may fill or make not applicable, although no value was observed."""
         known = {
             a.name
             for a in self._columns.values()
@@ -387,16 +383,3 @@ def _by_target(rules: Iterable[_Rule]) -> dict[str, _Rule]:
             )
         found[name] = rule
     return found
-
-
-def not_applicable(columns: Columns, rules: Iterable[Rule]) -> frozenset[str]:
-    """Return the attributes that are not applicable to some rows."""
-    bound = [b for rule in rules for b in rule.bound(columns)]
-    found = {a.name for a in columns.values() if a.not_applicable is not None}
-    found |= {rule.target for rule in bound if isinstance(rule, Routes)}
-    derived = [rule for rule in bound if isinstance(rule, Derives)]
-    grown = {*found}
-    while grown:
-        grown = {r.target.name for r in derived if found & {*r.by}} - found
-        found |= grown
-    return frozenset(found)

@@ -18,6 +18,7 @@ from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute
+from missdp.schema.conditions import Derives, Routes
 from missdp.schema.differences import Computed, Difference, EitherDate
 from missdp.schema.layout import (
     EACH_UNIT,
@@ -29,7 +30,7 @@ from missdp.schema.layout import (
     Unit,
 )
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
-from missdp.schema.rulebook import RuleBook, not_applicable
+from missdp.schema.rulebook import RuleBook
 from missdp.schema.rules import Rule
 
 _FILE = ("columns", "separator", "decimal", "thousands")
@@ -132,7 +133,7 @@ class Schema(Record):
                 "and Denial"
             )
         columns = {a.name: a for a in self.attributes}
-        absent = not_applicable(columns, self.rules) if self.rules else ()
+        absent = _not_applicable(columns, self.rules) if self.rules else ()
         marked = (
             replace(a, not_applicable=()) if a.name in absent and a.not_applicable is None else a
             for a in self.attributes
@@ -298,8 +299,6 @@ class Schema(Record):
     def declare_public(self) -> Schema:
         """Return the same schema with every fact declared public: you take responsibility.
 
-        Examples
-        --------
         >>> from missdp.schema import Categorical, Schema
         >>> draft = Schema((Categorical(name="a", levels=("x",), undeclared=("levels",)),))
         >>> draft.undeclared, draft.declare_public().undeclared
@@ -351,13 +350,7 @@ class Schema(Record):
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
-        """Read a schema from a TOML file.
-
-        Raises
-        ------
-        SchemaError
-            If the file cannot be read or is not a valid schema.
-        """
+        """Read a schema from a TOML file."""
         return cls.from_dict(load_toml(Path(source), SchemaError))
 
     def to_toml(self, path: str | Path) -> None:
@@ -367,6 +360,19 @@ class Schema(Record):
         told = ("layout", "ledger", "unit", "weight")
         of_table: dict[str, Any] = {name: getattr(self, name) for name in told}
         write_tables(written, Path(path), rules=self.rules, **of_table)
+
+
+def _not_applicable(columns: Columns, rules: Iterable[Rule]) -> frozenset[str]:
+    """Return the attributes that are not applicable to some rows."""
+    bound = [b for rule in rules for b in rule.bound(columns)]
+    found = {a.name for a in columns.values() if a.not_applicable is not None}
+    found |= {rule.target for rule in bound if isinstance(rule, Routes)}
+    derived = [rule for rule in bound if isinstance(rule, Derives)]
+    grown = {*found}
+    while grown:
+        grown = {r.target.name for r in derived if found & {*r.by}} - found
+        found |= grown
+    return frozenset(found)
 
 
 def _with_computed(attributes: Sequence[AnyAttribute]) -> tuple[AnyAttribute, ...]:

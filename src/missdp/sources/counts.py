@@ -462,7 +462,6 @@ class MemorySource(CountingSource):
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.sources import MemorySource
     >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
     >>> frame = pd.DataFrame({"smoker": ["yes", None, "no", "yes"]})
     >>> source = MemorySource(Table.read(frame, schema))

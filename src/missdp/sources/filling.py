@@ -11,7 +11,10 @@ that does not help, its missing cells stay.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -20,12 +23,22 @@ import numpy as np
 from missdp.inference.conditionals import Conditionals
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.conditions import decided
-from missdp.sources.counts import MarginalSource, MemorySource, offers
+from missdp.sources.counts import (
+    Counter,
+    CountingSource,
+    MarginalSource,
+    MemorySource,
+    RowWeight,
+    count_block,
+    offers,
+)
 from missdp.sources.modelled import Modelled
-from missdp.sources.streamed import CodeBlock, CodeStore
+from missdp.sources.streamed import CodeBlock
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import Rows, known_cells
+from missdp.table.memory import memory_in_force
+from missdp.table.table import in_order
 from missdp.threads import one_blas_thread
 from missdp.types import Flags, Floats, Ints
 
@@ -54,8 +67,6 @@ def fill_codes(
     row each is first drawn given what is known by then, and then, in turns, given all other cells
     (Gibbs sampling).
 
-    Notes
-    -----
     Row i becomes f(row i, uniforms i), with one f that is fixed by the laws: nothing is added up
     over rows, and products, quotients and running sums of doubles are rounded in each row as if it
     stood alone. So tables that differ by one added or removed row become, for equal uniforms of the
@@ -137,10 +148,7 @@ def fill_modelled(
     *,
     filling: Filling = "random",
 ) -> Ints:
-    """Fill missing cells of modelled rows; what is not applicable is so where rules say.
-
-    While they are drawn "not applicable" is a level: or nothing could become what makes it so.
-    """
+    """Fill missing cells of modelled rows, "not applicable" being a level while they are drawn."""
     filled = fill_codes(laws, codes, uniforms, never=modelled.never_filled, filling=filling)
     names = modelled.schema.names
     lacking = modelled.lacking(dict(zip(names, filled.T, strict=True)))
@@ -179,6 +187,50 @@ def filled_rows(
     return _settled(source, filled, modelled)
 
 
+_SHARE = 0.25  # of the memory in force, for codes
+
+
+class _CodeStore(CountingSource):
+    """Rows that were filled while they streamed, once, so that every count sees the same rows.
+
+    Their codes, one or two bytes for each cell, are in memory as long as there is room, then in a
+    temporary file, which has no name where the system can do that: nothing is left of it when the
+    process ends, however it ends.
+    """
+
+    def __init__(self, schema: Schema, blocks: Iterable[CodeBlock]) -> None:
+        super().__init__(schema)
+        self._types = {a.name: np.dtype(code_dtype(a)) for a in schema}
+        self._sizes: list[int] = []  # of blocks
+        self._lock = threading.Lock()  # several counts read the one file
+        room = max(1, int(_SHARE * memory_in_force()))
+        self._file = tempfile.SpooledTemporaryFile(room, prefix="missdp-")  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        for block in blocks:
+            self._sizes.append(len(block[schema.names[0]]))
+            for name, kind in self._types.items():
+                self._file.write(block[name].astype(kind).data)
+
+    def _count(self, counter: Counter, weight: RowWeight | None) -> None:
+        def count(block: CodeBlock) -> None:
+            count_block(counter, block, len(block[self.schema.names[0]]), weight)
+
+        for _ in in_order(count, self._blocks()):
+            pass
+
+    def _blocks(self) -> Iterator[CodeBlock]:
+        width, start = sum(kind.itemsize for kind in self._types.values()), 0
+        for size in self._sizes:
+            with self._lock:
+                self._file.seek(start)
+                block = self._file.read(size * width)
+            start, at, codes = start + size * width, 0, {}
+            for name, kind in self._types.items():
+                codes[name] = np.frombuffer(block, kind, size, at)
+                at += size * kind.itemsize
+            yield codes
+
+
 def _settled(
     source: MarginalSource,
     filled: Callable[[CodeBlock], dict[str, Ints]],
@@ -195,7 +247,7 @@ def _settled(
         return source.later(complete, whole)
     assert offers(source, "code_blocks")  # checked before anything was charged
     blocks = source.code_blocks()  # type: ignore[attr-defined]
-    return CodeStore(complete, (modelled.settled(filled(block)) for block in blocks))
+    return _CodeStore(complete, (modelled.settled(filled(block)) for block in blocks))
 
 
 def complete_schema(schema: Schema) -> Schema:

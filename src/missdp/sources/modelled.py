@@ -83,11 +83,7 @@ class Modelled:
 
     @property
     def told(self) -> dict[int, tuple[int, ...]]:
-        """By position of an attribute, those by which alone "not applicable" is known.
-
-        So it is where nothing is written for it, and a rule tells it by attributes that may be
-        missing.
-        """
+        """By position of an attribute, those whose rules alone tell that it is not applicable."""
         book, names = self.whole.rulebook, self.schema.names
         found: dict[int, tuple[int, ...]] = {}
         for place, name in enumerate(names):

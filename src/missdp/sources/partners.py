@@ -201,10 +201,7 @@ def related(points: Sequence[Column], queries: Sequence[Column], signs: Sequence
 
 @dataclass(frozen=True, eq=False)
 class _Keys:
-    """Keys of points and of queries that must be the same; -1 for a query that no point has.
-
-    * ``size``: Number of keys of points.
-    """
+    """Keys, below ``size``, of points and of queries that must be the same; -1: none."""
 
     points: Ints
     queries: Ints
@@ -228,11 +225,7 @@ class _Keys:
 
 @dataclass(frozen=True, eq=False)
 class _Order:
-    """A coordinate of which a query has the points below a threshold, both in whole numbers.
-
-    * ``ranks``: In ``0..size - 1``.
-    * ``below``: In ``0..size``.
-    """
+    """A coordinate of which a query has the points whose ranks are below a threshold."""
 
     ranks: Ints
     below: Ints

@@ -60,7 +60,6 @@ class Strategy:
 
     Examples
     --------
-    >>> from missdp.sources import strategy_named
     >>> strategy_named("joint").models_holes, strategy_named("complete-rows").needs_rows
     (True, True)
     """
@@ -127,13 +126,7 @@ STRATEGIES = {
 
 
 def strategy_named(name: str) -> Strategy:
-    """Return the strategy that a name stands for.
-
-    Raises
-    ------
-    ParameterError
-        If there is none.
-    """
+    """Return the strategy that a name stands for."""
     if not isinstance(name, str) or name not in STRATEGIES:
         near = did_you_mean(name, STRATEGIES)
         raise ParameterError(f"missing must be one of {list(STRATEGIES)}, not {name!r}{near}")
@@ -157,16 +150,10 @@ def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> Margin
         What is read of it. With ``"rows"``, files and streams are held however long they are: to
         refuse a long one would tell how long it is.
 
-    Raises
-    ------
-    DataError
-        If the data does not fit the schema.
-
     Examples
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
-    >>> from missdp.sources import open_source
     >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes")),))
     >>> open_source(pd.DataFrame({"smoker": ["yes"]}), schema)
     MemorySource(smoker)
@@ -360,10 +347,7 @@ class MergedCounts:
 
 
 def _merge_levels(table: Ints, groups: Ints, axis: int) -> Ints:
-    """Add up an axis of counts over groups of levels; further last levels are kept.
-
-    Every row stays in one cell, so one row still moves one count by one.
-    """
+    """Add up an axis of counts over groups of levels: one row still moves one count by one."""
     extra = table.shape[axis] - len(groups)
     size = int(groups.max()) + 1
     index = np.concatenate([groups, size + np.arange(extra)])
@@ -371,15 +355,6 @@ def _merge_levels(table: Ints, groups: Ints, axis: int) -> Ints:
     out = np.zeros((size + extra, *moved.shape[1:]), dtype=table.dtype)
     np.add.at(out, index, moved)
     return np.moveaxis(out, 0, axis)
-
-
-def complete_rows(source: MarginalSource) -> MarginalSource:
-    """Return the rows that have no hole; the source holds its rows, or leaves out rows itself."""
-    if isinstance(source, MemorySource):
-        return source.taken(~source.table.incomplete_rows())
-    assert offers(source, "observed_on")  # checked before anything was charged
-    found: MarginalSource = source.observed_on(source.schema.nullable)  # type: ignore[attr-defined]
-    return found
 
 
 #: Exact counts of cliques. Only a door holds one.

@@ -1,20 +1,12 @@
-"""Rows that are not held as a table: streamed from where they are, or kept as codes.
+"""Rows that are not held as a table, but streamed from where they are.
 
-What is read of a batch, and which of its rows count, is the same whatever engine brings it
-(`StreamedSource`). Rows that were changed one by one while they streamed are kept as codes
-(`CodeStore`): what fills a row draws random numbers, and every count must see the same filled row.
-So rows are filled once, in one pass, and kept: one or two bytes for each cell, in memory as long as
-there is room, then in a temporary file. That file has no name from the moment it is made, where the
-system can do that, so that nothing is left of it when the process ends, however it ends.
+What is read of a batch, and which of its rows count, is the same whatever engine brings it.
 """
 
 from __future__ import annotations
 
 import abc
 import copy
-import tempfile
-import threading
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -29,11 +21,9 @@ from missdp.sources.counts import (
     Counter,
     CountingSource,
     RowWeight,
-    count_block,
 )
-from missdp.table.encode import Column, Encoder, code_dtype
+from missdp.table.encode import Column, Encoder
 from missdp.table.follow import follow_rules
-from missdp.table.memory import memory_in_force
 from missdp.table.streams import Batch, RowStream, selected, stream_of
 from missdp.table.table import in_order
 
@@ -42,8 +32,6 @@ if TYPE_CHECKING:
 
 
 CodeBlock: TypeAlias = Mapping[str, NDArray[Any]]
-
-_SHARE = 0.25  # of the memory in force, for codes
 
 
 def seen_codes(
@@ -88,11 +76,7 @@ class StreamedSource(CountingSource):
         return found
 
     def check(self) -> None:
-        """Refuse now what `counts` would refuse, so that nothing is charged for it.
-
-        Reads the columns whose policy is ``outside="error"`` once (a CSV file is always parsed
-        once). With other policies it cannot foresee a file or a query that breaks half-way.
-        """
+        """Refuse what `counts` would refuse, by one pass over columns that may refuse."""
         refusing = self._unchecked or any(attribute.refuses for attribute in self.schema)
         if refusing and not self._validated:
             self._run(self._needed(()), None, None)
@@ -132,11 +116,6 @@ class DuckDBSource(StreamedSource):
     n_jobs : int, optional
         Threads that encode and count (default: the processors of this machine, at most 4).
 
-    Raises
-    ------
-    DataError
-        If the file cannot be opened or its columns are not the schema's.
-
     Notes
     -----
     Every call reads the data again, so the data must not change between calls. A table that does
@@ -147,7 +126,6 @@ class DuckDBSource(StreamedSource):
     --------
     >>> import duckdb
     >>> from missdp import Categorical, Schema
-    >>> from missdp.sources import DuckDBSource
     >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
     >>> relation = duckdb.connect().sql("SELECT * FROM (VALUES ('yes'), (NULL), ('no')) t(smoker)")
     >>> DuckDBSource(relation, schema).counts([("smoker",)], rows="extended")[("smoker",)].tolist()
@@ -183,15 +161,7 @@ class DuckDBSource(StreamedSource):
         *,
         n_jobs: int | None = None,
     ) -> DuckDBSource:
-        """Count the rows of one SELECT statement, whose columns are exactly the schema's.
-
-        Raises
-        ------
-        ParameterError
-        If the text is not exactly one SELECT statement.
-        DataError
-        If the query does not run.
-        """
+        """Count the rows of one SELECT statement, whose columns are exactly the schema's."""
         return cls(selected(connection, sql), schema, n_jobs=n_jobs)
 
     def code_blocks(self) -> Iterator[CodeBlock]:
@@ -228,39 +198,3 @@ class DuckDBSource(StreamedSource):
             return codes, n_rows
 
         yield from in_order(found, self._stream.batches(names), n_jobs=self._n_jobs)
-
-
-class CodeStore(CountingSource):
-    """Count rows that are kept as codes; blocks of codes of all attributes are read once, now."""
-
-    def __init__(self, schema: Schema, blocks: Iterable[CodeBlock]) -> None:
-        super().__init__(schema)
-        self._types = {a.name: np.dtype(code_dtype(a)) for a in schema}
-        self._sizes: list[int] = []  # of blocks
-        self._lock = threading.Lock()  # several counts read the one file
-        room = max(1, int(_SHARE * memory_in_force()))
-        self._file = tempfile.SpooledTemporaryFile(room, prefix="missdp-")  # noqa: SIM115
-        weakref.finalize(self, self._file.close)
-        for block in blocks:
-            self._sizes.append(len(block[schema.names[0]]))
-            for name, kind in self._types.items():
-                self._file.write(block[name].astype(kind).data)
-
-    def _count(self, counter: Counter, weight: RowWeight | None) -> None:
-        def count(block: CodeBlock) -> None:
-            count_block(counter, block, len(block[self.schema.names[0]]), weight)
-
-        for _ in in_order(count, self._blocks()):
-            pass
-
-    def _blocks(self) -> Iterator[CodeBlock]:
-        width, start = sum(kind.itemsize for kind in self._types.values()), 0
-        for size in self._sizes:
-            with self._lock:
-                self._file.seek(start)
-                block = self._file.read(size * width)
-            start, at, codes = start + size * width, 0, {}
-            for name, kind in self._types.items():
-                codes[name] = np.frombuffer(block, kind, size, at)
-                at += size * kind.itemsize
-            yield codes

@@ -150,10 +150,7 @@ def middle_and_half(a: Numeric) -> tuple[float, float]:
 
 
 class Asking:
-    """One question while it is answered: public facts, its door to the rows, its releases.
-
-    Raises, before anything is charged, what public facts are enough to refuse.
-    """
+    """One question while it is answered; what public facts refuse is refused before any charge."""
 
     def __init__(
         self,
@@ -261,10 +258,7 @@ class Asking:
         return question.uncertainty != "noise" and self.kind in BOUNDED and not question.by and told
 
     def _others(self) -> dict[str, Question]:
-        """Return what is asked beside the answer: how many rows there are, are filled, and vary.
-
-        Of the rows as they came, each by itself, with noise of public scale.
-        """
+        """Return what is asked beside the answer: numbers of rows, and how they vary."""
         kind = self.kind
         if not self._wants_total:
             return {}

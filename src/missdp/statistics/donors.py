@@ -327,10 +327,7 @@ class NearCells:
     radius: IntArray
 
     def nearer(self, index: IntArray, distance: IntArray) -> tuple[IntArray, IntArray]:
-        """Return how many donors are strictly nearer than a distance, and how many up to it.
-
-        ``index`` are positions in ``cells``; distances are within the radius.
-        """
+        """Return how many donors are strictly nearer than a distance, and how many up to it."""
         keys = index * (2 * FAR) + distance
         at, start = np.searchsorted(self.shell_key, keys), self.shell_start[index]
         hit = np.append(self.shell_key, -1)[at] == keys

@@ -102,7 +102,6 @@ class KNNImputation:
 
     Examples
     --------
-    >>> from missdp.statistics import KNNImputation
     >>> KNNImputation(impute="income", match_on=("age", "education")).k
     1
     """
@@ -225,10 +224,7 @@ def _impute(rows: Rows, draws: None, fills: tuple[Fill, ...], k: int, metric: Me
 
 
 def _fill(table: Rows, fill: Fill, donors: IntArray) -> Filled:
-    """Return one attribute in all ways, from the donors of each.
-
-    Donor -1 is the virtual one, which holds the default: a value, or a code if not numeric.
-    """
+    """Return one attribute in all ways, from the donors of each; donor -1 holds the default."""
     name, how, default = fill
     attribute, given = table.schema[name], room(len(table) + 1, np.float64)
     for where, part in table.parts():
@@ -325,11 +321,7 @@ class Profile:
 
 
 def _change_bounds(profile: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return A_j = max over a + b = j of a + M_b, for every j of ``profile``.
-
-    >>> _change_bounds(np.array([4.5, 5, 7, 7, 7, 8])).tolist()
-    [4.5, 5.5, 7.0, 8.0, 9.0, 10.0]
-    """
+    """Return A_j = max over a + b = j of a + M_b, for every j of ``profile``."""
     steps = np.arange(len(profile))
     return np.asarray(steps + np.maximum.accumulate(profile - steps), dtype=np.float64)
 
@@ -393,10 +385,7 @@ def _chunks(near: NearCells, sites: int) -> Iterator[IntArray]:
 def _within_reach(
     layout: Layout, near: NearCells, rows: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Triples (recipient cell, site, distance) with distance up to the cell's radius.
-
-    Built one attribute at a time, dropping what is already too far.
-    """
+    """Triples (recipient cell, site, distance) up to the cell's radius, built by attribute."""
     metric = layout.metric
     codes = layout.codes[near.cells]
     index, site = rows, np.zeros(len(rows), dtype=np.int64)

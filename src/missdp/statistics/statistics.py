@@ -81,8 +81,6 @@ class ImputedStatistics:
     --------
     >>> import pandas as pd
     >>> from missdp import Numeric, Ordinal, Schema, Table
-    >>> from missdp.accounting import Budget
-    >>> from missdp.statistics import ImputedStatistics, KNNImputation
     >>> schema = Schema((
     ...     Ordinal(name="grade", levels=(1, 2, 3)),
     ...     Numeric(name="income", lower=0, upper=100, nullable=True),
@@ -185,11 +183,7 @@ class ImputedStatistics:
 
 
 def _cost_of(epsilon: float | None, rho: float | None) -> Cost:
-    """Return what a question may spend: pure DP ``epsilon``, or zCDP ``rho``.
-
-    >>> _cost_of(0.5, None)
-    Cost(currency='pure', amount=0.5, order=None)
-    """
+    """Return what a question may spend: pure DP ``epsilon``, or zCDP ``rho``."""
     if (epsilon is None) == (rho is None):
         raise ParameterError("give epsilon, or rho, and not both")
     amount = number("epsilon or rho", epsilon if rho is None else rho, most=1e9, open_end=True)

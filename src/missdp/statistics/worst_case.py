@@ -102,10 +102,7 @@ def _tally(
     about: Names,
     names: Names,
 ) -> NDArray[np.float64]:
-    """Return how much of each row, with what it lacks, is in each of some places: 1 at most.
-
-    Multiples of 1 / `QUANTA`; ``about`` are attributes that say a portion, or whether there is one.
-    """
+    """Return how much of each row, in 1 / `QUANTA`, is in each of some places, by what it lacks."""
     surely, maybe = decide(where, rows)
     for name in about:
         here, perhaps = rows.applies(name)
@@ -159,11 +156,7 @@ def _average_bounds(box: Mapping[str, Interval]) -> Interval:
 
 
 def _total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> Interval:
-    """Return bounds over all completions of a sum of values ``lower + portion * (upper - lower)``.
-
-    >>> _total_bounds({"in_high": (30, 30), "may_high": (5, 7)}, 1.0, 1.0)
-    (30.0, 37.0)
-    """
+    """Return bounds of a sum of ``lower + portion * (upper - lower)`` over completions."""
     box = _rows(box)
     known = [box[name] for name in ("in_high", "in_low", "may_high", "may_low")]
     # A value of a known row is off by half a quantum of the range at most.

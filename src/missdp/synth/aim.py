@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import abc
 import copy
+import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from missdp.accounting import Budget, Cost
 from missdp.errors import ParameterError
 from missdp.inference.estimate import Estimate
-from missdp.inference.junction import Clique
+from missdp.inference.junction import Clique, components
 from missdp.inference.model import Draws, Zeros
 from missdp.inference.models import GraphicalModel, Recipe
 from missdp.mechanisms.door import Door, Total
@@ -39,7 +41,6 @@ from missdp.synth.workload import (
     StructuralZeros,
     Workload,
     candidates,
-    one_fits,
     pairs_of,
     read_zeros,
     with_rules,
@@ -163,7 +164,7 @@ class _GraphicalSynthesizer(Synthesizer):
         """Return what may be measured after single attributes; they themselves, if nothing fits."""
         zeros, limit = self._zeros(schema), self._max_cells
         found = [*weights, *pairs_of(weights)]
-        if self._unknown_zeros() or not one_fits(weights, zeros, schema, max_cells=limit):
+        if self._unknown_zeros() or not _one_fits(weights, zeros, schema, max_cells=limit):
             found += [(v,) for v in range(len(schema))]
         return [tuple(schema.names[v] for v in clique) for clique in dict.fromkeys(found)]
 
@@ -283,6 +284,32 @@ class _GraphicalSynthesizer(Synthesizer):
         return dict(zip(self.modelled_.names, codes, strict=True))
 
 
+_TRIED = 50  # marginals, the smallest first
+
+
+def _one_fits(weights: Iterable[Clique], zeros: Zeros, schema: Schema, *, max_cells: float) -> bool:
+    """Whether some marginal surely fits into the model, so that none of one attribute is chosen.
+
+    Whatever the order of elimination, one part of the graph has its cells, and the others at most
+    those of all its attributes together. Levels that are merged make both smaller.
+    """
+    sizes = [max(2, a.extended_size) for a in schema]
+
+    def cells(clique: Clique) -> int:
+        held = [*zeros, clique]
+        parts: dict[int, list[int]] = defaultdict(list)
+        for v, part in enumerate(components(len(sizes), held)):
+            parts[part].append(v)
+        whole = {frozenset(c) for c in held}
+        return sum(
+            math.prod(sizes[v] for v in part) * (1 if frozenset(part) in whole else len(part))
+            for part in parts.values()
+        )
+
+    tried = heapq.nsmallest(_TRIED, weights, key=lambda c: math.prod(sizes[v] for v in c))
+    return not tried or any(cells(clique) <= max_cells for clique in tried)
+
+
 _ROUNDS_PER_ATTRIBUTE, _PURE_ROUNDS = 3, 1.5  # costs of pure epsilon add up as noise does
 _MANY_ROUNDS = 100
 _MOST_ROUNDS = 10_000
@@ -366,7 +393,6 @@ class AIM(_GraphicalSynthesizer):
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
-    >>> from missdp.synth.aim import AIM
     >>> schema = Schema((
     ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
     ...     Categorical(name="ill", levels=("no", "yes")),
@@ -458,7 +484,6 @@ class MST(_GraphicalSynthesizer):
     --------
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
-    >>> from missdp.synth import MST
     >>> schema = Schema((
     ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
     ...     Categorical(name="ill", levels=("no", "yes")),

@@ -420,16 +420,6 @@ class Synthesizer(Estimator, abc.ABC):
             Attributes whose levels make groups.
         confidence : float, default 0.95
             Of the intervals.
-
-        Returns
-        -------
-        Estimates
-            See :class:`missdp.estimate.Estimates`.
-
-        Raises
-        ------
-        ParameterError
-            If the question is none, or this family or file has nothing to answer it by.
         """
         return import_module("missdp.estimate").estimate(
             self, question, by=by, confidence=confidence
@@ -444,16 +434,6 @@ class Synthesizer(Estimator, abc.ABC):
             ``wage ~ age + C(sex)``: names, ``+`` and ``C()``. It is read, and never evaluated.
         confidence : float, default 0.95
             Of the intervals.
-
-        Returns
-        -------
-        Estimates
-            Of the intercept and the coefficients.
-
-        Raises
-        ------
-        ParameterError
-            If the formula is none, or this family or file has nothing to answer it by.
         """
         return import_module("missdp.estimate").regress(self, formula, confidence=confidence)
 
@@ -477,16 +457,6 @@ class Synthesizer(Estimator, abc.ABC):
         shifts : sequence of float
             Standard deviations of it that are added to every missing value. At 0 values are missing
             at random.
-
-        Returns
-        -------
-        SensitivityAnalysis
-            See :class:`missdp.estimate.SensitivityAnalysis`.
-
-        Raises
-        ------
-        ParameterError
-            If there is nothing to shift, or nothing to answer the question by.
         """
         return import_module("missdp.estimate").sensitivity(
             self, question, attribute=attribute, shifts=shifts, by=by, confidence=confidence
@@ -619,13 +589,7 @@ class Synthesizer(Estimator, abc.ABC):
 
     @abc.abstractmethod
     def _fit(self, door: Door) -> Total:
-        """Learn the model from what the door answers, which is all that it may know.
-
-        Returns
-        -------
-        Total
-            What the releases say about the number of rows; ignored if it was declared.
-        """
+        """Learn the model from what the door answers; return what that told of all rows."""
 
     @abc.abstractmethod
     def _sample(self, n: int, missing_values: MissingValues, rng: np.random.Generator) -> Codes:
@@ -853,10 +817,7 @@ class Synthesizer(Estimator, abc.ABC):
         return None if caps is None or reserved else Keeper(caps).admit
 
     def _caps_of_fit(self) -> Caps | None:
-        """Return the caps that this fit was kept within; those of today's code prove nothing.
-
-        Files and pickles that were written before fits were kept within caps have none.
-        """
+        """Return the caps that this fit was kept within; files from before have none."""
         return self.__dict__.get("_kept")
 
     def _agrees_with(self, guarantee: Guarantee) -> bool:

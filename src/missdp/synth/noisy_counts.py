@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -32,10 +32,7 @@ class SmallTableWarning(MissDPWarning):
 
     Told from released values and public parameters only.
 
-    Examples
-    --------
     >>> import warnings
-    >>> from missdp.synth import SmallTableWarning
     >>> warnings.simplefilter("error", SmallTableWarning)  # stop instead of going on
     >>> warnings.simplefilter("default", SmallTableWarning)
     """
@@ -50,8 +47,6 @@ def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -
     that lie above it taken in, largest first. The variance is that of the totals alone, which
     floors make no larger; without totals it is that of the floors taken in.
 
-    Examples
-    --------
     >>> least_squares_total([Total(100.0, 4.0), Total(140.0, 4.0)])
     Total(value=120.0, variance=2.0)
     >>> least_squares_total([Total(100.0, 4.0)], [Total(140.0, 4.0), Total(20.0, 1.0)])
@@ -73,10 +68,7 @@ def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -
 
 
 def whole_rows(total: Total, *, epsilon: float) -> int:
-    """Return the number of synthetic rows to draw by default: at least one, so none is silent.
-
-    Warns with `SmallTableWarning` if the number cannot be told from none.
-    """
+    """Return how many rows to draw by default, at least one; warn if there may be none."""
     if total.value < _SMALL * total.std:
         warnings.warn(
             f"the table is too small for epsilon={epsilon:g}: its number of rows was released as "
@@ -97,12 +89,8 @@ def warn_if_noise(
 
     It does where a cell of a pair of attributes has fewer rows, on average, than half of the noise
     that it would have if nothing but a tree of pairs were measured: synthetic rows are then nearly
-    as far from the private ones as rows drawn evenly. With twice as much it begins to show.
-
-    * ``rows``: As released, or declared.
-    * ``sizes``: Levels of each attribute.
-    * ``noise``: Standard deviation of the noise of each of so many counts that share a budget, by
-      epsilon.
+    as far from the private ones as rows drawn evenly. ``noise`` is that of each of so many counts
+    that share a budget, by epsilon.
     """
     tables = max(1, len(sizes) - 1)
     cells = float(np.median([a * b for a, b in combinations(sizes, 2)] or sizes))
@@ -142,17 +130,12 @@ def warn_if_hardly_complete(complete: Iterable[Total], *, rows: int) -> None:
         )
 
 
-_ROUNDS = 5
-
-
 def project_to_simplex(counts: NDArray[np.float64], total: float = 1.0) -> NDArray[np.float64]:
     """Return the point of ``{p >= 0, sum p = total}`` nearest to ``counts`` in Euclidean distance.
 
     Unlike clipping at zero and dividing by the sum, this does not hand the mass of clipped
     negative noise to the large cells in proportion: it subtracts one constant everywhere.
 
-    Examples
-    --------
     >>> project_to_simplex(np.array([0.7, 0.5, -0.2])).round(2).tolist()
     [0.6, 0.4, 0.0]
     """
@@ -161,52 +144,3 @@ def project_to_simplex(counts: NDArray[np.float64], total: float = 1.0) -> NDArr
     thresholds = (np.cumsum(ordered) - total) / np.arange(1, flat.size + 1)
     last = np.flatnonzero(ordered > thresholds)[-1]
     return np.asarray(np.maximum(counts - thresholds[last], 0.0))
-
-
-def make_consistent(
-    tables: Mapping[tuple[str, ...], NDArray[np.float64]],
-    variances: Mapping[tuple[str, ...], float],
-) -> dict[tuple[str, ...], NDArray[np.float64]]:
-    """Make noisy proportion tables agree on the attributes they share, and non-negative.
-
-    Each attribute's one-way margin is estimated from every table that contains it, weighted by
-    the inverse of its variance (a margin over many cells is noisier), and the difference is spread
-    evenly over the cells of each table; then each table is projected onto the simplex. A few
-    rounds suffice. Post-processing: no privacy cost.
-
-    Examples
-    --------
-    >>> ab, b = np.array([[0.5, 0.1], [0.1, 0.3]]), np.array([0.7, 0.3])
-    >>> out = make_consistent({("a", "b"): ab, ("b",): b}, {("a", "b"): 1.0, ("b",): 1.0})
-    >>> out["a", "b"].sum(axis=0).round(3).tolist() == out["b",].round(3).tolist()
-    True
-    """
-    current = {clique: np.array(table, dtype=np.float64) for clique, table in tables.items()}
-    attributes = sorted({name for clique in current for name in clique})
-    for _ in range(_ROUNDS):
-        for name in attributes:
-            _agree_on(name, current, variances)
-        current = {clique: project_to_simplex(table) for clique, table in current.items()}
-    return current
-
-
-def _agree_on(
-    name: str,
-    tables: dict[tuple[str, ...], NDArray[np.float64]],
-    variances: Mapping[tuple[str, ...], float],
-) -> None:
-    cliques = [clique for clique in tables if name in clique]
-    if len(cliques) < 2:
-        return
-    margins, weights, summed = [], [], []
-    for clique in cliques:
-        axis = clique.index(name)
-        others = tuple(i for i in range(len(clique)) if i != axis)
-        margins.append(tables[clique].sum(axis=others))
-        summed.append(tables[clique].size // tables[clique].shape[axis])
-        weights.append(1.0 / (variances[clique] * summed[-1]))
-    best = np.average(margins, axis=0, weights=weights)
-    for clique, margin, cells in zip(cliques, margins, summed, strict=True):
-        shape = [1] * len(clique)
-        shape[clique.index(name)] = -1
-        tables[clique] += ((best - margin) / cells).reshape(shape)

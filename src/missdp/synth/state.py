@@ -32,6 +32,7 @@ from missdp.accounting import (
     WeightsOfRows,
 )
 from missdp.accounting.budget import check_paid
+from missdp.accounting.filters import ROW, counted_as_one
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import (
@@ -82,14 +83,7 @@ _SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
 
 
 def sampling_generator(seed: Any) -> np.random.Generator:
-    """Return a generator of its own for a seed, a generator or None.
-
-    Examples
-    --------
-    >>> one, two = sampling_generator(5), np.random.default_rng(5)
-    >>> bool(one.random() == two.random())
-    False
-    """
+    """Return a generator of its own for a seed, a generator or None."""
     if seed is None:
         return np.random.default_rng()
     if isinstance(seed, Witness):
@@ -141,10 +135,7 @@ def _as_rows(
 def check_unit(
     model: Synthesizer, schema: Schema | None, *, opened: Sequence[OpenCategorical] = ()
 ) -> int:
-    """Refuse, before anything is read, a fit of which nothing is proven for units or weights.
-
-    Returns in how many steps of a row counts are.
-    """
+    """Refuse a fit of which nothing is proven for units or weights; return the steps of a row."""
     unit, weight = (None, None) if schema is None else (schema.unit, schema.weight)
     if unit is not None:
         who = f"each {unit.column!r}, with up to {unit.max_rows} rows"
@@ -171,6 +162,16 @@ def check_unit(
     if declared and weight is not None:
         raise ParameterError(f"what rows count by {weight.column!r} is private: leave n_rows out")
     return STEPS if schema is not None and schema.weighs else 1
+
+
+def as_declared(model: Synthesizer, schema: Schema) -> Schema:
+    """Return a schema with the unit and the weight by which a model's rows were read."""
+    guarantee, unit = model.guarantee_, None
+    if guarantee.unit != ROW:
+        unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
+        unit = replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
+    weight = None if model._size is None else model._size.weight
+    return replace(schema, unit=unit, weight=weight)
 
 
 def _open_data(
@@ -216,8 +217,6 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 def chosen_delta(delta: float | None, n_rows: str | int) -> float:
     """Return the delta of a fit: what was asked for, else 1e-6, or 1 / (100 n) for a large known n.
 
-    Examples
-    --------
     >>> chosen_delta(None, "noisy"), chosen_delta(None, 10**6), chosen_delta(0.0, 10**6)
     (1e-06, 1e-08, 0.0)
     """
@@ -513,10 +512,7 @@ def _common_facts(model: Synthesizer) -> dict[str, Any]:
 
 
 def _read_facts(stored: StoredModel, modelled: Modelled) -> tuple[KindShares, Caps | None]:
-    """Return the shares of kinds of missing, and the caps of the fit, that a file holds.
-
-    Files that were written before fits were kept within caps have none.
-    """
+    """Return the shares of kinds of missing, and the caps of the fit, if a file has any."""
     shares = stored.released.get(_KINDS, {})
     kinds = {name: (len(modelled.kinds[name]),) for name in shares}
     laws = finite(shares.values(), least=0.0) and all(law.any() for law in shares.values())
@@ -557,10 +553,7 @@ def fit_conditions(
     n_rows: int | Literal["noisy"],
     whole: Schema | None = None,
 ) -> list[Condition]:
-    """Return what the guarantee of a fit rests on, beside what its releases rest on.
-
-    ``whole`` is the schema with the unit and the weight, where the other one has none.
-    """
+    """Return what the guarantee of a fit rests on; ``whole`` has the unit and the weight."""
     conditions = [*domain_conditions(schema, undeclared), *_cut_conditions(schema)]
     if random_state is not None:
         conditions.append(ExplicitSeed())

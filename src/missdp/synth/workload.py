@@ -9,10 +9,8 @@ selection.
 
 from __future__ import annotations
 
-import heapq
 import math
 import numbers
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -22,7 +20,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, did_you_mean
 from missdp.inference.beliefs import log_linear
-from missdp.inference.junction import Clique, components, tree_cells
+from missdp.inference.junction import Clique, tree_cells
 from missdp.inference.model import Zeros
 from missdp.schema import Numeric, Schema
 from missdp.schema.rulebook import ImpossibleCells
@@ -34,7 +32,6 @@ MAX_MARGINALS = 200_000
 MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts, which are all held at once
 _MAX_ORDER = 4
 _LEAST_WEIGHT = 1e-9
-_TRIED = 50  # marginals, the smallest first
 
 
 def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
@@ -42,21 +39,11 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
 
     These are all subsets (of two or more attributes) of workload marginals, weighted as in AIM by
     how much of the workload they touch, ``w_r = Σ_s c_s |r ∩ s|``, the largest weight being one.
-    Marginals of more than a million cells are left out.
+    Left out are those of more than a million cells; refused are more than 200,000 marginals, and
+    more than 2²⁷ cells together: they are counted in one pass and held in memory.
 
-    Raises
-    ------
-    ParameterError
-        If the workload is empty or not understood, consists of more than 200,000 marginals, or all
-        its marginals together have more than 2²⁷ cells: they are counted in one pass and held in
-        memory.
-
-    Examples
-    --------
     >>> from missdp.schema import Categorical
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "abc"))
-    >>> candidates(2, schema)
-    {(0, 1): 1.0, (0, 2): 1.0, (1, 2): 1.0}
     >>> candidates({("a", "b"): 3.0, ("b", "c"): 1.0}, schema)
     {(0, 1): 1.0, (1, 2): 0.7142857142857143}
     """
@@ -87,13 +74,7 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
 
 
 def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> list[Clique]:
-    """Return the pairs inside marginals of the workload that no measured marginal contains.
-
-    Examples
-    --------
-    >>> pairs_of([(0, 1, 2), (1, 3)], measured=[(1, 2)])
-    [(0, 1), (0, 2), (1, 3)]
-    """
+    """Return the pairs inside marginals of the workload that no measured marginal contains."""
     known = {pair for clique in measured for pair in combinations(clique, 2)}
     wanted = (pair for clique in workload for pair in combinations(clique, 2))
     return [pair for pair in dict.fromkeys(wanted) if pair not in known]
@@ -154,14 +135,9 @@ StructuralZeros: TypeAlias = Mapping[
 def read_zeros(given: StructuralZeros | None, schema: Schema, *, max_cells: float) -> Zeros:
     """Check structural zeros, as `AIM` takes them, and put them on attribute positions.
 
-    Raises
-    ------
-    ParameterError
-        If a name, shape or level is unknown, nothing at all would be possible, or the
-        constraints need a junction tree of more cells than ``max_cells``.
+    Refused are unknown names, zeros that leave nothing possible, and those that need a junction
+    tree of more cells than ``max_cells``.
 
-    Examples
-    --------
     >>> from missdp.schema import Categorical
     >>> schema = Schema((
     ...     Categorical(name="age", levels=("child", "adult")),
@@ -241,10 +217,7 @@ _RULES_SHARE = 0.5  # of the cells of the junction tree; the rest is for what is
 def with_rules(
     zeros: Zeros, impossible: ImpossibleCells, schema: Schema, *, max_cells: float
 ) -> Zeros:
-    """Add the impossible cells of rules, smallest tables first, while the model stays small.
-
-    What is left out is not lost: rows that break a rule are drawn again.
-    """
+    """Add the impossible cells of rules, smallest first, while the model stays small."""
     sizes = [a.size for a in schema]
     found = {clique: _padded(table, [sizes[v] for v in clique]) for clique, table in zeros.items()}
     for names in sorted(impossible, key=lambda names: (impossible[names].size, names)):
@@ -275,27 +248,3 @@ def _check_possible(zeros: Zeros, sizes: Sequence[int], max_cells: float) -> Non
         possible = False
     if not possible:
         raise ParameterError("structural_zeros rule out every row")
-
-
-def one_fits(weights: Iterable[Clique], zeros: Zeros, schema: Schema, *, max_cells: float) -> bool:
-    """Whether some marginal surely fits into the model, so that none of one attribute is chosen.
-
-    Whatever the order of elimination, a part of the graph that is one clique has the cells of it,
-    and another one at most those of all its attributes together, once for each of them. Levels that
-    are merged make both smaller.
-    """
-    sizes = [max(2, a.extended_size) for a in schema]
-
-    def cells(clique: Clique) -> int:
-        held = [*zeros, clique]
-        parts: dict[int, list[int]] = defaultdict(list)
-        for v, part in enumerate(components(len(sizes), held)):
-            parts[part].append(v)
-        whole = {frozenset(c) for c in held}
-        return sum(
-            math.prod(sizes[v] for v in part) * (1 if frozenset(part) in whole else len(part))
-            for part in parts.values()
-        )
-
-    tried = heapq.nsmallest(_TRIED, weights, key=lambda c: math.prod(sizes[v] for v in c))
-    return not tried or any(cells(clique) <= max_cells for clique in tried)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -34,15 +35,7 @@ from missdp.schema.numeric import decimals
 from missdp.schema.schema import write_tables
 from missdp.table.cells import Iso, Plain, Unreadable
 from missdp.table.encode import Encoder
-from missdp.table.likely import (
-    between,
-    date_facts,
-    identifies,
-    in_order,
-    is_weight,
-    layout_of,
-    other_format,
-)
+from missdp.table.likely import between, date_facts, identifies, in_order, other_format
 from missdp.table.packages import Described
 from missdp.table.read_files import is_csv, numbered_columns
 from missdp.table.streams import FileRows, RowStream, rows_of
@@ -171,15 +164,9 @@ def draft_columns(data: Any, *, header: bool = True) -> Draft:
     header : bool, default True
         Whether the first line of a text file names its columns.
 
-    Raises
-    ------
-    DataError
-        If the data cannot be read at all, or has no columns or no rows.
-
     Examples
     --------
     >>> import pandas as pd
-    >>> from missdp.table import draft_columns
     >>> draft = draft_columns(pd.DataFrame({"age": [31, 70], "pets": [["cat"], []]}))
     >>> [attribute.name for attribute in draft.attributes]
     ['age']
@@ -251,9 +238,19 @@ def _difference_note(facts: Mapping[str, Any]) -> str:
 def _marks(stubs: Iterable[_Stub]) -> dict[str, str]:
     """Return the marks with which the numbers of all columns are read, where these are others."""
     numbers = {text for stub in stubs for text in stub.numbers}
-    layout = layout_of(numbers) if numbers else PLAIN
+    layout = _layout_of(numbers) if numbers else PLAIN
     found = {"decimal": layout.decimal, "thousands": layout.thousands}
     return {} if layout.plain else {name: mark for name, mark in found.items() if mark}
+
+
+def _layout_of(texts: Collection[str]) -> Layout:
+    """Return the layout in which all texts are numbers; the plain one if there is no such."""
+    for decimal, thousands in product((".", ","), ("", ",", ".", "'", "\u2019", " ", "\u00a0")):
+        if decimal != thousands:
+            layout = Layout(decimal=decimal, thousands=thousands)
+            if all(layout.number(text) is not None for text in texts):
+                return layout
+    return PLAIN
 
 
 def _reason(attribute: AnyAttribute, found: list[tuple[Plain, int]]) -> str:
@@ -266,7 +263,7 @@ def _reason(attribute: AnyAttribute, found: list[tuple[Plain, int]]) -> str:
         doubt = f", or as well as {other}" if other else ""
         return f"Dates, written {written}{doubt}.{codes}"
     if isinstance(attribute, Numeric):
-        return (_WEIGHT * is_weight(attribute.name) + codes).strip()
+        return (_WEIGHT * _is_weight(attribute.name) + codes).strip()
     if attribute.levels == (0, 1):
         return f"0 and 1 are two levels here, no number.{codes}"
     if isinstance(attribute, Ordinal) and not attribute.labels:
@@ -274,6 +271,16 @@ def _reason(attribute: AnyAttribute, found: list[tuple[Plain, int]]) -> str:
     if any(is_padded(cell) for cell in attribute.levels if isinstance(cell, str)):
         return f"Codes with zeros in front, which numbers would lose.{codes}"
     return codes.strip()
+
+
+_WEIGHS = re.compile(
+    r"(?:^|[\W_])(?:[a-z]*weights?|(?:final|[a-z])?wts?|[a-z]*wgts?|wt(?:mec|int)\w*)\d*$"
+)
+
+
+def _is_weight(name: str) -> bool:
+    """Whether a column has a name that survey weights have: ``wt``, ``pweight``, ``WTMEC2YR``."""
+    return _WEIGHS.search(name.lower()) is not None
 
 
 def _doubt(attribute: AnyAttribute) -> _Stub | None:
@@ -317,7 +324,6 @@ def draft_schema(data: Any) -> Schema:
     Examples
     --------
     >>> import pandas as pd
-    >>> from missdp.table import draft_schema
     >>> draft = draft_schema(pd.DataFrame({"smoker": ["yes", "no", None], "age": [31, 70, 45]}))
     >>> draft["smoker"].levels, draft["smoker"].undeclared
     (('no', 'yes'), ('levels', 'nullable'))

@@ -196,10 +196,7 @@ def _stripped(code: str | float) -> str | float:
 
 
 def _code_of_mark(attribute: AnyAttribute) -> Ints:
-    """Return the code of a cell without a value, by minus the mark that its reading gave.
-
-    A null is plainly missing, or not applicable where nothing may be plainly missing.
-    """
+    """Return the code of a cell without a value, by minus the mark that its reading gave."""
     marks = [-KIND_MARKS[kind] for kind in KINDS]
     null = attribute.missing_code if attribute.nullable else attribute.size
     found = np.full(1 + max(marks), null, dtype=np.int64)

@@ -74,11 +74,7 @@ def _streams_arrow(data: Any) -> bool:
 def columns_from_native(
     data: Any, names: tuple[str, ...] | None = None, *, unread: Collection[str] = ()
 ) -> dict[str, Cells]:
-    """Return the columns of a frame as cells; with ``names``, exactly those in that order.
-
-    No cell of an ``unread`` column is looked at. Of a list of records the columns are the declared
-    ones, or the keys of the first record.
-    """
+    """Return a frame's columns as cells: ``names`` if given; none that is ``unread``."""
     import pandas as pd
     import pyarrow as pa
 

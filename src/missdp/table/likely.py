@@ -14,10 +14,9 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from missdp.errors import SchemaError
-from missdp.schema import AnyAttribute, Date, DateTime, Difference, Layout, Schema
+from missdp.schema import AnyAttribute, Date, DateTime, Difference, Schema
 from missdp.schema.attributes import read_number
 from missdp.schema.dates import DateFormat
-from missdp.schema.layout import PLAIN
 from missdp.table.cells import Iso, Plain
 from missdp.table.encode import Encoder
 from missdp.table.streams import RowStream
@@ -49,9 +48,6 @@ _KEY = re.compile(
 )
 _WHOSE = re.compile(
     r"(?:^|[\W_])(?:id|uuid|guid|pid|patient|subject|person|household|customer)s?\d*$"
-)
-_WEIGHS = re.compile(
-    r"(?:^|[\W_])(?:[a-z]*weights?|(?:final|[a-z])?wts?|[a-z]*wgts?|wt(?:mec|int)\w*)\d*$"
 )
 _FEWEST = 100  # rows, below which no column is taken for a key
 _WITH_BOTH = 20  # rows, below which nothing is said of two dates
@@ -119,10 +115,7 @@ def _shape(text: str) -> str:
 
 
 def identifies(name: str, found: Sequence[tuple[Plain, int]]) -> Literal["row", "unit"] | None:
-    """Return what each value tells apart, by a name that keys have, and by how often it comes.
-
-    A row, if each has a whole number of its own; whose rows they are, if many come several times.
-    """
+    """Whether values tell rows apart, or persons: by their name, and by how often each comes."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     if len(found) < _FEWEST:
         return None
@@ -132,21 +125,6 @@ def identifies(name: str, found: Sequence[tuple[Plain, int]]) -> Literal["row", 
         return "row" if whole and _KEY.search(name) else None
     several = len(found) <= 0.9 * sum(n for _, n in found)
     return "unit" if several and _WHOSE.search(name) else None
-
-
-def is_weight(name: str) -> bool:
-    """Whether a column has a name that survey weights have: ``wt``, ``pweight``, ``WTMEC2YR``."""
-    return _WEIGHS.search(name.lower()) is not None
-
-
-def layout_of(texts: Collection[str]) -> Layout:
-    """Return the layout in which all texts are numbers; the plain one if there is no such."""
-    for decimal, thousands in product((".", ","), ("", ",", ".", "'", "\u2019", " ", "\u00a0")):
-        if decimal != thousands:
-            layout = Layout(decimal=decimal, thousands=thousands)
-            if all(layout.number(text) is not None for text in texts):
-                return layout
-    return PLAIN
 
 
 def between(rows: RowStream, attributes: Iterable[AnyAttribute]) -> Iterator[Mapping[str, Any]]:

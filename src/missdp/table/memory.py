@@ -57,11 +57,6 @@ def memory_limit(size: str | int | None) -> Iterator[None]:
         Such as ``"2GB"``, or bytes. None leaves the limit in force: by default half of the memory
         of the machine, or of the container.
 
-    Raises
-    ------
-    ParameterError
-        If it is not a size.
-
     Examples
     --------
     >>> with memory_limit("2GB"):

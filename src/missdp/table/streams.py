@@ -12,10 +12,6 @@ import contextlib
 import fnmatch
 import glob
 import os
-import pickle
-import tempfile
-import threading
-import weakref
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from copy import copy
@@ -23,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from missdp.errors import DataError, MissDPError, ParameterError, replacing
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.schema import Date, Layout, Numeric, Schema
 from missdp.schema.layout import PLAIN
 from missdp.table.cells import LONGEST_BYTES, Cells, HeldBatch, spelled
@@ -177,11 +173,6 @@ class PartRows(FileRows):
         A folder, of which every ``.parquet`` or ``.pq`` file is read, also in folders below, but
         none whose name starts with a dot or an underscore; or a pattern such as
         ``"visits/2024-*.parquet"``.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, or their columns differ.
 
     Notes
     -----
@@ -394,51 +385,3 @@ def _lines(path: Path) -> int | None:
                     lines += block.count(b"\r") - block.count(b"\r\n")
         return lines
     return None
-
-
-_SHARE = 0.25  # of the memory in force
-
-
-class KeptRows(RowStream):
-    """Columns of the rows of a stream, read once, now: every pass then sees the same rows.
-
-    They are kept in memory as long as there is room, then in a temporary file, which only this user
-    may read, and which has no name from the moment it is made, where the system can do that.
-    """
-
-    def __init__(self, rows: RowStream, names: tuple[str, ...]) -> None:
-        self._names, self.unchecked = names, rows.unchecked
-        room = max(1, int(_SHARE * memory_in_force()))
-        self._file = tempfile.SpooledTemporaryFile(room, prefix="missdp-")  # noqa: SIM115
-        weakref.finalize(self, self._file.close)
-        self._lock = threading.Lock()  # several counts read the one file
-        self._batches: list[tuple[int, dict[str, int]]] = []  # rows, and where each column begins
-        failed = DataError("the rows cannot be kept: the disk is full, or a cell is no plain value")
-        with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):
-            for batch in rows.batches(names):
-                starts = {n: self._keep(batch.column(place)) for place, n in enumerate(names)}
-                self._batches.append((batch.num_rows, starts))
-
-    def _keep(self, cells: Cells) -> int:
-        start = self._file.tell()
-        pickle.dump(cells, self._file, protocol=pickle.HIGHEST_PROTOCOL)
-        return start
-
-    def columns(self) -> tuple[str, ...]:
-        """Return the names of the columns."""
-        return self._names
-
-    def about(self) -> int:
-        """Return the number of rows; private."""
-        return sum(rows for rows, _ in self._batches)
-
-    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
-        """Yield the named columns, a batch of rows at a time."""
-        for rows, starts in self._batches:
-            yield HeldBatch([self._read(starts[name]) for name in names], rows)
-
-    def _read(self, start: int) -> Cells:
-        with self._lock:
-            self._file.seek(start)
-            cells: Cells = pickle.load(self._file)
-            return cells

@@ -18,6 +18,10 @@ from __future__ import annotations
 import decimal
 import hashlib
 import os
+import pickle
+import tempfile
+import threading
+import weakref
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, SchemaError
+from missdp.errors import DataError, MissDPError, SchemaError, replacing
 from missdp.schema import Numeric, Schema, SurveyWeight, Unit
 from missdp.schema.attributes import LONGEST, number_text
 from missdp.schema.layout import STEPS
@@ -40,7 +44,8 @@ from missdp.table.cells import (
     read_numbers,
     taken,
 )
-from missdp.table.streams import Batch, FileRows, HeldRows, KeptRows, RowStream, rows_of, stream_of
+from missdp.table.memory import memory_in_force
+from missdp.table.streams import Batch, FileRows, HeldRows, RowStream, rows_of, stream_of
 from missdp.types import Flags, Ints
 
 if TYPE_CHECKING:
@@ -53,10 +58,7 @@ _REPEATABLE = (FileRows, HeldRows)
 
 
 class UnitRows(RowStream):
-    """The rows of a stream, of which each unit has at most so many; without identifier and weight.
-
-    What each row counts (``weights``), and `unit_sums` (``sums``), are in steps. Private.
-    """
+    """The rows of a stream, at most so many of each unit; what each counts is in steps. Private."""
 
     def __init__(
         self, rows: RowStream, unit: Unit | None, weight: SurveyWeight | None = None
@@ -225,11 +227,56 @@ def without_identifier(unit: Unit) -> DataError:
     )
 
 
-def rows_of_units(data: Any, schema: Schema) -> RowStream:
-    """Return the rows of any table, of each unit as many as take part if the schema declares one.
+_SHARE = 0.25  # of the memory in force
 
-    Rows that may come in another order when they are read again are read once, and kept.
+
+class _KeptRows(RowStream):
+    """Columns of a stream, read once, now: every pass then sees the same rows.
+
+    What has no room in memory is in a temporary file that only this user may read, and that has no
+    name where the system can do that.
     """
+
+    def __init__(self, rows: RowStream, names: tuple[str, ...]) -> None:
+        self._names, self.unchecked = names, rows.unchecked
+        room = max(1, int(_SHARE * memory_in_force()))
+        self._file = tempfile.SpooledTemporaryFile(room, prefix="missdp-")  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        self._lock = threading.Lock()  # several counts read the one file
+        self._batches: list[tuple[int, dict[str, int]]] = []  # rows, and where each column begins
+        failed = DataError("the rows cannot be kept: the disk is full, or a cell is no plain value")
+        with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):
+            for batch in rows.batches(names):
+                starts = {n: self._keep(batch.column(place)) for place, n in enumerate(names)}
+                self._batches.append((batch.num_rows, starts))
+
+    def _keep(self, cells: Cells) -> int:
+        start = self._file.tell()
+        pickle.dump(cells, self._file, protocol=pickle.HIGHEST_PROTOCOL)
+        return start
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return self._names
+
+    def about(self) -> int:
+        """Return the number of rows; private."""
+        return sum(rows for rows, _ in self._batches)
+
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
+        """Yield the named columns, a batch of rows at a time."""
+        for rows, starts in self._batches:
+            yield HeldBatch([self._read(starts[name]) for name in names], rows)
+
+    def _read(self, start: int) -> Cells:
+        with self._lock:
+            self._file.seek(start)
+            cells: Cells = pickle.load(self._file)
+            return cells
+
+
+def rows_of_units(data: Any, schema: Schema) -> RowStream:
+    """Return the rows that take part, kept if they may come in another order again."""
     unit, weight = schema.unit, schema.weight
     if unit is None and weight is None:
         return rows_of(data, schema)
@@ -243,7 +290,7 @@ def rows_of_units(data: Any, schema: Schema) -> RowStream:
     rows = stream_of(data) or HeldRows(data, names, unread=schema.layout.unread)
     if not isinstance(rows, _REPEATABLE):
         rows.check(names, unread=schema.layout.unread)
-        rows = KeptRows(rows, names)
+        rows = _KeptRows(rows, names)
     facts = schema
     if weight is not None:  # numbers, which text files may write in their own way
         number = Numeric(name=weight.column, lower=0, upper=1)

@@ -47,9 +47,7 @@ def output_format(path: Path) -> Literal["text", "columns", "whole"]:
 
 
 def holes_in(path: Path, holes: Holes | None) -> Holes:
-    """Return how cells without a value are written: as was asked for, or as codes if a file of
-    this kind tells these apart from values.
-    """
+    """Return how cells without a value are written: as asked, or as the file can tell."""
     return holes or ("codes" if _suffix(path) in (".sav", ".dta") else "nulls")
 
 
@@ -97,10 +95,7 @@ def write_each(
 def write_blocks(
     paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]], *, schema: Schema | None = None
 ) -> int:
-    """Write rows to several files as they come, and return how many each got.
-
-    All files appear when all are complete, one after the other; if anything fails, none does.
-    """
+    """Write rows to several files as they come, all or none, and return how many each got."""
     rows = 0
     with _files(paths, schema) as write:
         for block in blocks:

@@ -243,10 +243,7 @@ def judge(
 def _best_threshold(
     present: NDArray[np.float64], absent: NDArray[np.float64], trials: int, confidence: float
 ) -> float:
-    """The threshold with the largest lower bound, were the shares those of more runs.
-
-    The shares are smoothed by those of a normal law: few runs say little of rare values.
-    """
+    """The threshold with the largest lower bound, by shares smoothed with those of a normal law."""
     both = np.concatenate([present, absent])
     finite = np.abs(both[np.isfinite(both)])
     far = 2 * float(finite.max(initial=0.0)) + 1
@@ -309,7 +306,6 @@ def audit_samples(
     Examples
     --------
     >>> import numpy as np
-    >>> from missdp.testing import Claim, audit_samples, canary, TINY
     >>> def bootstrap(frame, seed):  # no privacy at all
     ...     return frame.sample(len(frame), replace=True, random_state=seed)
     >>> frames = [table.to_native("pandas") for table in canary(TINY, 12)]
@@ -403,7 +399,6 @@ def audit(
     Examples
     --------
     >>> from missdp import PrivBayes
-    >>> from missdp.testing import audit, canary, TINY
     >>> def fit(witness, table):
     ...     PrivBayes(epsilon=2.0, random_state=witness).fit(table)
     >>> audit(fit, *canary(TINY, 12), trials=20).flagged

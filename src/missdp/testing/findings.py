@@ -71,10 +71,7 @@ class Subject:
         return copy.deepcopy(self._fits[known])
 
     def answered(self, witness: Any, rows: Table) -> Synthesizer:
-        """Return a model of the rows, its answers given by a witness, who watches them.
-
-        Rows that were chosen by their units are not watched: no source holds such.
-        """
+        """Return a model of the rows, its answers given by a witness, who watches them."""
         known = rows if rows.schema.unit else witness.watched(rows)
         return self.build(random_state=witness).fit(known)
 
@@ -166,8 +163,6 @@ class Finding(Record):
 class Report(Record):
     """Everything that was checked on one subject; prints as a table.
 
-    Examples
-    --------
     >>> report = Report("MyFamily", (Finding("habits", "saves and loads", "joint", True),))
     >>> print(report)
     MyFamily: 1 promise checked, all kept
@@ -400,11 +395,7 @@ class Repeater(Recorder):
 
 
 class _PerCall(np.random.Generator):
-    """A generator with a stream of its own for each call.
-
-    A row more lengthens a draw, and moves no other one: rows that are filled one by one are filled
-    alike in both of two neighbouring tables.
-    """
+    """A generator with a stream for each call, so that one more row moves no other draw."""
 
     def __init__(self, seed: int, number: int) -> None:
         super().__init__(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number,))))

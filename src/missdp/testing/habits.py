@@ -350,10 +350,7 @@ def check_habits(
     See `check_synthesizer`; ``HABITS`` has the names of the habits, all of which are checked by
     default.
 
-    Examples
-    --------
     >>> from missdp import PrivBayes
-    >>> from missdp.testing import check_habits
     >>> print(check_habits(PrivBayes, strategies=["joint"], habits=["save_and_load"]))
     PrivBayes: 1 promise checked, all kept
     ok     habits: A saved model draws the same rows ... [joint]
@@ -412,8 +409,6 @@ def check_synthesizer(
     Examples
     --------
     >>> from missdp.errors import CheckFailedError
-    >>> from missdp.synth import Synthesizer
-    >>> from missdp.testing import check_synthesizer
     >>> class Unfinished(Synthesizer):
     ...     strategies = ("joint",)
     >>> try:

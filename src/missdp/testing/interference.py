@@ -26,6 +26,7 @@ from missdp.mechanisms import Witness
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
+from missdp.table.encode import Column
 from missdp.testing.findings import (
     UNANSWERED,
     Caught,
@@ -42,14 +43,7 @@ from missdp.testing.findings import (
     name_of,
     subjects,
 )
-from missdp.testing.made_up import (
-    SCHEMA,
-    constant,
-    has_kinds_or_rules,
-    made_up,
-    unread,
-    with_other_kinds,
-)
+from missdp.testing.made_up import SCHEMA, constant, has_kinds_or_rules, made_up, unread
 
 PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "constant columns")
 """The pairs of tables on which answers are repeated."""
@@ -93,7 +87,6 @@ def check_non_interference(
     Examples
     --------
     >>> from missdp import PrivBayes
-    >>> from missdp.testing import check_non_interference
     >>> report = check_non_interference(PrivBayes, strategies=["joint"], pairs=["one hole"])
     >>> len(report.findings)
     1
@@ -132,8 +125,19 @@ def _tables(schema: Schema, pairs: Iterable[str] | None) -> dict[str, tuple[Tabl
     }
     if has_kinds_or_rules(schema):
         found["rows as they came"] = (usual, unread(schema, 300, 0))
-        found["kinds of holes"] = (usual, with_other_kinds(usual))
+        found["kinds of holes"] = (usual, _with_other_kinds(usual))
     return {name: found[name] for name in (found if pairs is None else pairs)}
+
+
+def _with_other_kinds(table: Table) -> Table:
+    """Return the table with every hole of the last kind that its attribute may have."""
+    columns = {}
+    for attribute in table.schema:
+        column = table.column(attribute.name)
+        hole = column.codes >= attribute.missing_code
+        codes = np.where(hole, attribute.extended_size - 1, column.codes)
+        columns[attribute.name] = Column(codes.astype(column.codes.dtype), column.values)
+    return Table(table.schema, columns, kind=table.kind)
 
 
 @dataclass(frozen=True)
@@ -237,10 +241,7 @@ def _drawn(model: Any) -> Facts:
 
 
 def _outside_state(family: Any) -> Facts:
-    """Return what a fit could change outside its model: classes and modules of a family.
-
-    Of a function its module, and what it carries.
-    """
+    """Return what a fit could change outside its model: classes, modules, and closures."""
     kinds = getattr(family, "__mro__", ())
     own = [c for c in kinds if not c.__module__.startswith(("builtins", "sklearn", "abc"))]
     seen: Facts = {} if kinds else _facts_of(family, "the function")

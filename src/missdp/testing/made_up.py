@@ -24,7 +24,6 @@ from missdp.schema import (
     Schema,
 )
 from missdp.table import Table
-from missdp.table.encode import Column
 from missdp.table.follow import follow_rules
 from missdp.types import Ints
 
@@ -105,11 +104,7 @@ def unread(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Tabl
 
 
 def _read_again(table: Table, units: Ints | None = None) -> Table:
-    """Return the table with the rules of its schema applied to every row by itself.
-
-    If the schema declares a unit, it is read by that; others than those that are told have as many
-    rows as take part.
-    """
+    """Return the table as it is read: by its rules and, if the schema declares one, by its unit."""
     schema = table.schema
     if schema.unit is not None:
         own = np.arange(len(table)) // schema.unit.max_rows if units is None else units
@@ -163,17 +158,6 @@ def _appended(table: Table, row: Codes) -> Table:
     """Return the table with rows more, the last; the others keep their values, too."""
     both = (table, Table.from_codes(table.schema, row))
     return Table.joined(rows.with_values(np.random.default_rng(0)) for rows in both)
-
-
-def with_other_kinds(table: Table) -> Table:
-    """Return the table with every hole of the last kind that its attribute may have."""
-    columns = {}
-    for attribute in table.schema:
-        column = table.column(attribute.name)
-        hole = column.codes >= attribute.missing_code
-        codes = np.where(hole, attribute.extended_size - 1, column.codes)
-        columns[attribute.name] = Column(codes.astype(column.codes.dtype), column.values)
-    return Table(table.schema, columns, kind=table.kind)
 
 
 def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, Table, Codes]]:

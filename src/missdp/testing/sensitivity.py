@@ -95,7 +95,6 @@ def check_sensitivity(
     Examples
     --------
     >>> from missdp import PrivBayes
-    >>> from missdp.testing import check_sensitivity
     >>> check_sensitivity(PrivBayes, strategies=["observed"], trials=4).passed
     True
     """

@@ -1,0 +1,37 @@
+"""Refuse an upload while something of it is not decided: `python .ci/release.py`.
+
+What an owner decides is listed in RELEASING.md, a box to tick each. Where a decision is to stand,
+TO BE DECIDED stands until then. `.ci/run` and RELEASING.md name the tools that check the rest.
+"""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+MARK = "TO BE DECIDED"
+MARKED = ("SECURITY.md", "CODE_OF_CONDUCT.md", "CITATION.cff", "pyproject.toml")
+URLS = ("Source", "Issues", "Documentation", "Changelog")
+
+
+def undecided(root: Path = ROOT) -> list[str]:
+    """List what keeps this from being uploaded."""
+    text = {
+        name: (root / name).read_text(encoding="utf-8")
+        for name in (*MARKED, "RELEASING.md", "CHANGELOG.md")
+    }
+    found = [f"{name}: {MARK}" for name in MARKED if MARK in text[name]]
+    found += [
+        f"RELEASING.md: {box}" for box in re.findall(r"^- \[ \] (.*)", text["RELEASING.md"], re.M)
+    ]
+    urls = tomllib.loads(text["pyproject.toml"])["project"].get("urls", {})
+    found += [f"pyproject.toml: no address {name}" for name in URLS if not urls.get(name)]
+    unreleased = text["CHANGELOG.md"].partition("## Unreleased")[2].partition("\n## ")[0]
+    return found + ["CHANGELOG.md: Unreleased is not empty"] * bool(unreleased.strip())
+
+
+if __name__ == "__main__":
+    lacking = undecided()
+    print("\n".join(lacking) or "Nothing is left to decide.")
+    sys.exit(bool(lacking))
