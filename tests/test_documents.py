@@ -48,7 +48,7 @@ SPARK = "## Spark"
 # Pages that take more than two seconds.
 SLOW = (
     *("testing.md", "imputation.md", "ground-truth.md", "worked-example.md"),
-    *("table-to-estimate.md", "tutorial.md"),
+    *("table-to-estimate.md", "tutorial.md", "gallery.md"),
     *("ledger.md", "families.md", "curator-report.md", "estimates.md", "guarantee.md"),
     *("combining.md", "surveys.md", "plan.md"),
     *("tests/claims/synthesis.md", "referees/proofs.md"),
@@ -87,7 +87,13 @@ WORKED = {
         ],
         path=str(ROOT),
     )
-    for page in ("tutorial.md", "worked-example.md", "table-to-estimate.md", "ledger.md")
+    for page in (
+        "tutorial.md",
+        "worked-example.md",
+        "table-to-estimate.md",
+        "ledger.md",
+        "gallery.md",
+    )
 }
 
 
@@ -109,11 +115,14 @@ def snippets(page, name, folder, monkeypatch):
     ],
 )
 def test_snippets(page, name, tmp_path, monkeypatch):
-    before = page.read_text(encoding="utf-8").partition(SPARK)[0].count("\n")
+    text = page.read_text(encoding="utf-8")
+    before = text.partition(SPARK)[0].count("\n")
     found = [e for e in snippets(page, name, tmp_path, monkeypatch) if e.line <= before]
     assert bool(found) == (name not in SILENT)
     for example in found:
         example.evaluate()
+    drawn = {path.name for path in tmp_path.glob("gallery-*")}
+    assert drawn == set(re.findall(r"\(img/(gallery-.*?)\)", text))
 
 
 @pytest.mark.slow
@@ -123,6 +132,16 @@ def test_snippets_about_spark(tmp_path, monkeypatch, request):
     request.getfixturevalue("spark")
     for example in snippets(DOCS / "large-tables.md", "large-tables.md", tmp_path, monkeypatch):
         example.evaluate()
+
+
+def test_the_landing_page_leads_to_every_page():
+    chooser = read("index.md").partition("## I have")[2].partition("```{toctree}")[0]
+    led = {*re.findall(r"\]\(([\w/-]+\.md)", chooser)}
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.glob("*.md")} - {"index.md"}
+    assert pages - led == set()
+    assert {"large-tables.md#spark", "large-tables.md#databases"} <= {
+        *re.findall(r"\]\(([^)]+)\)", chooser)
+    }
 
 
 # The README's commands, run as they stand there.

@@ -76,20 +76,12 @@ _MOST_COUNT = 100_000  # events that are put together one by one
 
 @dataclass(frozen=True, eq=False)
 class Accountant:
-    """One way of bounding the cost of events.
+    """One way of bounding the cost of events: of one event by ``cost``, which may refuse it.
 
-    Parameters
-    ----------
-    name : str
-    cost : callable
-        The cost of one event, which it refuses if no bound is proven.
-    on_epsilon, on_delta : callable
-        Return epsilon at a delta, and delta at an epsilon, of a sequence of events.
-    own_deltas : bool, default False
-        Whether these include the deltas of the events themselves, which are added up otherwise.
+    ``on_epsilon`` and ``on_delta`` return epsilon at a delta, and delta at an epsilon, of a
+    sequence of events; with ``own_deltas`` these include the deltas of the events themselves, which
+    are added up otherwise.
 
-    Examples
-    --------
     >>> PURE.epsilon([PureEvent(epsilon=0.25)] * 4, 0.0)
     1.0
     """

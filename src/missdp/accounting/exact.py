@@ -215,11 +215,6 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     delta : float
         In (0, 1).
 
-    Returns
-    -------
-    float
-        By the conversion of Canonne, Kamath & Steinke 2020 at its best real order.
-
     Examples
     --------
     >>> [round(zcdp_rho(epsilon, 1e-6), 4) for epsilon in (1, 2, 3)]

@@ -222,11 +222,6 @@ class Guarantee(Record):
 
         Which releases there are, and their sizes, must not depend on what they answered. Where it
         may, put an adaptive `Budget` around all of them: what it is worth is the guarantee.
-
-        Raises
-        ------
-        UnprovenError
-            If adjacencies or protected tables differ, or a ground-truth guarantee has no events.
         """
         parts = (self, *others)
         if len({part.adjacency for part in parts}) > 1:

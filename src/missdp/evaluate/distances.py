@@ -280,11 +280,6 @@ def _batches(schema: Schema, k: int) -> Iterator[list[tuple[str, ...]]]:
 def missing_mask(table: Table) -> NDArray[np.bool_]:
     """Return True where a cell is missing, of whatever kind; "not applicable" is not missing.
 
-    Parameters
-    ----------
-    table : Table
-        Private rows.
-
     Returns
     -------
     array of bool, shape (n, d)
@@ -302,11 +297,6 @@ def missing_mask(table: Table) -> NDArray[np.bool_]:
 
 def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
     """Count the rows of every pattern of missing attributes. Curator only: exact private counts.
-
-    Parameters
-    ----------
-    table : Table
-        Private rows.
 
     Returns
     -------

@@ -102,24 +102,10 @@ class MissingMechanism(ABC):
         return {name: np.where(table.mask(name), 0.0, p) for name, p in chances.items()}
 
     def apply(self, table: Table, *, random_state: RandomState) -> Table:
-        """Return the table with missing cells.
+        """Return the table with missing cells; refuse one that has some already.
 
-        Parameters
-        ----------
-        table : Table
-            A complete table.
-        random_state : int, SeedSequence or Generator
-
-        Returns
-        -------
-        Table
-            Same rows. Its schema declares every column nullable that may have missing cells, and
-            what follows from one of these by a rule.
-
-        Raises
-        ------
-        DataError
-            If the table already has missing cells.
+        Its schema declares every column nullable that may have missing cells, and what follows from
+        one of these by a rule.
         """
         rng = np.random.default_rng(random_state)
         chances = self._chances(table, rng)

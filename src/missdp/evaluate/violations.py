@@ -80,11 +80,6 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     schema : Schema, optional
         The schema with the rules; by default that of the Table.
 
-    Returns
-    -------
-    RuleViolations
-        Zero for each rule and each table that was drawn under the rules.
-
     Examples
     --------
     >>> import pandas as pd
@@ -184,11 +179,6 @@ def pair_violations(data: Any, *, schema: Schema | None = None) -> PairViolation
         A true table, or a synthetic one; with values of the numeric attributes that are compared.
     schema : Schema, optional
         The schema with the rules; by default that of the Table.
-
-    Returns
-    -------
-    PairViolations
-        Where a constraint holds always, no pair of rows that were drawn under it.
 
     Examples
     --------

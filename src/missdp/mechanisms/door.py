@@ -172,13 +172,8 @@ class Door(Session):
     def reserve(self, cost: Cost, *, label: str) -> Door:
         """Set a part aside, now, and return a door to the same rows that spends from it.
 
-        Parameters
-        ----------
-        cost : Cost
-            The part, in any currency that has a bound in that of ``left``. What the new door
-            answers is charged to it in its own currency, and costs nothing more here.
-        label : str
-            Public name.
+        The part is in any currency that has a bound in that of ``left``: what the new door answers
+        is charged to it in its own currency, and costs nothing more here.
         """
         delta = 0.0 if cost.currency == "pure" else self._budget.delta
         part = Budget.from_cost(cost, delta=delta, adjacency=self._budget.adjacency)

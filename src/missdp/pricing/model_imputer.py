@@ -167,11 +167,6 @@ class DPImputer(StableTransformer):
             As many rows, in the same order; columns and types are those of the schema. A pandas
             frame keeps its index. The schema of a Table says of what may have been missing that it
             may have been filled (``settled``).
-
-        Raises
-        ------
-        DataError
-            If the data does not fit the model's schema. The message quotes no value.
         """
         check_holes(holes)
         draws = 1 if multiple is None else whole("multiple", multiple, least=2)

@@ -222,15 +222,7 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
 
 @dataclass(frozen=True)
 class Released:
-    """Outcome of propose-test-release: the test passed, and this is the release.
-
-    Parameters
-    ----------
-    estimator : PrivateEstimator
-        Fitted; released.
-    guarantee : Guarantee
-        Of test and release together.
-    """
+    """Outcome of propose-test-release: the test passed, and this is the release."""
 
     estimator: PrivateEstimator
     guarantee: Guarantee

@@ -266,6 +266,8 @@ def plot_price(
     axes.plot(noise, [p.epsilon for p in prices], "-", label="whole pipeline")
     axes.plot(noise, [p.group_epsilon for p in prices], "--", label="group privacy")
     axes.set(xscale="log", yscale="log", xlabel="noise multiplier", ylabel="epsilon")
+    axes.set_xticks(noise[::3], [f"{m:.3g}" for m in noise[::3]])
+    axes.minorticks_off()
     axes.legend(frameon=False)
     write_picture(figure, path)
     return prices

@@ -48,20 +48,8 @@ RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
 class Stage:
     """One step of a chain with the public facts on either side of it.
 
-    Parameters
-    ----------
-    name : str
-        The step's name.
-    step : StableTransformer
-        The step.
-    domain, distance : RowDomain, TableDistance
-        What reaches the step.
-    domain_after, distance_after : RowDomain, TableDistance
-        What leaves it.
-    alone : TableDistance
-        The step's own response to one replaced row.
-    conditions : tuple of Condition
-        What the step assumes of the tables that reach it.
+    ``domain`` and ``distance`` are of what reaches the step, ``domain_after`` and
+    ``distance_after`` of what leaves it; ``alone`` is the step's own response to one replaced row.
     """
 
     name: str

@@ -290,9 +290,8 @@ _TRIED = 50  # marginals, the smallest first
 def _one_fits(weights: Iterable[Clique], zeros: Zeros, schema: Schema, *, max_cells: float) -> bool:
     """Whether some marginal surely fits into the model, so that none of one attribute is chosen.
 
-    Whatever the order of elimination, a part of the graph that is one clique has the cells of it,
-    and another one at most those of all its attributes together, once for each of them. Levels that
-    are merged make both smaller.
+    Whatever the order of elimination, one part of the graph has its cells, and the others at most
+    those of all its attributes together. Levels that are merged make both smaller.
     """
     sizes = [max(2, a.extended_size) for a in schema]
 

@@ -60,16 +60,10 @@ _NOMINAL_RATE = 0.1  # for which the order of the accounting is chosen, if no n 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PairsSynthesizer(Synthesizer):
-    """Base of families that release crude margins first, and then learn a model of whole rows.
+    """Base of families that release initial marginals first, and then learn a model of whole rows.
 
-    Parameters
-    ----------
-    clip : "auto" or float, default "auto"
-        L2 norm to which the vector of each row is clipped.
-    first_share : float in (0, 1), optional
-        Share of the budget for the one-way margins.
-    imputer, imputer_share
-        For ``"impute-first"``.
+    ``clip`` is the L2 norm to which the vector of each row is clipped; ``first_share`` the share of
+    the budget for one-way marginals.
     """
 
     clip: float | Literal["auto"] = "auto"
@@ -192,10 +186,7 @@ class PairsSynthesizer(Synthesizer):
         return release_pairs(door, crude, clip=self.clip, cost=self._for_pairs(door))
 
     def _for_pairs(self, door: Door) -> Cost:
-        """Return what all pairs may cost: no more than their part, if there are caps.
-
-        With very little noise, counts and trees cost less than they were given.
-        """
+        """Return what all pairs may cost: no more than their part, if there are caps."""
         part = self._split.cost(_PAIRS)
         if self._caps_of_fit() is None or door.left.amount < part.amount:
             return door.left
@@ -405,14 +396,7 @@ _MOST = 100  # tables: with more, each is noise
 
 
 def _named_tables(workload: Workload, schema: Schema, *, measured: bool) -> dict[Clique, float]:
-    """Return the tables of a workload that all pairs do not tell, with their weights.
-
-    Raises
-    ------
-    ParameterError
-        If the workload is not understood, has too many tables or too large ones, or needs some
-        where none is ``measured``.
-    """
+    """Return the tables of a workload that all pairs do not tell, with weights, or refuse it."""
     wanted = {c: w for c, w in named_marginals(workload, schema).items() if len(c) > 2}
     if wanted and not measured:
         raise ParameterError(

@@ -589,13 +589,7 @@ class Synthesizer(Estimator, abc.ABC):
 
     @abc.abstractmethod
     def _fit(self, door: Door) -> Total:
-        """Learn the model from what the door answers, which is all that it may know.
-
-        Returns
-        -------
-        Total
-            What the releases say about the number of rows; ignored if it was declared.
-        """
+        """Learn the model from what the door answers; return what that told of all rows."""
 
     @abc.abstractmethod
     def _sample(self, n: int, missing_values: MissingValues, rng: np.random.Generator) -> Codes:
@@ -823,10 +817,7 @@ class Synthesizer(Estimator, abc.ABC):
         return None if caps is None or reserved else Keeper(caps).admit
 
     def _caps_of_fit(self) -> Caps | None:
-        """Return the caps that this fit was kept within; those of today's code prove nothing.
-
-        Files and pickles that were written before fits were kept within caps have none.
-        """
+        """Return the caps that this fit was kept within; files from before have none."""
         return self.__dict__.get("_kept")
 
     def _agrees_with(self, guarantee: Guarantee) -> bool:

@@ -65,13 +65,9 @@ def release_cuts(
 ) -> tuple[Schema, dict[str, NDArray[np.float64]]]:
     """Return a schema whose numeric attributes are cut where the rows are, and what noise hides.
 
-    By attribute: intervals in which no rows stood out from noise, beyond those in which some did.
-    Each has its least and greatest number, its noisy count, and the standard deviation of that.
-
-    * ``door``: To rows that are coded on a grid.
-    * ``grid``, ``schema``: Of these rows, and as they are to be, with attributes that are to be
-      cut.
-    * ``split``: What each tree may cost.
+    That is, by attribute, intervals in which no rows stood out: least and greatest number, noisy
+    count, and its standard deviation. The ``door`` is to rows that are coded on a ``grid``;
+    ``split`` says what each tree may cost.
     """
     wanted = [a for a in schema if is_pending(a) and a.name in door.schema]
     door.expect((name,) for name in door.schema.names)
@@ -93,8 +89,7 @@ def _histogram(
 ) -> tuple[Histogram, NDArray[np.float64]]:
     """Return how an attribute is distributed: where rows are at all, then a tree over that range.
 
-    So bounds may be far too generous: what they add is not looked at twice. What was counted
-    outside of where rows stood out is returned as well, as by `beyond`.
+    What was counted outside of it is returned as well, as by `beyond`.
     """
     every, share = (3, 0.2) if cost.currency == "pure" else (2, 0.1)
     size = grid.size
@@ -135,9 +130,7 @@ def _unseen(
 def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> Numeric:
     """Return an attribute with bins and spikes where a histogram on a grid has its mass.
 
-    * ``attribute``, ``grid``: An attribute that is to be cut, as it is declared, and on its grid.
-    * ``told``: Of the cells of the grid.
-    * ``unit``: Standard deviation of the noise of one count that all of the budget is spent on.
+    ``unit`` is the standard deviation of the noise of one count that all of the budget is spent on.
 
     >>> from missdp.schema.open_domains import on_grid, pending
     >>> schema = pending(Schema((Numeric(name="x", lower=0, upper=99, integer=True),)), ["x"])
@@ -186,10 +179,7 @@ def _even(grid: Numeric) -> tuple[float, ...]:
 def _pieces(
     grid: Numeric, starts: NDArray[np.int64], mass: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the numbers at which intervals of cells begin, and how much is in between.
-
-    A single number and the interval that begins with it are one piece.
-    """
+    """Return where pieces begin, a number and the interval after it being one, and their mass."""
     edges, least = np.asarray(grid.edges), grid.reach[0]
     place = np.searchsorted(edges, least[starts[:-1]], side="right") - 1
     first = edges[np.clip(place, 0, len(edges) - 2)]
@@ -236,11 +226,9 @@ _CLEARLY = 2.0  # standard deviations: of less it is not known that it is more t
 class EffectiveSize(Record):
     """What was released of how much units count; all numbers are in rows that count as one.
 
-    * ``total``: What all units count together.
-    * ``square``, ``std``: The sum of the squares of what each counts over ``bound``, and the noise
-      of that sum.
-    * ``bound``: How much a unit counts at most.
-    * ``weight``: By which rows count; if None, each counts as one.
+    ``total`` is what all units count, ``square`` the sum of the squares of what each counts over
+    ``bound``, the most that one counts, and ``std`` the noise of that sum. Rows count by
+    ``weight``, or as one.
 
     >>> size = EffectiveSize(total=1000.0, square=600.0, std=2.0, bound=5.0, weight=None)
     >>> size.design, size.units

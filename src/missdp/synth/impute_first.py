@@ -48,10 +48,7 @@ def check_imputer(imputer: str) -> None:
 def imputation_parts(
     gates: Sequence[Gate], imputer: Imputer, share: float, *, attributes: int, pure: bool
 ) -> list[Part]:
-    """Return the part of a budget that `impute` spends, if it releases anything; public.
-
-    ``gates`` are those of the margins of all attributes that are filled.
-    """
+    """Return the part of a budget that `impute` spends, if it releases anything; public."""
     if imputer == "random" or not gates:
         return []
     if imputer != "pairs":
@@ -107,10 +104,7 @@ def _law(
 
 
 def _given_all(door: Door, cost: Cost) -> Conditionals:
-    """Release all pairs within a cost; return the law of each attribute given all others.
-
-    A pair is measured on the rows in which both are observed, as by ``missing="observed"``.
-    """
+    """Release all pairs on rows observed on them; return each attribute's law given others."""
     part = door.reserve(cost, label="imputation")
     schema, names = part.schema, part.schema.names
     zeros = impossible_pairs(part.impossible, names)

@@ -107,10 +107,9 @@ def _misfit(
 ) -> float:
     """How far the model is from the counts, less what noise would add if measured.
 
-    Only cells with nothing missing count: budget is to be drawn to errors of the complete-data
-    law, not to patterns of missingness.  What is missing comes along when such a marginal is
-    measured, and matters where its attributes depend on each other.  Impossible cells do not
-    count either: leaving out fixed cells does not make a row's influence any larger.
+    Only cells with nothing missing count: budget goes to errors of the complete-data law, not to
+    patterns of missingness. Nor do impossible cells: leaving out fixed cells makes no row's
+    influence larger.
     """
     observed = counts[tuple(slice(0, size) for size in possible.shape)]
     return _marginal_score(observed * possible, expected, bias=bias, weight=weight)
@@ -123,8 +122,7 @@ MISFIT = Score(_misfit, sensitivity=SCORE_SENSITIVITY, of_shares=True)
 class _Expectations:
     """The released values that scores of candidates take, worked out again only where they moved.
 
-    With many attributes there are thousands of candidates in every round, and a round changes what
-    the model says of a few. A score is as private with an expectation that is a little old.
+    A score is as private with an expectation that is a little old.
     """
 
     def __init__(self, weights: Mapping[Clique, float]) -> None:
@@ -136,10 +134,7 @@ class _Expectations:
         self._error = 0.0
 
     def renew(self, estimate: Estimate, *, error: float, epsilon: float) -> None:
-        """Forget what no longer holds; changes far below the noise of a selection do not count.
-
-        ``error`` is the mean absolute noise of a cell, if it were measured.
-        """
+        """Forget what moved by more than a small part of ``error``, the mean noise of a cell."""
         tolerance = _STILL * 2 / epsilon / estimate.n_rows
         self._drift.see(estimate.model, tolerance)
         changed = estimate.selective | self._selective
@@ -175,10 +170,9 @@ class _Expectations:
 class Learner:
     """Spend a budget on an estimate of the complete-data law.
 
-    ``weights`` are the marginals that may be measured, by weight (at most one); ``split`` says what
-    single attributes cost, and all selections at most; ``estimate`` starts an estimate, with public
-    settings; ``zeros`` are cells that are publicly known to be impossible; ``total`` is the number
-    of private rows as released or declared before, if it was.
+    ``weights`` (at most one) are of the marginals that may be measured, ``split`` says what single
+    attributes and selections cost, ``estimate`` starts an estimate, ``zeros`` are impossible cells,
+    ``total`` is a number of rows that was released or declared before.
     """
 
     def __init__(
@@ -290,10 +284,7 @@ class Learner:
             self._measure(clique, noise, estimate)
 
     def _kept_back(self, estimate: Estimate) -> float:
-        """Return the budget of pairs that no selected marginal contains; public.
-
-        There are none where the model may hold all attributes together.
-        """
+        """Return the budget of pairs that no selected marginal contains; public."""
         if not self._plan.forest and math.prod(estimate.sizes) <= self._plan.max_cells:
             return 0.0
         kept = self._plan.reserve(
@@ -344,10 +335,7 @@ class Learner:
         return least_squares_total(known, floors)
 
     def _counted_rows(self) -> float | None:
-        """Rows behind the marginals, for the model; None: their own totals say it best.
-
-        They do if incomplete rows were dropped, and if a declared number could be wrong.
-        """
+        """Rows behind the marginals; None where their own totals say it best."""
         partial = not self._door.every_row_counts
         whole = all(self._door.tells_total((name,)) for name in self._names)
         declared = self._total is not None and self._total.variance == 0
@@ -439,20 +427,15 @@ def _marginal_score(
     than 2³¹ together, where rows count 1 at most; all else is released or public, ``expected`` at
     least 0 and ``weight`` in (0, 1].
 
-    Notes
-    -----
-    One row moves one count by one, so in exact arithmetic the score moves by at most ``weight``.
-    In floating point: ``expected`` and ``bias`` are first rounded to multiples of 2⁻¹⁰, and
+    One row moves one count by one, so in exact arithmetic the score moves by at most ``weight``. In
+    floating point: ``expected`` and ``bias`` are first rounded to multiples of 2⁻¹⁰, and
     ``expected`` scaled down if it adds up to more than 2⁴¹, which is post-processing. Every
     difference, and every partial sum, below 2⁴³, is then a multiple of 2⁻¹⁰ that a double holds
     exactly, in whatever order it is added, so the sum still moves by at most one. Where rows count
-    different amounts it is below 2³³, and a multiple of 2⁻²⁰, likewise. Clipping at 2³¹
-    moves no two values further apart. Only the product with the weight is rounded, by at most
-    2⁻⁵³ · 2³¹ for each of two neighbours: 2⁻²¹ together, less than the 2⁻²⁰ that
-    `SCORE_SENSITIVITY` allows.
+    different amounts it is below 2³³, and a multiple of 2⁻²⁰, likewise. Clipping at 2³¹ moves no
+    two values further apart. Only the product with the weight is rounded, by at most 2⁻⁵³ · 2³¹ for
+    each of two neighbours: 2⁻²¹ together, less than the 2⁻²⁰ that `SCORE_SENSITIVITY` allows.
 
-    Examples
-    --------
     >>> _marginal_score(np.array([3, 5]), np.array([4.0, 4.5]), bias=1.0, weight=0.5)
     0.25
     """

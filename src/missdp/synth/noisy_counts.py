@@ -68,10 +68,7 @@ def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -
 
 
 def whole_rows(total: Total, *, epsilon: float) -> int:
-    """Return the number of synthetic rows to draw by default: at least one, so none is silent.
-
-    Warns with `SmallTableWarning` if the number cannot be told from none.
-    """
+    """Return how many rows to draw by default, at least one; warn if there may be none."""
     if total.value < _SMALL * total.std:
         warnings.warn(
             f"the table is too small for epsilon={epsilon:g}: its number of rows was released as "
@@ -92,12 +89,8 @@ def warn_if_noise(
 
     It does where a cell of a pair of attributes has fewer rows, on average, than half of the noise
     that it would have if nothing but a tree of pairs were measured: synthetic rows are then nearly
-    as far from the private ones as rows drawn evenly. With twice as much it begins to show.
-
-    * ``rows``: As released, or declared.
-    * ``sizes``: Levels of each attribute.
-    * ``noise``: Standard deviation of the noise of each of so many counts that share a budget, by
-      epsilon.
+    as far from the private ones as rows drawn evenly. ``noise`` is that of each of so many counts
+    that share a budget, by epsilon.
     """
     tables = max(1, len(sizes) - 1)
     cells = float(np.median([a * b for a, b in combinations(sizes, 2)] or sizes))

@@ -36,11 +36,6 @@ def synthesizers() -> dict[str, type[Synthesizer]]:
     A package adds one with an entry point of the group ``missdp.synthesizers``. It cannot take
     the name of one of ours.
 
-    Raises
-    ------
-    ParameterError
-        If a family that an installed package adds cannot be imported.
-
     Examples
     --------
     >>> import missdp
@@ -51,11 +46,7 @@ def synthesizers() -> dict[str, type[Synthesizer]]:
 
 
 def synthesizer_named(name: str) -> type[Synthesizer]:
-    """Return the family that a name stands for.
-
-    >>> synthesizer_named("aim").__name__
-    'AIM'
-    """
+    """Return the family that a name stands for."""
     homes = _homes()
     if name not in homes:
         near = did_you_mean(name, homes)
@@ -147,11 +138,7 @@ def _class_named(family: str) -> type[Synthesizer]:
 
 
 def _own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
-    """Return the type of each parameter that a family has beside those that all families have.
-
-    >>> _own_parameters(synthesizer_named("privbayes"))["theta"]
-    <class 'float'>
-    """
+    """Return the type of each parameter that a family has beside those that all families have."""
     hints = get_type_hints(family if is_dataclass(family) else family.__init__)
     shared = inspect.signature(Synthesizer).parameters
     own = [name for name in inspect.signature(family).parameters if name not in shared]
@@ -161,14 +148,6 @@ def _own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
 def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[str, Any]:
     """Return the values of a family's own parameters that were written as ``name=value``.
 
-    Raises
-    ------
-    ParameterError
-        If a text is not of that form, a name is unknown or given twice, or a value is not of the
-        parameter's type.
-
-    Examples
-    --------
     >>> read_settings(synthesizer_named("aim"), ["rounds=30", "shrink=0.5"])
     {'rounds': 30, 'shrink': 0.5}
     >>> read_settings(synthesizer_named("aim"), ["workload=age,sex,income; age,region"])

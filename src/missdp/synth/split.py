@@ -51,20 +51,14 @@ _ROUNDED = 1 + 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Caps:
-    """Caps of all parts of a fit, which add up to that of the whole.
+    """Caps of all parts of a fit, which add up to the ``whole``: ``events``, behind their gates.
 
-    * ``whole``: The cap of the fit.
-    * ``events``: One for each part; a part that only reads rows observed on a set has that gate.
-    * ``structure``: Who chose the gates.
-
-    Notes
-    -----
     A release behind a gate may be counted as one that reads every row, or as one behind a smaller
     gate: that costs more of the ground truth, not less. So a part may spend what an ungated one
     leaves. What is counted as a set of the family must fit into the share of that set: a bound with
     a share weighs each set by its own chance, and releases behind two gates that both hold one set
     would otherwise get two shares at the chance of that set, while the claim counts the chance of
-    another set for the second.
+    another set for the second. The ``structure`` says who chose the gates.
     """
 
     whole: Cost
@@ -105,13 +99,7 @@ class Keeper:
         self._alone: dict[Gate, Fraction] = defaultdict(Fraction)
 
     def admit(self, event: Event) -> None:
-        """Count a release that is about to be made.
-
-        Raises
-        ------
-        BudgetExceededError
-            If its part has no room for it; what the guarantee says would then be false.
-        """
+        """Count a release that is about to be made, or refuse it if its part has no room for it."""
         if not self.room_for(event):
             raise BudgetExceededError(
                 "this release would spend more than its part of the fit may; the guarantee for the "
@@ -195,18 +183,13 @@ _SELECTED = 16.0  # scale of the noise of a selection, times its epsilon, at mos
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the budget of a fit.
+    """One part of the budget of a fit: what is released, and its share of what parts before leave.
 
-    * ``name``: What is released.
-    * ``share``: Share of what the parts before it leave; 1 is all of it.
-    * ``gates``: The releases of this part, each as the attributes that a row must have observed to
-      be read.
-    * ``kind``: Noisy counts, sums of products, selections by the exponential mechanism, or anything
-      that whoever releases it checks.
+    * ``gates``: The releases, each as the attributes that a row must have observed to be read.
+    * ``kind``: Noisy counts, sums of products, selections, or what whoever releases it checks.
     * ``weights``: How much of the part each release gets; evenly, if empty.
     * ``count``: Into how many pieces a release is divided at most, for the check.
-    * ``chosen``: Whether the data choose what is released, any of ``gates``, with noise chosen as
-      well.
+    * ``chosen``: Whether the data choose what is released, any of ``gates``, and its noise.
     * ``largest``: Share of the part that no chosen release exceeds.
     * ``reserved``: Whether the part is set aside as a whole before any of it is spent.
 
@@ -276,10 +259,7 @@ class Split:
         return Noise.worth(self.costs(name)[0])
 
     def check(self, *, steps: int = 1) -> None:
-        """Refuse, before anything is charged, a part that no noise can be drawn for.
-
-        Counts are in so many steps of a row.
-        """
+        """Refuse, before anything is charged, a part that no noise can be drawn for."""
         for part in self.parts:
             refused = ParameterError(
                 f"too little is left of the budget for {part.name}: use a larger epsilon, or leave "
@@ -340,10 +320,7 @@ class Split:
         return Caps(whole=self.whole, events=tuple(events), structure=structure)
 
     def _reserved(self, part: Part) -> Caps:
-        """Return the caps of pure releases, each behind an attribute that the data chose.
-
-        They count as one release behind one attribute: see `missdp.synth.split`.
-        """
+        """Return the caps of pure releases, each behind an attribute that the data chose."""
         amount, names = (
             self._amounts[part.name],
             tuple(name for gate in part.gates for name in gate),
@@ -387,10 +364,7 @@ def _check(part: Part, cost: Cost, steps: int) -> None:
 
 
 def _costs_less(whole: Cost, *amounts: float) -> bool:
-    """Whether noise of counts that is worth so much costs clearly less: more is left than is told.
-
-    Where it is about as small as its steps, its costs in Gaussian DP have gaps, and an end.
-    """
+    """Whether noise of counts costs clearly less: in Gaussian DP its costs have gaps."""
 
     def cost(amount: float) -> Fraction:
         sigma = Noise.worth(replace(whole, amount=amount)).scale
@@ -414,15 +388,11 @@ def ground_truth_parts(
 ) -> Parts:
     """Return a fit as the caps of its parts, and who chose their gates; None if there are none.
 
-    * ``guarantee``: What the fit guarantees for the incomplete table.
-    * ``strategy``: The missing-data strategy, which knows who chose the gates.
-    * ``modelled``: Public facts: which attributes are modelled, and which of them rules may fill.
-    * ``fixed_gates``: Whether the family fixes, by public facts and parameters, what a row must
-      have observed for each of its releases. Noise may follow from what was released before: each
-      gate counts with what was spent behind it, within the cap of the whole, and the rest as if
-      behind no gate.
-    * ``caps``, optional: What the parts of the fit cost at most, by parameters and public facts
-      alone.
+    ``modelled`` says which attributes are modelled, and which of them rules may fill. With
+    ``fixed_gates`` public facts and parameters fix what a row must have observed for each release;
+    noise may follow from what was released before: each gate counts with what was spent behind it,
+    within the cap of the whole, and the rest as if behind no gate. ``caps`` are what the parts cost
+    at most, by parameters and public facts alone.
     """
     if guarantee.unit != ROW:
         return guarantee, None
@@ -479,10 +449,7 @@ def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], b
 
 
 def _gate_by_gate(whole: FilterEvent) -> tuple[Event, ...]:
-    """Return what each gate's releases cost at most, and one event of all that is left of the cap.
-
-    A release whose noise was fixed costs what it costs; a part that was reserved, its cap.
-    """
+    """Return what each gate's releases (of a reserved part its cap) cost at most, and the rest."""
     cap, order = whole.cost, float(whole.cost.order or 0)
     found: dict[frozenset[str], Fraction] = defaultdict(Fraction)
     for part in whole.log:
@@ -512,10 +479,7 @@ def _cap(event: Event, epsilon: float, gate: frozenset[str] | None) -> FilterEve
 
 
 def _with_the_rest(cap: float, gated: Sequence[FilterEvent]) -> tuple[Event, ...]:
-    """Return the gated parts, and one event of all that the cap leaves for everything else.
-
-    Rounding takes from the gated parts what it adds to the rest.
-    """
+    """Return the gated parts, and one event of all that the cap leaves, less what rounding adds."""
     caps = [event.cost.amount for event in gated]
     rest = difference(cap, *caps, up=True)
     last = _cap(gated[-1], difference(cap, rest, *caps[:-1]), gated[-1].gate)

@@ -83,12 +83,7 @@ _SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
 
 
 def sampling_generator(seed: Any) -> np.random.Generator:
-    """Return a generator of its own for a seed, a generator or None.
-
-    >>> one, two = sampling_generator(5), np.random.default_rng(5)
-    >>> bool(one.random() == two.random())
-    False
-    """
+    """Return a generator of its own for a seed, a generator or None."""
     if seed is None:
         return np.random.default_rng()
     if isinstance(seed, Witness):
@@ -140,10 +135,7 @@ def _as_rows(
 def check_unit(
     model: Synthesizer, schema: Schema | None, *, opened: Sequence[OpenCategorical] = ()
 ) -> int:
-    """Refuse, before anything is read, a fit of which nothing is proven for units or weights.
-
-    Returns in how many steps of a row counts are.
-    """
+    """Refuse a fit of which nothing is proven for units or weights; return the steps of a row."""
     unit, weight = (None, None) if schema is None else (schema.unit, schema.weight)
     if unit is not None:
         who = f"each {unit.column!r}, with up to {unit.max_rows} rows"
@@ -520,10 +512,7 @@ def _common_facts(model: Synthesizer) -> dict[str, Any]:
 
 
 def _read_facts(stored: StoredModel, modelled: Modelled) -> tuple[KindShares, Caps | None]:
-    """Return the shares of kinds of missing, and the caps of the fit, that a file holds.
-
-    Files that were written before fits were kept within caps have none.
-    """
+    """Return the shares of kinds of missing, and the caps of the fit, if a file has any."""
     shares = stored.released.get(_KINDS, {})
     kinds = {name: (len(modelled.kinds[name]),) for name in shares}
     laws = finite(shares.values(), least=0.0) and all(law.any() for law in shares.values())
@@ -564,10 +553,7 @@ def fit_conditions(
     n_rows: int | Literal["noisy"],
     whole: Schema | None = None,
 ) -> list[Condition]:
-    """Return what the guarantee of a fit rests on, beside what its releases rest on.
-
-    ``whole`` is the schema with the unit and the weight, where the other one has none.
-    """
+    """Return what the guarantee of a fit rests on; ``whole`` has the unit and the weight."""
     conditions = [*domain_conditions(schema, undeclared), *_cut_conditions(schema)]
     if random_state is not None:
         conditions.append(ExplicitSeed())

@@ -46,11 +46,8 @@ _LEAST = 1e-9
 class VariedMarginals:
     """What marginals told of a population, to fit models that vary around it.
 
-    * ``marginals``: Noisy shares of complete rows, and their noise; see ``Estimate.completed``.
-    * ``model``: As it was fitted.
-    * ``ordered``: Whether the groups of levels of each attribute have an order.
-    * ``design``: By how much sums over rows vary more than if rows were independent and counted as
-      one.
+    ``marginals`` are noisy shares of complete rows (``Estimate.completed``); ``design`` is by how
+    much sums over rows vary more than if rows were independent and counted as one.
     """
 
     marginals: Marginals
@@ -183,11 +180,7 @@ def varied_pairs(
     ordered: Sequence[bool],
     design: float,
 ) -> Iterator[PairModel]:
-    """Yield models that vary around a fit of all pairs, one after the other, without end.
-
-    ``design`` is by how much sums over rows vary more than if rows were independent and counted as
-    one; the other options are those of the fit.
-    """
+    """Yield models that vary around a fit of all pairs, one after the other, without end."""
     rows = model.law.sample(_ROWS, rng)
     completed = partial(
         complete,
@@ -226,10 +219,7 @@ def varied_pairs(
 
 
 def noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -> PairTables:
-    """Return tables with other noise: what is clipped grows with sums, and noise grows with it.
-
-    Attributes of which nothing is missing, as far as was released, stay so.
-    """
+    """Return tables with other noise, and clipping with it; what is never missing stays so."""
     moved = {c: t + (again.tables[c] - t) / left[c] for c, t in tables.tables.items()}
     whole = [
         margin[size:].sum() == 0 for margin, size in zip(tables.margins, tables.sizes, strict=True)

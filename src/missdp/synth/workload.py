@@ -39,21 +39,11 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
 
     These are all subsets (of two or more attributes) of workload marginals, weighted as in AIM by
     how much of the workload they touch, ``w_r = Σ_s c_s |r ∩ s|``, the largest weight being one.
-    Marginals of more than a million cells are left out.
+    Left out are those of more than a million cells; refused are more than 200,000 marginals, and
+    more than 2²⁷ cells together: they are counted in one pass and held in memory.
 
-    Raises
-    ------
-    ParameterError
-        If the workload is empty or not understood, consists of more than 200,000 marginals, or all
-        its marginals together have more than 2²⁷ cells: they are counted in one pass and held in
-        memory.
-
-    Examples
-    --------
     >>> from missdp.schema import Categorical
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "abc"))
-    >>> candidates(2, schema)
-    {(0, 1): 1.0, (0, 2): 1.0, (1, 2): 1.0}
     >>> candidates({("a", "b"): 3.0, ("b", "c"): 1.0}, schema)
     {(0, 1): 1.0, (1, 2): 0.7142857142857143}
     """
@@ -84,11 +74,7 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
 
 
 def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> list[Clique]:
-    """Return the pairs inside marginals of the workload that no measured marginal contains.
-
-    >>> pairs_of([(0, 1, 2), (1, 3)], measured=[(1, 2)])
-    [(0, 1), (0, 2), (1, 3)]
-    """
+    """Return the pairs inside marginals of the workload that no measured marginal contains."""
     known = {pair for clique in measured for pair in combinations(clique, 2)}
     wanted = (pair for clique in workload for pair in combinations(clique, 2))
     return [pair for pair in dict.fromkeys(wanted) if pair not in known]
@@ -149,14 +135,9 @@ StructuralZeros: TypeAlias = Mapping[
 def read_zeros(given: StructuralZeros | None, schema: Schema, *, max_cells: float) -> Zeros:
     """Check structural zeros, as `AIM` takes them, and put them on attribute positions.
 
-    Raises
-    ------
-    ParameterError
-        If a name, shape or level is unknown, nothing at all would be possible, or the
-        constraints need a junction tree of more cells than ``max_cells``.
+    Refused are unknown names, zeros that leave nothing possible, and those that need a junction
+    tree of more cells than ``max_cells``.
 
-    Examples
-    --------
     >>> from missdp.schema import Categorical
     >>> schema = Schema((
     ...     Categorical(name="age", levels=("child", "adult")),
@@ -236,10 +217,7 @@ _RULES_SHARE = 0.5  # of the cells of the junction tree; the rest is for what is
 def with_rules(
     zeros: Zeros, impossible: ImpossibleCells, schema: Schema, *, max_cells: float
 ) -> Zeros:
-    """Add the impossible cells of rules, smallest tables first, while the model stays small.
-
-    What is left out is not lost: rows that break a rule are drawn again.
-    """
+    """Add the impossible cells of rules, smallest first, while the model stays small."""
     sizes = [a.size for a in schema]
     found = {clique: _padded(table, [sizes[v] for v in clique]) for clique, table in zeros.items()}
     for names in sorted(impossible, key=lambda names: (impossible[names].size, names)):
