@@ -216,12 +216,15 @@ def test_a_shared_budget_pays_for_failures_beside_the_cap(tmp_path):
     with pytest.raises(BudgetExceededError, match="may fail"):  # .5e-7 is left
         fit(data=rows(500), epsilon=0.1, budget=ledger.budget("table"))
     assert len(ledger.charges("table")) == 1
+    ledger.create("pure", epsilon=3.0)
+    with pytest.raises(ParameterError, match="a ledger in the currency 'zcdp', made with a delta"):
+        fit(data=rows(500), budget=ledger.budget("pure"))
 
 
 @pytest.mark.parametrize(
     ("budget", "error", "told"),
     [
-        (Budget(5.0, 1e-5, schedule="adaptive"), ParameterError, "does not count"),
+        (Budget(5.0, 1e-5, schedule="adaptive"), ParameterError, "use one with schedule='fixed'"),
         (Budget(5.0), BudgetExceededError, "may fail"),
         (Budget(5.0, 9e-8), BudgetExceededError, "may fail"),
         (Budget(0.5, 1e-5), BudgetExceededError, "smaller epsilon"),

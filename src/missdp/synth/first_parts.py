@@ -362,10 +362,12 @@ def check_open(model: Synthesizer, names: Sequence[str]) -> None:
 
 def _check_shared(budget: Budget, delta: float, names: Sequence[str]) -> None:
     """Refuse a shared budget that does not count failures."""
+    other = "one with schedule='fixed'"
+    if budget.charged_first:
+        other = "one of a ledger in the currency 'zcdp', made with a delta and failure=..."
     refused = ParameterError(
         f"the levels of {names[0]!r} are open, and a rare one may leave with a small probability, "
-        "which this budget does not count: use one with schedule='fixed', or a ledger's in the "
-        "currency 'zcdp' with failure=..., or declare the levels"
+        f"which this budget does not count: declare the levels, or use {other}"
     )
     with replacing(UnprovenError, by=refused):
         budget.can_afford(*failures(delta, names))
