@@ -107,7 +107,7 @@ class Charge:
         return True
 
     def found(self, release: Release, schema: Schema, *, as_json: bool) -> bool:
-        """Show a release that is in place; refuse a started one before any claim."""
+        """Show the release of an earlier run of this request; refuse one that was only started."""
         states = self._states(schema)
         if "started" not in states:
             return False

@@ -555,7 +555,7 @@ def _fitted_probability(linear: Floats, rate: float) -> Floats:
 
 
 def with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
-    """Return the table with cells removed that no rule fills; their columns are nullable."""
+    """Return a table with cells removed, but those a rule fills; their columns are nullable."""
     open_ = _with_open(table.schema, holes)
     schema = replace(
         table.schema,
