@@ -91,7 +91,7 @@ HEAVY = {
     "sample": (MST, "_sample", lambda model: model.sample(50)),
     "multiple": (uncertain, "fit_entropy", lambda model: model.sample(20, multiple=2)),
     "laws of imputing": (model_imputer, "fit_conditionals", lambda m: DPImputer(model=m).fit()),
-    "impute": (filling, "fill_modelled", lambda m: DPImputer(model=m).fit_transform(TABLE)),
+    "impute": (filling, "_fill_modelled", lambda m: DPImputer(model=m).fit_transform(TABLE)),
     "evaluate": (
         metrics,
         "f1_score",

@@ -299,7 +299,7 @@ def plan_smooth(
     def error(noise: SmoothNoise) -> float:
         return noise.standard_deviation * reference_bound(noise.beta, own, donee, first)
 
-    plans = list((telling_plans if tells else _lomax_plans)(epsilon, dimension))
+    plans = list((_telling_plans if tells else _lomax_plans)(epsilon, dimension))
     if not plans:
         raise UnprovenError("no noise parameters are proven for this epsilon and dimension")
     return replace(min(plans, key=error), own=float(own), donee=float(donee))
@@ -499,7 +499,7 @@ class SelfScaledNoise(SmoothNoise):
         return self.shape * (math.log(w) - 2 * math.log(y))
 
 
-def telling_plans(epsilon: float, dimension: int) -> Iterator[SelfScaledNoise]:
+def _telling_plans(epsilon: float, dimension: int) -> Iterator[SelfScaledNoise]:
     """Yield one plan for each of some shapes."""
     shapes = np.geomspace(dimension + 1, max(64, 8 * dimension), 60).round().astype(int)
     for shape in np.unique(shapes).tolist():
