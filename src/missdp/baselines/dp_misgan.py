@@ -166,8 +166,8 @@ class DPMisGAN(NeuralSynthesizer):
         from scipy.special import logit
 
         contest = self._contest(door, crude, self._steps_planned)
-        rng, blocks, holed = contest.rng, contest.blocks, known_margins(crude)[2]
-        rates, width = known_margins(crude)[1], blocks.starts[-1]
+        rng, blocks, width = contest.rng, contest.blocks, contest.blocks.starts[-1]
+        _, rates, holed = known_margins(crude)
         scores, sizes = np.log(blocks.shares), [LATENT, _HIDDEN, _HIDDEN, width]
         values = Layers.random(sizes, rng, last=START, out=scores)
         sees_values = self.masks == "conditional" and bool(holed)

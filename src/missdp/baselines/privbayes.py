@@ -258,15 +258,10 @@ def _make_consistent(
 ) -> dict[tuple[str, ...], NDArray[np.float64]]:
     """Make noisy proportion tables agree on the attributes they share, and non-negative.
 
-    Each attribute's one-way margin is estimated from every table that contains it, weighted by
-    the inverse of its variance (a margin over many cells is noisier), and the difference is spread
-    evenly over the cells of each table; then each table is projected onto the simplex. A few
-    rounds suffice. Post-processing: no privacy cost.
-
-    >>> ab, b = np.array([[0.5, 0.1], [0.1, 0.3]]), np.array([0.7, 0.3])
-    >>> out = make_consistent({("a", "b"): ab, ("b",): b}, {("a", "b"): 1.0, ("b",): 1.0})
-    >>> out["a", "b"].sum(axis=0).round(3).tolist() == out["b",].round(3).tolist()
-    True
+    Each attribute's one-way margin is estimated from every table that contains it, weighted by the
+    inverse of its variance (a margin over many cells is noisier), and the difference is spread
+    evenly over the cells of each table; then each table is projected onto the simplex. A few rounds
+    suffice.
     """
     current = {clique: np.array(table, dtype=np.float64) for clique, table in tables.items()}
     attributes = sorted({name for clique in current for name in clique})

@@ -23,7 +23,7 @@ _NOTHING = 1e-5  # of the rows: a piece in which none were found
 _LEAST_SHARE, _LEAST_WEIGHT = 1e-9, 0.1
 _FURTHER = 16  # intervals beyond that are reckoned with: those that may move means most
 _FAR = 100.0  # times as far from the middle as where rows were found; further out is flagged only
-_TREE = 1.4  # times the noise of a count: halves of what stands out are kept, or moved
+_TREE = 4.0  # times the noise of a count: what does not stand out is moved, and errors add up
 _MOST_TAKEN = 0.9  # of a bin
 _DECAY = 1.5  # power with which rows beyond are usually fewer, the further out
 _USUAL = 0.5  # as many rows beyond, on either side, times the noise of a count
@@ -255,7 +255,7 @@ class Inside:
     @cached_property
     def even(self) -> Move:
         """As released."""
-        hidden = np.median(self._hidden, axis=0)
+        hidden = self._hidden.mean(axis=0)
         return self._moved(self._gain @ self._lacking(hidden), hidden)
 
     def noisy(self, rng: np.random.Generator, off: Floats) -> Move:

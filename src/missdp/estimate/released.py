@@ -46,10 +46,8 @@ _ROWS = 20_000  # of the model, which play the private rows
 _FEWER = 6_000  # by which draws are made
 _PRIOR_ROWS = 5.0
 _CLIPPED = 0.1  # of what clipping takes from a sum: a model tells it, and is not exact
-_LEAN = (
-    0.5,
-    0.5,
-)  # how steeply relations go on inside bins, and how unsure that is: of 11 real pairs
+_LEAN = 0.5, 0.5  # how steeply relations go on inside bins, and how unsure that is
+_UNCHOSEN = 0.8  # of the standard deviation of noise: its mean size, by which choices are made
 
 
 @dataclass(frozen=True, eq=False)
@@ -459,7 +457,7 @@ class _MarginalsSource(_Source):
                 found._marginals[clique] = self._supposed(clique)
                 found.flags += (
                     f"{self._named(clique)} were not measured together, since the model had them "
-                    "about right: taken from it, as if with the noise of a measurement.",
+                    "about right: taken from it, and off by at most what its choices overlook.",
                 )
         return found
 
@@ -480,9 +478,14 @@ class _MarginalsSource(_Source):
                 )
 
     def _supposed(self, clique: Clique) -> Floats:
-        """Return what the model has where it was right enough for nothing to be measured."""
+        """Return what the model has where it was right enough for nothing to be measured.
+
+        What is chosen is off by more than the noise of its cells adds up to, in absolute value. A
+        trend that is off by less is not chosen, and adds up in a mean, where noise does not.
+        """
         table = self._law.marginal(clique)
-        return np.stack([table, np.full(table.shape, self._std)])
+        off = max(1.0, _UNCHOSEN * table.size**0.5)
+        return np.stack([table, np.full(table.shape, off * self._std)])
 
     def _together(self, values: Mapping[Clique, Floats]) -> _Statistics:
         """Return the tables that are asked for, from all that tell them, by their precision."""
