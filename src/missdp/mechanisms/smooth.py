@@ -300,7 +300,7 @@ def plan_smooth(
     def error(noise: SmoothNoise) -> float:
         return noise.standard_deviation * reference_bound(noise.beta, own, donee, first)
 
-    plans = list((telling_plans if tells else _lomax_plans)(epsilon, dimension))
+    plans = list((_telling_plans if tells else _lomax_plans)(epsilon, dimension))
     if not plans:
         shape = dimension + 1 if tells else max(3, dimension + 1)
         raise UnprovenError(
@@ -504,7 +504,7 @@ class SelfScaledNoise(SmoothNoise):
         return self.shape * (math.log(w) - 2 * math.log(y))
 
 
-def telling_plans(epsilon: float, dimension: int) -> Iterator[SelfScaledNoise]:
+def _telling_plans(epsilon: float, dimension: int) -> Iterator[SelfScaledNoise]:
     """Yield one plan for each of some shapes."""
     shapes = np.geomspace(dimension + 1, max(64, 8 * dimension), 60).round().astype(int)
     for shape in np.unique(shapes).tolist():
