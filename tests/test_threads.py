@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from missdp import MST, DPImputer
 from missdp.datasets import yrbss
+from missdp.estimate import answers, released
 from missdp.evaluate import classifier_f1
 from missdp.pricing import MeanImputer, PricedPipeline, PrivateMean, model_imputer
 from missdp.sources import filling
@@ -91,7 +93,14 @@ HEAVY = {
     "sample": (MST, "_sample", lambda model: model.sample(50)),
     "multiple": (uncertain, "fit_entropy", lambda model: model.sample(20, multiple=2)),
     "laws of imputing": (model_imputer, "fit_conditionals", lambda m: DPImputer(model=m).fit()),
-    "impute": (filling, "fill_modelled", lambda m: DPImputer(model=m).fit_transform(TABLE)),
+    "estimate": (answers, "answered", lambda model: model.estimate("mean(weight)")),
+    "released": (released, "_released", lambda model: model.regress("weight ~ height")),
+    "sensitivity": (
+        import_module("missdp.estimate.sensitivity"),
+        "answered",
+        lambda model: model.sensitivity("mean(age)", attribute="age", shifts=(0.5,)),
+    ),
+    "impute": (filling, "_fill_modelled", lambda m: DPImputer(model=m).fit_transform(TABLE)),
     "evaluate": (
         metrics,
         "f1_score",

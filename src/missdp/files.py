@@ -24,7 +24,7 @@ from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from missdp.errors import MissingDependencyError, OutputError, ParameterError, replacing
 
@@ -44,7 +44,7 @@ class Draft:
         self.target = Path(os.path.realpath(path))
         _sweep(self.target.parent)
         self.handle, self.path = _temporary(self.target.parent)
-        self.used = False
+        self.used, self.named = False, True
         try:
             locked(self.handle)
             if room and hasattr(os, "posix_fallocate"):
@@ -63,6 +63,8 @@ class Draft:
 
     def commit(self) -> None:
         """Put the finished file in the target's place, so that not even a power cut halves it."""
+        if not self.named:
+            return
         _set_permissions(self.path, self.target)
         os.fsync(self.handle)
         nameless = self.path.parent == _NAMELESS
@@ -124,7 +126,7 @@ def reserved(paths: Iterable[Path | None], *, room: int = 0) -> Iterator[None]:
     drafts: list[Draft] = []
     try:
         for path in paths:
-            if path is not None:
+            if path is not None and _waiting(path) is None:
                 with replacing(OSError, by=partial(refusal, path)):
                     drafts.append(Draft(path, room))
                 taken[drafts[-1].target] = drafts[-1]
@@ -136,6 +138,20 @@ def reserved(paths: Iterable[Path | None], *, room: int = 0) -> Iterator[None]:
     finally:
         for draft in drafts:
             draft.close()
+
+
+@contextlib.contextmanager
+def unnamed(path: Path) -> Iterator[BinaryIO]:
+    """Yield the file that takes what is written to a path within the block, and never its name."""
+    draft = Draft(path)
+    draft.named = False
+    token = _RESERVED.set({**(_RESERVED.get() or {}), draft.target: draft})
+    try:
+        with open(os.dup(draft.handle), "rb") as file:
+            yield file
+    finally:
+        _RESERVED.reset(token)
+        draft.close()
 
 
 @contextlib.contextmanager
@@ -154,12 +170,19 @@ def write_atomically(path: Path, content: bytes) -> None:
         draft.write(content)
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Draft]:
+def _waiting(path: Path) -> Draft | None:
+    """Return the file that was opened for what is written to a path, if there is one."""
     check_writable(path)
     with replacing(OSError, by=partial(refusal, path)):
         found = (_RESERVED.get() or {}).get(Path(os.path.realpath(path)))
-        draft = Draft(path) if found is None or found.used else found
+    return None if found is None or found.used else found
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Draft]:
+    waiting = _waiting(path)
+    with replacing(OSError, by=partial(refusal, path)):
+        draft = Draft(path) if waiting is None else waiting
         try:
             yield draft
             draft.commit()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from missdp.cli import options
 from missdp.cli.main import main
-from missdp.cli.options import as_file
+from missdp.cli.options import _as_file
 from missdp.schema import Schema
 
 ROWS = "pay,sex\n" + "".join(f"{k % 50},{'fm'[k % 2]}\n" for k in range(300))
@@ -32,7 +33,12 @@ def run(tmp_path, monkeypatch, capfdbinary):
     return called
 
 
-def test_drafts_rows_and_models_go_through_pipes(run):
+def files_in(folder):
+    """Files that have a name there."""
+    return [path for path in Path(folder).rglob("*") if path.is_file() and path.stat().st_nlink]
+
+
+def test_drafts_rows_and_models_go_through_pipes(run, monkeypatch):
     code, draft, said = run("schema", "draft", "-", "-o", "-")
     assert code == 0
     assert "Wrote standard output: 2 attributes" in said
@@ -48,8 +54,15 @@ def test_drafts_rows_and_models_go_through_pipes(run):
     assert run("sample", model, "-o", "rows.csv", "--rows", "5", "--seed", "0")[0] == 0
     assert Path("rows.csv").read_text() == printed
     impute = ("impute", "-", "--schema", "s.toml", "--model", model, "-o", "-")
-    code, printed, said = run(*impute, rows=ROWS)
+    with monkeypatch.context() as patched:
+        left: list[Path] = []  # by a run that is killed while it prints
+        as_always = options._print
+        patched.setattr(
+            options, "_print", lambda file: (left.extend(files_in("tmp")), as_always(file))
+        )
+        code, printed, said = run(*impute, rows=ROWS)
     assert (code, len(printed.splitlines())) == (0, 301)
+    assert left == []
     assert "PRIVATE" in said.upper()
     code, printed, said = run("sample", model, "-o", "-", "--rows", "2", "--json")
     assert (len(printed.splitlines()), json.loads(said)["output"]) == (3, "standard output")
@@ -74,7 +87,7 @@ def test_what_cannot_go_through_a_pipe_is_one_line(run, arguments, code, said):
 
 def test_a_copy_of_standard_input_has_no_name_of_its_own(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"age\n7\n")))
-    with as_file("-") as name:
+    with _as_file("-") as name:
         (there,) = Path(name).parent.iterdir()
         assert there.read_bytes() == b"age\n7\n"
         assert there.is_symlink()  # into this process: what is behind it ends with that

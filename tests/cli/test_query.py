@@ -376,11 +376,11 @@ def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k, few
 
     def answered(rows, requests, **_):
         asked.extend(requests)
-        return [SimpleNamespace(to_dict=dict, guarantee=Guarantee.from_events([]))]
+        words = {"to_dict": dict, "in_words": lambda **_: ""}
+        return [SimpleNamespace(**words, guarantee=Guarantee.from_events([]))]
 
     monkeypatch.setattr(COMMAND, "run_queries", answered)
     monkeypatch.setattr(COMMAND, "_read", lambda *_: None)
-    monkeypatch.setattr(COMMAND, "_text", lambda _, *, details: "")
     for name in BLOCKS:
         monkeypatch.setattr(f"missdp.{name}", 1_000)
     both = ("--impute", "strength_training_7d,physically_active_7d", "--match", "grade")

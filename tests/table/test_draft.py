@@ -318,6 +318,8 @@ def test_keys_are_proposed_by_their_name_alone_and_only_if_they_tell_rows_apart(
     numbers = [*range(200)]
     assert "like a key" in draft_columns({"patient_id": numbers}).stubs["patient_id"]
     assert "like a key" in draft_columns({"CaseNo": [*map(str, numbers)]}).stubs["CaseNo"]
+    assert "like a key" in draft_columns({"caseid": numbers}).stubs["caseid"]
+    assert {*draft_columns({"paid": numbers, "void": numbers}).stubs} == set()
     for name, cells in (
         ("age", numbers),
         ("id", [*numbers, 7]),
@@ -328,6 +330,14 @@ def test_keys_are_proposed_by_their_name_alone_and_only_if_they_tell_rows_apart(
     for cells in ([*numbers] * 2, [f"P{k}" for k in numbers] * 2):  # whose rows they are
         assert "looks like whose rows they are" in draft_columns({"pid": cells}).stubs["pid"]
     assert draft_columns({"age": [*numbers] * 2, "id": [k % 50 for k in range(400)]}).stubs == {}
+
+
+def test_few_numbers_on_no_step_are_proposed_as_spikes():
+    few = [*([0.5, 2.5, 6, 9, None] * 30)]
+    many = [0.5 * i for i in range(150)]
+    said = draft_columns({"years": few, "pay": many, "sons": [1, 2, 3] * 50}).reasons
+    assert {name for name, why in said.items() if "as spikes" in why} == {"years"}
+    assert "years" not in draft_columns({"years": few[:40]}).reasons
 
 
 @pytest.mark.parametrize("form", ["csv", "object", "arrow", "dictionary"])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
 
@@ -24,7 +24,7 @@ from missdp.accounting import (
 )
 from missdp.cli import check_stdout, complain, say
 from missdp.errors import DataError, OutputError, ParameterError, replacing
-from missdp.files import check_outputs, picture_format
+from missdp.files import check_outputs, picture_format, unnamed
 from missdp.schema import Schema
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
@@ -219,7 +219,7 @@ def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
             return
         if data == _PIPE and (asked["parts"] or asked["table"] or asked["select"]):
             raise ParameterError("--parts, --table and --select are not for standard input")
-        with as_file(data) as path:
+        with _as_file(data) as path:
             command(data=_rows_at(path, **asked), **given)
 
     if where.default is where.empty:
@@ -298,7 +298,7 @@ def _rates(text: str, schema: Schema) -> list[tuple[str, float]]:
 
 
 @contextlib.contextmanager
-def as_file(data: str) -> Iterator[str]:
+def _as_file(data: str) -> Iterator[str]:
     """Yield the path of a file: of standard input, which is read once, a copy that is removed.
 
     Where the system can do that the copy has no name of its own, so that nothing is left of it
@@ -336,9 +336,10 @@ def prints(suffix: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
                 raise ParameterError("several tables cannot go to standard output: name a file")
             with tempfile.TemporaryDirectory(prefix="missdp-") as folder:
                 path = Path(folder, f"standard-output{suffix}")
-                with contextlib.redirect_stdout(io.StringIO()) as said:
-                    command(output=path, **given)
-                _print(path)
+                with unnamed(path) as file:  # which may hold private rows
+                    with contextlib.redirect_stdout(io.StringIO()) as said:
+                        command(output=path, **given)
+                    _print(file)
                 complain(said.getvalue().replace(str(path), "standard output").rstrip())
 
         vars(called)["__signature__"] = signature(command, eval_str=True)
@@ -347,9 +348,10 @@ def prints(suffix: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return decorated
 
 
-def _print(path: Path) -> None:
+def _print(file: BinaryIO) -> None:
     refused = OutputError("cannot write to standard output: the system refuses")
-    with replacing(OSError, by=refused), path.open("rb") as file:
+    with replacing(OSError, by=refused):
+        file.seek(0)
         sys.stdout.flush()
         shutil.copyfileobj(file, sys.stdout.buffer)
         say(end="")

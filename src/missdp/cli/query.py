@@ -28,7 +28,7 @@ from missdp.schema import Schema
 from missdp.schema.language import parse_names
 from missdp.schema.open_domains import check_found
 from missdp.shelf import on_disk
-from missdp.statistics import Estimate, Histogram, QueryRequest, run_queries
+from missdp.statistics import QueryRequest, run_queries
 from missdp.table import RowStream, Table
 from missdp.table.encode import Column
 from missdp.table.memory import fits_into_memory, memory_in_force
@@ -152,7 +152,7 @@ def query(
         answers = run_queries(rows, requests, budget=budget, undeclared=undeclared)
     guarantee = budget.spent if len(answers) > 1 else answers[0].guarantee
     split = [f"Of epsilon {epsilon:g}, each of {len(answers)} questions had an equal part."]
-    said = [*(_text(a, details=details) for a in answers), *split * (len(answers) > 1)]
+    said = [*(a.in_words(details=details) for a in answers), *split * (len(answers) > 1)]
     text = "\n".join([*said, "", guarantee.in_words()])
     RUN.note_release(text)
     found = [answer.to_dict() for answer in answers]
@@ -197,6 +197,7 @@ _ROW_BYTES, _DONOR_BYTES, _FILLED_BYTES = 200, 32, 24
 
 def _disk_limit(stream: RowStream, facts: Schema, requests: Sequence[QueryRequest]) -> int | None:
     """Return how much memory to take before rows go to disk; None if all fit."""
+    # Nothing is refused: that would tell how many rows there are.
     needed, _ = _needed(facts, requests)
     fit = fits_into_memory(stream.about(), needed, beside=_row_bytes(requests[0]))
     return None if fit else memory_in_force()
@@ -238,52 +239,3 @@ def _needed(facts: Schema, requests: Sequence[QueryRequest]) -> tuple[Schema, se
             some = facts.subset(name for name in facts.names if name in wanted)
             return some, {*some.names} if some.rules else valued
     return facts, None
-
-
-def _text(answer: Estimate | Histogram, *, details: bool) -> str:
-    if isinstance(answer, Estimate):
-        best = answer.interval if answer.total_interval is None else answer.total_interval
-        of = " noise alone" if best and answer.total_interval is None else ""
-        lines, known = [f"{answer.name}: {answer.value:.6g}{_bar(best)}{of}"], best is not None
-    else:
-        bars, known = answer.intervals or (None,) * len(answer.values), bool(answer.intervals)
-        lines = [answer.name + "  [noise alone]" * known]
-        lines += [
-            f"  {level}: {value:.6g}{_bar(bar)}"
-            for level, value, bar in zip(answer.levels, answer.values, bars, strict=True)
-        ]
-    if answer.applicable:
-        verb = "is" if len(answer.applicable) == 1 else "are"
-        lines.append(
-            f"About the rows in which {' and '.join(answer.applicable)} {verb} applicable; rows in "
-            "which this is not so, or is not known, have no part in it."
-        )
-    if answer.note:
-        lines.append(f"{answer.note}.")
-    if isinstance(answer, Estimate) and answer.total_interval is not None:
-        lines.append(
-            f"In brackets: where the value of the population lies with confidence about "
-            f"{answer.confidence:.0%}, over noise, sampling and imputation, if values are missing "
-            "at random given what was matched on."
-        )
-        if details and answer.interval is not None:
-            lines.append(
-                f"The answer without noise lies in {_bar(answer.interval).strip()} with confidence "
-                f"{answer.confidence:.0%}. This one is a bound, whatever the rows are; the first "
-                "one goes by sizes of errors as they were released, and may be shorter."
-            )
-    elif known:
-        lines.append(
-            f"In brackets: where the answer without noise lies with confidence "
-            f"{answer.confidence:.0%}. Sampling and imputation error come on top."
-        )
-    if isinstance(answer, Estimate) and answer.imputation_interval is not None:
-        lines.append(
-            f"Whatever the missing cells were, the answer lies in "
-            f"{_bar(answer.imputation_interval).strip()} with confidence {answer.confidence:.0%}."
-        )
-    return "\n".join(lines)
-
-
-def _bar(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f"  [{interval[0]:.6g}, {interval[1]:.6g}]"

@@ -427,7 +427,11 @@ def demo(
     output_format(output)
     release = Release(output, overwrite=overwrite)
     check_outputs(release.outputs)
-    papers = _Papers(output, overwrite=overwrite)
+    folder = output.with_name(f"{output.stem}_dossier") if find_spec("jinja2") else None
+    if folder is not None:
+        from missdp.office.dossier import check_folder
+
+        check_folder(folder, overwrite=overwrite)
     start = time.perf_counter()
     survey = yrbss().table()
     with release.claimed(survey.schema), progress_bar() as progress:
@@ -440,7 +444,7 @@ def demo(
             release.keep(model)
         written = write_rows(model, [release.table], None, False, "nulls", seed, progress)
         release.commit()
-    papers.write(Path(release.wrote["model"]))
+    papers = _dossier(Path(release.wrote["model"]), folder, overwrite=overwrite)
     synthetic = Table.read(output, model.schema_)
     dropped = drop.sample_table(random_state=seed)
     rows = _comparison(survey, dropped, synthetic)
@@ -448,7 +452,7 @@ def demo(
         "output": str(output),
         "rows": written,
         **release.wrote,
-        "dossier": papers.folder,
+        "dossier": folder and str(folder),
         "seconds": round(time.perf_counter() - start, 1),
         "comparison": rows,
         "guarantee": model.guarantee_.to_dict(),
@@ -460,7 +464,7 @@ def demo(
             _AFTER,
             f"Wrote {output}: {written} synthetic rows, no holes, in {document['seconds']} s.",
             release.wrote_in_words,
-            f"{papers.in_words}\n",
+            f"{papers}\n",
             "What the written file promises (the column 'rows dropped' would cost as much again):",
             model.guarantee_.in_words(),
         ]
@@ -468,36 +472,15 @@ def demo(
     emit(document, text, as_json=as_json)
 
 
-class _Papers:
-    """The dossier of the demo, beside its table, if what makes one is installed."""
+def _dossier(model: Path, folder: Path | None, *, overwrite: bool) -> str:
+    """Write the dossier of a model, if there is what makes one; say where, or how to get one."""
+    if folder is None:
+        return "With pip install 'missdp[report]', missdp dossier writes a report of the model."
+    from missdp.office.dossier import About, write_dossier
 
-    def __init__(self, output: Path, *, overwrite: bool) -> None:
-        self.folder: str | None = None
-        if find_spec("jinja2") is not None:
-            from missdp.office.dossier import check_folder
-
-            self.folder = str(output.with_name(f"{output.stem}_dossier"))
-            check_folder(Path(self.folder), overwrite=overwrite)
-        self._overwrite = overwrite
-
-    def write(self, model: Path) -> None:
-        """Write the dossier of a saved model."""
-        if self.folder is not None:
-            from missdp.office.dossier import About, write_dossier
-
-            about = About(
-                title="Youth Risk Behavior Survey, synthetic", audience="A demonstration."
-            )
-            write_dossier(model, self.folder, about=about, overwrite=self._overwrite)
-
-    @property
-    def in_words(self) -> str:
-        """Where it is, or how to get one."""
-        if self.folder is None:
-            return "With pip install 'missdp[report]', missdp dossier writes a report of the model."
-        return (
-            f"Wrote {Path(self.folder) / 'report.html'}: the report of the release, and its papers."
-        )
+    about = About(title="Youth Risk Behavior Survey, synthetic", audience="A demonstration.")
+    write_dossier(model, folder, about=about, overwrite=overwrite)
+    return f"Wrote {folder / 'report.html'}: the report of the release, and its papers."
 
 
 _BEFORE = """\

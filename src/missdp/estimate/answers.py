@@ -22,6 +22,7 @@ from missdp.record import Record
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate
+from missdp.threads import one_blas_thread
 from missdp.types import Floats
 
 if TYPE_CHECKING:
@@ -489,6 +490,7 @@ def _least_squares(tables: Tables, columns: list[Column]) -> _Found:
     return found, np.full(len(found), share)
 
 
+@one_blas_thread()
 def _answered(model: Synthesizer, asked: Asked, confidence: float) -> Estimates:
     if not 0 < confidence < 1:
         raise ParameterError("confidence must be strictly between 0 and 1")

@@ -34,6 +34,7 @@ from missdp.synth.coordinates import finely_drawn
 from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.uncertain import noisier
 from missdp.synth.workload import candidates
+from missdp.threads import one_blas_thread
 from missdp.types import Flags, Floats, Ints
 
 Cells = Mapping[Clique, Floats]
@@ -150,6 +151,7 @@ class Released:
 _KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
+@one_blas_thread()
 def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Released:
     """Return what a fitted model tells of some sets of attributes.
 

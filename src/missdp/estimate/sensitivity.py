@@ -17,6 +17,7 @@ from missdp.estimate.released import released_by
 from missdp.files import picture_format, write_picture
 from missdp.record import Record
 from missdp.synth.base import Synthesizer
+from missdp.threads import one_blas_thread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,6 +123,7 @@ class SensitivityAnalysis(Record):
         write_picture(figure, path)
 
 
+@one_blas_thread()
 def sensitivity(
     model: Synthesizer,
     question: str,

@@ -202,16 +202,16 @@ class Facts:
         self.measured = self._release is not None or self._marginals is not None
         #: Whether shares are of the rows in which a value is there, not of all made up for.
         self.counts_observed = self._marginals is None
-        fitted = model.__dict__.get("model_")
-        self._levels = getattr(fitted, "levels", None) if self.measured else None
+        fitted = model.model_ if isinstance(model, AIM | MST | AllPairs) else None
+        self._levels = fitted.levels if fitted is not None and self.measured else None
 
     @cached_property
     def _pairs(self) -> PairTables | None:
         """The tables of all pairs, with what clipping took put back."""
-        release = self._release
-        if release is None:
+        release, model = self._release, self.model
+        if release is None or not isinstance(model, AllPairs):
             return None
-        fitted, rng = self.model.__dict__["model_"], np.random.default_rng(0)
+        fitted, rng = model.model_, np.random.default_rng(0)
         rows = fitted.law.sample(_FEWER, rng)
         sizes = [level.n_groups for level in release.crude.levels]
         seen = np.where(fitted.masks.draw(rows, rng), sizes, rows)
@@ -284,10 +284,10 @@ class Facts:
         else:
             counts = np.bincount(self.codes[at], minlength=size + 1)[: size + 1] / _ROWS
             shares, missing = counts[:size] / max(_SAFE, counts[:size].sum()), float(counts[size])
-        if self._marginals is not None:
+        if self._marginals is not None and isinstance(self.model, AIM | MST):
             shares, stds = self._marginals[at,]
-            recipe = self.model.__dict__["_recipe"]
             if attribute.nullable and self.keeps_gaps:
+                recipe = self.model._recipe
                 missing_std = recipe.first_sigma / max(1.0, recipe.n_rows)
         shown, gaps = self._shown_names[at], (missing, missing_std, attribute.nullable)
         return OneWay(name, attribute.label or name, shown, shares, stds, *gaps)

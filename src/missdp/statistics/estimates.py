@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,29 @@ class _Answer(Record, abstract=True):
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; ``applicable`` and ``note`` only where they say something."""
         return {k: v for k, v in super().to_dict().items() if v or k not in ("applicable", "note")}
+
+
+def _in_words(answer: Estimate | Histogram) -> Iterator[str]:
+    """Yield what is said of any answer below its numbers: for whom it holds, and a note."""
+    if answer.applicable:
+        verb = "is" if len(answer.applicable) == 1 else "are"
+        yield (
+            f"About the rows in which {' and '.join(answer.applicable)} {verb} applicable; rows in "
+            "which this is not so, or is not known, have no part in it."
+        )
+    if answer.note:
+        yield f"{answer.note}."
+
+
+def _of_noise(confidence: float) -> str:
+    return (
+        f"In brackets: where the answer without noise lies with confidence {confidence:.0%}. "
+        "Sampling and imputation error come on top."
+    )
+
+
+def _bar(interval: Interval | None) -> str:
+    return "" if interval is None else f"  [{interval[0]:.6g}, {interval[1]:.6g}]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +101,33 @@ class Estimate(_Answer):
     def __float__(self) -> float:
         return self.value
 
+    def in_words(self, *, details: bool = False) -> str:
+        """Return the answer as text, with its widest interval or, in ``details``, each of them."""
+        best = self.interval if self.total_interval is None else self.total_interval
+        of = " noise alone" if best and self.total_interval is None else ""
+        lines = [f"{self.name}: {self.value:.6g}{_bar(best)}{of}", *_in_words(self)]
+        if self.total_interval is not None:
+            lines.append(
+                f"In brackets: where the value of the population lies with confidence about "
+                f"{self.confidence:.0%}, over noise, sampling and imputation, if values are "
+                "missing at random given what was matched on."
+            )
+            if details and self.interval is not None:
+                lines.append(
+                    f"The answer without noise lies in {_bar(self.interval).strip()} with "
+                    f"confidence {self.confidence:.0%}. This one is a bound, whatever the rows "
+                    "are; the first one goes by sizes of errors as they were released, and may be "
+                    "shorter."
+                )
+        elif best is not None:
+            lines.append(_of_noise(self.confidence))
+        if self.imputation_interval is not None:
+            lines.append(
+                f"Whatever the missing cells were, the answer lies in "
+                f"{_bar(self.imputation_interval).strip()} with confidence {self.confidence:.0%}."
+            )
+        return "\n".join(lines)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Histogram(_Answer):
@@ -94,6 +144,17 @@ class Histogram(_Answer):
     guarantee: Guarantee
     applicable: Names = ()
     note: str = ""
+
+    def in_words(self, *, details: bool = False) -> str:
+        """Return the counts as text, one in a line; there are no further ``details``."""
+        del details
+        known, bars = bool(self.intervals), self.intervals or (None,) * len(self.values)
+        lines = [self.name + "  [noise alone]" * known]
+        lines += [
+            f"  {level}: {value:.6g}{_bar(bar)}"
+            for level, value, bar in zip(self.levels, self.values, bars, strict=True)
+        ]
+        return "\n".join([*lines, *_in_words(self), *[_of_noise(self.confidence)] * known])
 
 
 def corners(

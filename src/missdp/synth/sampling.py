@@ -366,7 +366,7 @@ class Selection:
 
         Of AllPairs, AIM, MST and what draws rows as they do; other models come back as they are.
         """
-        released = model.__dict__.get("model_")
+        released = getattr(model, "model_", None)
         codes = self.codes(model.schema_, model.modelled_)
         if not codes or not isinstance(released, (GraphicalModel, PairModel)):
             return model, 1.0

@@ -83,6 +83,7 @@ _WEIGHT: Final = (
     "name, and weight_upper = with the largest that counts, a public fact, above the first "
     "[[attribute]]."
 )
+_FEW: Final = "Few numbers occur: if no others can, list those that can as spikes."
 _CENTURIES: Final = ("1900-01-01", "2099-12-31")
 _MARKS = "Numbers have marks besides a point. What these are is declared for the whole file:"
 _STAY = """\
@@ -263,7 +264,9 @@ def _reason(attribute: AnyAttribute, found: list[tuple[Plain, int]]) -> str:
         doubt = f", or as well as {other}" if other else ""
         return f"Dates, written {written}{doubt}.{codes}"
     if isinstance(attribute, Numeric):
-        return (_WEIGHT * _is_weight(attribute.name) + codes).strip()
+        rows = sum(n for _, n in found)
+        few = not attribute.integer and len(found) < min(_FEWEST, rows / _FEWEST)
+        return (_WEIGHT * _is_weight(attribute.name) + _FEW * few + codes).strip()
     if attribute.levels == (0, 1):
         return f"0 and 1 are two levels here, no number.{codes}"
     if isinstance(attribute, Ordinal) and not attribute.labels:

@@ -44,7 +44,8 @@ primary, secondary, tertiary""".splitlines()
 )
 _RANGE = re.compile(r"(?:under|below|less than|up to|[<>≤≥]=?)? ?(\d+)(?: ?[-–+<>] ?\d*)?.*", re.I)
 _KEY = re.compile(
-    r"(?:^|[\W_])(?:id|key|nr|no|uuid|guid|pid|number|case|patient|subject|row)s?\d*$"
+    r"(?:^|[\W_])(?:(?:case|resp|respondent|person|record|row)?id|key|nr|no|uuid|guid|pid|number"
+    r"|case|patient|subject|row)s?\d*$"
 )
 _WHOSE = re.compile(
     r"(?:^|[\W_])(?:id|uuid|guid|pid|patient|subject|person|household|customer)s?\d*$"
