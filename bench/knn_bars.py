@@ -28,7 +28,7 @@ from missdp.accounting import Budget, Cost
 from missdp.datasets import yrbss
 from missdp.errors import WeakGuaranteeWarning
 from missdp.mechanisms import Witness
-from missdp.mechanisms.smooth import Bounded, plan_smooth, telling_plans
+from missdp.mechanisms.smooth import Bounded, _telling_plans, plan_smooth
 from missdp.statistics import ImputedStatistics, QueryRequest, ScaleRelease, run_query
 
 RESULTS = Path(__file__).parent / "results" / "knn_bars.json"
@@ -189,7 +189,7 @@ def one_setting(rows, schema, request, kind, epsilon, runs):
         errors.append(float(np.median(np.abs(value - exact))))
     size = schema[imputation.impute[0]].size if kind == "histogram" else 1
     part = {"mean": 0.8, "share": 0.8}.get(kind, 1.0)  # as the library spends it, noise alone
-    plans = list(telling_plans(epsilon * part, size))
+    plans = list(_telling_plans(epsilon * part, size))
     chosen = oracle(known, schema, request, kind, epsilon, plans)
     return {
         "oracle": best, "half": statistics.median(halves), "chosen": chosen, "runs": runs,

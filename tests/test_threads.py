@@ -100,7 +100,7 @@ HEAVY = {
         "answered",
         lambda model: model.sensitivity("mean(age)", attribute="age", shifts=(0.5,)),
     ),
-    "impute": (filling, "fill_modelled", lambda m: DPImputer(model=m).fit_transform(TABLE)),
+    "impute": (filling, "_fill_modelled", lambda m: DPImputer(model=m).fit_transform(TABLE)),
     "evaluate": (
         metrics,
         "f1_score",

@@ -44,7 +44,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _in_charge(*, force: bool) -> None:
-    """Make this thread the one in charge, whom alone threadpoolctl lets set threads."""
+    """Make this thread the one in charge: threadpoolctl lets one thread alone set limits."""
     from threadpoolctl import OpenBLASController
 
     if hasattr(OpenBLASController, "clear_controlling_thread"):

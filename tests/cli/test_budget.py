@@ -15,7 +15,7 @@ import pytest
 
 from missdp import PrivBayes, Schema, load
 from missdp.accounting import Budget, Guarantee, MissingCompletelyAtRandom, PureEvent
-from missdp.cli.charges import Charged
+from missdp.cli.charges import _Charged
 from missdp.cli.release_files import Release
 from missdp.errors import DataError, LedgerError, ParameterError, SchemaError
 from missdp.mechanisms import Door, RowDoor, SecureNoise
@@ -122,7 +122,7 @@ def test_a_query_is_charged_once_and_a_retry_shows_the_saved_answer(run, office,
 
 def test_a_query_that_is_killed_before_its_answer_is_saved_is_spent(run, office, monkeypatch):
     office.close()
-    killed((Charged, "finish", "before"), *QUERY, *PAID, "--request", ID)
+    killed((_Charged, "finish", "before"), *QUERY, *PAID, "--request", ID)
     code, out, err = run(*QUERY, *PAID, "--request", ID)
     assert (code, out, "nothing is charged or drawn again" in err) == (9, "", True)
     assert spent(office) == Fraction(1, 4)
@@ -427,7 +427,7 @@ BOUNDARIES = {
     "after the model is kept": (Release, "keep", "after"),
     "before files are in place": (Release, "commit", "before"),
     "after files are in place": (Release, "commit", "after"),
-    "after it is recorded": (Charged, "finish", "after"),
+    "after it is recorded": (_Charged, "finish", "after"),
 }
 
 KEPT = {"after the model is kept", "before files are in place"}
@@ -437,13 +437,13 @@ QUICK = {"before the charge", "after the model is kept", "after files are in pla
 
 DYING = """
 import os, signal, sys
-from missdp.cli.charges import Charged
+from missdp.cli.charges import _Charged
 from missdp.cli.main import main
 from missdp.cli.release_files import Release
 from missdp.office import Ledger
 
 owner, name, when, *arguments = sys.argv[1:]
-owner = {kind.__name__: kind for kind in (Charged, Ledger, Release)}[owner]
+owner = {kind.__name__: kind for kind in (_Charged, Ledger, Release)}[owner]
 real = getattr(owner, name)
 
 def dying(*given, **named):

@@ -10,7 +10,7 @@ import pytest
 
 from missdp.cli import options
 from missdp.cli.main import main
-from missdp.cli.options import as_file
+from missdp.cli.options import _as_file
 from missdp.schema import Schema
 
 ROWS = "pay,sex\n" + "".join(f"{k % 50},{'fm'[k % 2]}\n" for k in range(300))
@@ -87,7 +87,7 @@ def test_what_cannot_go_through_a_pipe_is_one_line(run, arguments, code, said):
 
 def test_a_copy_of_standard_input_has_no_name_of_its_own(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"age\n7\n")))
-    with as_file("-") as name:
+    with _as_file("-") as name:
         (there,) = Path(name).parent.iterdir()
         assert there.read_bytes() == b"age\n7\n"
         assert there.is_symlink()  # into this process: what is behind it ends with that

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from missdp import load
-from missdp.table import draft_columns
+from missdp.table import draft_columns, units
 
 SCHEMA = """{}
 [[attribute]]
@@ -55,6 +55,17 @@ def test_synthesize_weighs_rows_and_evaluate_knows(survey, ok, tmp_path):
     (tmp_path / "own").mkdir()
     page = tmp_path / "own" / "page.html"
     ok("report", tmp_path / "out.model.json", "--private", survey / "rows.csv", "-o", page)
+
+
+def test_evaluate_chooses_the_rows_of_a_unit_once(survey, ok, tmp_path, monkeypatch):
+    facts = 'unit = "house"\nmax_rows = 1\nweight = "wt"\nweight_upper = 40'
+    (tmp_path / "s.toml").write_text(SCHEMA.format(facts))
+    chosen, drawn = units.chosen, []
+    monkeypatch.setattr(units, "chosen", lambda *one: drawn.append(one) or chosen(*one))
+    data = survey / "houses.csv"
+    pd.read_csv(data)[["sex", "ill"]].to_csv(tmp_path / "made.csv", index=False)
+    ok("evaluate", data, tmp_path / "made.csv", "--schema", tmp_path / "s.toml", "--json")
+    assert len(drawn) == 1
 
 
 def test_units_that_count_as_one_are_asked_for_beside_weights(survey, ok, fails, tmp_path):

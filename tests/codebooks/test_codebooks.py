@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from missdp import MST, AllPairs, Categorical, Schema, Table
 from missdp.codebooks import CodeBook, read_codebook
 from missdp.codebooks.book import Value, Variable
-from missdp.codebooks.redcap import condition_of
+from missdp.codebooks.redcap import _condition_of
 from missdp.errors import SchemaError
 from missdp.office.rehearsal import Declared
 
@@ -181,12 +181,12 @@ def test_conditions_on_what_is_not_in_the_schema_are_listed(written):
     ],
 )
 def test_branching_logic(branch, told):
-    assert condition_of(branch, {"sex": "radio", "age": "text", "drugs": "checkbox"}) == told
+    assert _condition_of(branch, {"sex": "radio", "age": "text", "drugs": "checkbox"}) == told
 
 
 @given(st.text("[]()'\"=<>1ageor and\n", max_size=40))
 def test_whatever_is_translated_is_a_condition(branch):
-    condition = condition_of(branch, {"age": "text", "a": "text"})
+    condition = _condition_of(branch, {"age": "text", "a": "text"})
     if condition is not None:
         facts = {"source": "", "domain": "number", "lower": 0, "upper": 9}
         age, a = Variable(name="age", **facts), Variable(name="a", **facts)

@@ -92,6 +92,19 @@ def test_reference_bound_is_the_supremum() -> None:
         assert exact <= reference_bound(beta, 1.0, 2.0) <= exact * 1.05
 
 
+@pytest.mark.parametrize("tells", [False, True])
+@pytest.mark.parametrize("dimension", [1, 2, 12, 60])
+def test_small_epsilons_have_noise_or_are_told_how_much_it_takes(dimension, tells) -> None:
+    with pytest.raises(UnprovenError, match=r"at epsilon 1e-06: it takes about (\S+)") as refused:
+        plan_smooth(1e-6, dimension=dimension, tells=tells)
+    enough = 1.05 * float(str(refused.value).rpartition(" ")[2])
+    for epsilon in (enough, 1e-3, 1e-2):
+        noise = plan_smooth(epsilon, dimension=dimension, tells=tells)
+        assert 0.99 * epsilon < noise._loss(noise.beta) < epsilon
+    with pytest.raises(UnprovenError):
+        plan_smooth(0.9 * enough, dimension=dimension, tells=tells)
+
+
 def test_what_is_not_proven_is_refused() -> None:
     for refused, make in (
         (UnprovenError, lambda: SmoothNoise(shape=8, beta=0.125, epsilon=1.0, alpha=0.11)),

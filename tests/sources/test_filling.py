@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from missdp.inference.conditionals import fit_conditionals
 from missdp.schema import Categorical, NotApplicable, Schema
 from missdp.sources import MemorySource
-from missdp.sources.filling import DRAWS, ROWS_AT_ONCE, fill_codes, fill_modelled, filled_given_all
+from missdp.sources.filling import (
+    DRAWS,
+    ROWS_AT_ONCE,
+    _fill_codes,
+    _fill_modelled,
+    filled_given_all,
+)
 from missdp.sources.modelled import Modelled
 from missdp.table import Table
 
@@ -49,7 +55,7 @@ def test_what_a_row_becomes_depends_on_nothing_else(seed, n, filling, rate):
     uniforms[rng.random(uniforms.shape) < 0.2] = rng.choice([0.0, np.nextafter(1.0, 0.0)])
 
     def fill(r, u):
-        return fill_codes(LAWS, r, u, filling=filling)
+        return _fill_codes(LAWS, r, u, filling=filling)
 
     found, hole = fill(rows, uniforms), rows == SIZES
     assert (found[~hole] == rows[~hole]).all()
@@ -72,7 +78,7 @@ def test_holes_have_their_law_given_the_rest():
     rng = np.random.default_rng(0)
     rows = complete(n, 1)
     lost = np.where(rng.random(rows.shape) < 0.5, SIZES, rows)
-    found = fill_codes(LAWS, lost, rng.random((n, DRAWS, 3)))
+    found = _fill_codes(LAWS, lost, rng.random((n, DRAWS, 3)))
     for a, c in ((0, 1), (0, 2), (1, 2)):
         shape = (SIZES[a], SIZES[c])
         told, true = (
@@ -86,11 +92,11 @@ def test_holes_have_their_law_given_the_rest():
 def test_a_level_that_is_never_drawn_is_not(filling):
     rows = np.full((400, 3), SIZES)
     uniforms = np.random.default_rng(0).random((400, DRAWS, 3))
-    found = fill_codes(LAWS, rows, uniforms, never={1: 2, 2: 0}, filling=filling)
+    found = _fill_codes(LAWS, rows, uniforms, never={1: 2, 2: 0}, filling=filling)
     assert not (found[:, 1] == 2).any()
     assert not (found[:, 2] == 0).any()
     sure = fit_conditionals(np.zeros((9, 1), dtype=np.int64), [2])
-    alone = fill_codes(sure, np.array([[2]]), np.full((1, DRAWS, 1), 0.5), never={0: 0})
+    alone = _fill_codes(sure, np.array([[2]]), np.full((1, DRAWS, 1), 0.5), never={0: 0})
     assert alone.tolist() == [[1]]
 
 
@@ -133,7 +139,7 @@ def test_what_is_not_applicable_is_so_where_rules_say_and_nowhere_else():
     assert sizes == [2, 2, 3]
     laws = fit_conditionals(rows, sizes)
     lost = np.where(rng.random(rows.shape) < 0.6, sizes, rows)
-    found = fill_modelled(laws, lost, rng.random((n, DRAWS, 3)), modelled)
+    found = _fill_modelled(laws, lost, rng.random((n, DRAWS, 3)), modelled)
     kept = lost[:, 2] == 2  # observed to be not applicable
     here = (found[:, 0] == 1) & (found[:, 1] == 1)
     lacking = here & (found[:, 2] == 2)

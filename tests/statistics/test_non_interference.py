@@ -33,7 +33,7 @@ from missdp.mechanisms.questions import Rows
 from missdp.mechanisms.row_door import _PrivateRows
 from missdp.mechanisms.session import Session
 from missdp.statistics import ImputedStatistics
-from missdp.statistics.imputation import Profile
+from missdp.statistics.imputation import _Profile
 from missdp.testing.findings import Repeater
 
 SURVEY = [
@@ -188,7 +188,7 @@ def held(thing) -> list[object]:
 
 
 PRIVATE = (
-    Table, np.ndarray, np.random.Generator, SecureNoise, SeededNoise, Profile, Rows, _PrivateRows,
+    Table, np.ndarray, np.random.Generator, SecureNoise, SeededNoise, _Profile, Rows, _PrivateRows,
     Prepared,
 )  # fmt: skip
 

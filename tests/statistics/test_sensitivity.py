@@ -29,7 +29,7 @@ from missdp.statistics import KNNImputation
 from missdp.statistics import imputation as profiles
 from missdp.statistics.answers import _product_change
 from missdp.statistics.asking import Asking
-from missdp.statistics.imputation import Profile
+from missdp.statistics.imputation import _Profile
 
 FILLED = {"impute": ("income", "car"), "match_on": ("grade", "sex")}
 IMPUTATIONS: dict[str, Any] = {
@@ -163,7 +163,7 @@ MUTANTS: dict[str, tuple[Any, str, Any, str]] = {
     "rows of sums": (Sums, "_state", stating(own=1), "mean by car"),
     "leaving": (Asking, "depends", lambda self: False, "centred sum of income"),
     "moving": (Asking, "moved", lambda self, name: 0.0, "squares of income"),
-    "bound": (Profile, "smooth_bound", lambda self, *, own, donee, beta: own + donee, "count"),
+    "bound": (_Profile, "smooth_bound", lambda self, *, own, donee, beta: own + donee, "count"),
     "profile": (profiles, "_share", lambda nearer, tied, k, j: 0 * nearer, "count"),
     "a row counted twice": (Counts, "_totals", counted_twice, "rows"),
 }

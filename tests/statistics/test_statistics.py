@@ -271,6 +271,17 @@ def test_groups_whose_intervals_are_the_whole_range_say_so() -> None:
     assert (0.0, 80.0) in lost.intervals
     assert "whole range" in lost.note
     assert told.note == ""
+    widths = []
+    for seed in range(9):
+        answer = statistics(random_state=seed).mean("hours", by="sex", epsilon=3e-3)
+        if "half as wide" in answer.note:
+            better = statistics(random_state=seed + 9)
+            better = better.mean("hours", by="sex", epsilon=2 * advised(answer.note))
+            widths.append(max(high - low for low, high in better.intervals))
+        else:  # noise looks as if nobody were there
+            assert "whether there are such rows" in answer.note or not answer.note
+    assert len(widths) > 2
+    assert np.median(widths) < 60
 
 
 @pytest.mark.parametrize("paid", [False, True])

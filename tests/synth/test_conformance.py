@@ -14,9 +14,9 @@ from missdp.errors import ParameterError
 from missdp.mechanisms import Score
 from missdp.synth import sampling
 from missdp.testing import HABITS, RULED, check_sensitivity
-from missdp.testing.habits import _RULED_HABITS, habits_of
+from missdp.testing.habits import _RULED_HABITS, _habits_of
 from missdp.testing.interference import interference_of
-from missdp.testing.sensitivity import answers_of, sensitivity_of
+from missdp.testing.sensitivity import _sensitivity_of, answers_of
 from refusing import refuses
 from synth.conformance import (
     DAILY,
@@ -68,7 +68,7 @@ def test_habits_and_gates(family, strategy):
         chosen += BY_BASE
     left = {"spends_what_was_asked"} | ({"many_columns"} if family.name in WIDE else set())
     chosen = [name for name in chosen if name not in left]  # the first: see below, with rules
-    found = habits_of(subject(family, strategy), chosen)
+    found = _habits_of(subject(family, strategy), chosen)
     gates(subject(family, strategy))
     assert failed(found) == []
     (streams,) = [f.detail for f in found if f.what.startswith("Streamed rows")]
@@ -78,7 +78,7 @@ def test_habits_and_gates(family, strategy):
 @pytest.mark.slow
 @every_case
 def test_all_habits(family, strategy):
-    assert failed(habits_of(subject(family, strategy))) == []
+    assert failed(_habits_of(subject(family, strategy))) == []
 
 
 @every_case
@@ -89,7 +89,7 @@ def test_what_a_fit_shows_was_released_and_charged_for(family, strategy):
     found = answers_of(subject(family, strategy), **tried, seed=0)
     assert failed(found) == []
     if ((family, strategy) in PAIRED and family.name not in LONG) or family.name == "independent":
-        assert failed(sensitivity_of(subject(family, strategy, RULED), trials=3, seed=2)) == []
+        assert failed(_sensitivity_of(subject(family, strategy, RULED), trials=3, seed=2)) == []
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def few_rounds(monkeypatch):
 )
 def test_kinds_and_rules(family, strategy):
     on = subject(family, strategy, RULED)
-    assert failed(habits_of(on, ["spends_what_was_asked"])) == []
+    assert failed(_habits_of(on, ["spends_what_was_asked"])) == []
     for promise in ONE_FIT:
         promise(on)
     assert failed(interference_of(on, ("kinds of holes",))[0]) == []
@@ -135,7 +135,7 @@ def test_what_the_base_promises_of_kinds_and_rules(promise):
 @every_case
 def test_kinds_and_rules_with_every_strategy(family, strategy):
     on = subject(family, strategy, RULED)
-    assert failed(habits_of(on, _RULED_HABITS)) == []
+    assert failed(_habits_of(on, _RULED_HABITS)) == []
     for promise in OWN:
         promise(on)
     assert failed(interference_of(on)[0]) == []
@@ -146,7 +146,7 @@ def test_all_but_one_attribute_follow(family, strategy):
     on = replace(subject(family, strategy), schema=ONE_FREE)
     obeyed_rules(on)
     costs_nothing(on)
-    assert failed(sensitivity_of(on, trials=3, seed=2)) == []
+    assert failed(_sensitivity_of(on, trials=3, seed=2)) == []
 
 
 @every_family

@@ -44,7 +44,7 @@ from missdp.office import Ledger
 from missdp.schema import NotApplicable
 from missdp.schema.open_domains import at_most
 from missdp.sources import open_source
-from missdp.synth.first_parts import open_part, release_levels
+from missdp.synth.first_parts import first_parts, release_levels
 from missdp.synth.split import Part, Split
 from missdp.table.streams import rows_of
 from missdp.testing.findings import Recorder, Repeater
@@ -139,7 +139,8 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
     """Two columns, and tables of which one has a row more, with values of its own in both."""
     attributes = (SCHEMA["illness"], OpenCategorical(name="job"))
     schema, delta = Schema(attributes), 0.4
-    split = Split(Cost(currency="gdp", amount=1.0), (open_part(["illness", "job"]), Part("x", 1.0)))
+    found = first_parts(["illness", "job"], None, None, (), ())
+    split = Split(Cost(currency="gdp", amount=1.0), (*found, Part("x", 1.0)))
     data = {"illness": ["J00"] * 30 + ["only me"], "job": ["a"] * 30 + ["mine"]}
 
     def leaks(runs):
@@ -216,12 +217,15 @@ def test_a_shared_budget_pays_for_failures_beside_the_cap(tmp_path):
     with pytest.raises(BudgetExceededError, match="may fail"):  # .5e-7 is left
         fit(data=rows(500), epsilon=0.1, budget=ledger.budget("table"))
     assert len(ledger.charges("table")) == 1
+    ledger.create("pure", epsilon=3.0)
+    with pytest.raises(ParameterError, match="a ledger in the currency 'zcdp', made with a delta"):
+        fit(data=rows(500), budget=ledger.budget("pure"))
 
 
 @pytest.mark.parametrize(
     ("budget", "error", "told"),
     [
-        (Budget(5.0, 1e-5, schedule="adaptive"), ParameterError, "does not count"),
+        (Budget(5.0, 1e-5, schedule="adaptive"), ParameterError, "use one with schedule='fixed'"),
         (Budget(5.0), BudgetExceededError, "may fail"),
         (Budget(5.0, 9e-8), BudgetExceededError, "may fail"),
         (Budget(0.5, 1e-5), BudgetExceededError, "smaller epsilon"),

@@ -21,6 +21,7 @@ from missdp.pricing import PrivateLogisticRegression, PrivateMean
 from missdp.pricing.questions import VectorNoise
 from missdp.sources import MemorySource, strategy_named
 from missdp.statistics import ImputedStatistics, KNNImputation
+from missdp.statistics.imputation import _Profile
 from missdp.testing import (
     TINY,
     Claim,
@@ -72,9 +73,8 @@ def test_statistics_keep_their_promises():
 
 
 def test_statistics_whose_bound_is_too_small_are_found(monkeypatch):
-    from missdp.statistics.imputation import Profile
 
-    monkeypatch.setattr(Profile, "smooth_bound", lambda self, *, own, donee, beta: own / 2)
+    monkeypatch.setattr(_Profile, "smooth_bound", lambda self, *, own, donee, beta: own / 2)
     assert "its private bound is" in failure(check_sensitivity, charged_for_statistics, trials=8)
 
 

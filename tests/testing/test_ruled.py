@@ -15,7 +15,7 @@ from missdp.table import Table
 from missdp.table.follow import known_cells
 from missdp.testing import RULED, SCHEMA, check_non_interference, neighbours
 from missdp.testing.findings import Broken, Subject
-from missdp.testing.habits import habits_of
+from missdp.testing.habits import _habits_of
 from missdp.testing.interference import _with_other_kinds
 from missdp.testing.made_up import _read_again, unread
 from testing import examples, ruled
@@ -33,7 +33,7 @@ def failing(family, rule):
         with pytest.raises(Broken) as caught:
             rule(on)
         return str(caught.value)
-    (found,) = habits_of(on, [rule])
+    (found,) = _habits_of(on, [rule])
     assert not found.passed
     return found.detail
 

@@ -243,7 +243,7 @@ class Contest:
         label: str,
         shown: tuple[Any, ...] | None = None,
     ) -> NetworkModel:
-        """Return a calibrated generator that critics cannot tell from rows: a mean of steps."""
+        """Return a calibrated generator, averaged over its last steps against critics."""
         torch, players = self.blocks.torch, self.blocks.learned(critic)
         minds = adam(torch, players)
         hands = adam(torch, side.parameters, _GENERATOR_RATE)

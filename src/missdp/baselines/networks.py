@@ -169,7 +169,7 @@ class NetworkModel(RowModel):
         return split_rows(self.levels, rows, holes, rng)
 
     def laws(self, n: int, rng: np.random.Generator) -> tuple[list[Floats], Ints]:
-        """Return the laws of each attribute's levels for rows, given conditions (-1: none)."""
+        """Return each attribute's laws for rows, and the level that each row must have (or -1)."""
         from scipy.special import softmax
 
         inputs = rng.standard_normal((n, len(self.values.weights[0])))

@@ -149,7 +149,7 @@ class _Learner:
         self._variances: dict[Clique, float] = {}
 
     def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
-        """Choose parents one private selection at a time, first for the fewest codes."""
+        """Choose parents by one private selection each; the attribute of fewest codes is first."""
         sizes = self._door.sizes
         rows = self._rows.value if self._rows is not None else 0.0
         rule, most = _usefulness_rule(

@@ -64,7 +64,10 @@ class Run:
             complain(self._held.pop(0))
 
     def note_warning(self, text: str) -> None:
-        """Say a warning, if it may tell of a release once that is out, and keep it."""
+        """Say a warning, and keep it for the JSON document.
+
+        Between the charge and the release it may tell of what is released: it waits for that.
+        """
         line = f"missdp: warning: {text}"
         if text not in self.warnings:
             self.warnings.append(text)

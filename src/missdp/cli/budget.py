@@ -230,7 +230,7 @@ def _assumption(
 def _joint(
     ledger: Ledger, name: str, released: list[Synthesizer], stated: Condition
 ) -> float | None:
-    """Return the epsilon of all charges for the ground truth; only models tell gates."""
+    """Return the epsilon of all charges for the ground truth: gates are known of models only."""
     from missdp.ground_truth import joint
 
     budget, known = ledger.budget(name), {model.release_: model for model in released}

@@ -83,11 +83,11 @@ class Charge:
         conditions: Iterable[Condition],
         *,
         release: str | None = None,
-    ) -> Charged:
+    ) -> _Charged:
         """Charge, and commit that; only then may private rows be read."""
         what = self._what(schema, conditions)
         started = self.ledger.start(self.name, events, what, request=self.request or release)
-        return Charged(self.ledger, self.name, started)
+        return _Charged(self.ledger, self.name, started)
 
     def files(
         self,
@@ -107,7 +107,7 @@ class Charge:
         return True
 
     def found(self, release: Release, schema: Schema, *, as_json: bool) -> bool:
-        """Show a release that is in place; refuse a started one before any claim."""
+        """Show the release of an earlier run of this request; refuse one that was only started."""
         states = self._states(schema)
         if "started" not in states:
             return False
@@ -158,7 +158,7 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Charged:
+class _Charged:
     """What a command was charged as."""
 
     ledger: Ledger

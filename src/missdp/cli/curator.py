@@ -340,7 +340,8 @@ def evaluate(
     with _said_of("the private table"):
         counted = rows = rows_of_units(data, facts)
         if facts.weighs:  # rows as often as they count
-            counted = HeldRows(Table.read(data, facts)._as_counted().to_arrow(holes="codes"))
+            read = Table.read(rows, facts.of_rows)  # the same rows of each unit
+            counted = HeldRows(read._as_counted().to_arrow(holes="codes"))
     data, facts = rows, facts.of_rows
     truth, other = _held((counted, FileRows(synthetic)), facts)
     if f1 and not (isinstance(truth, Table) and isinstance(other, Table)):

@@ -219,7 +219,7 @@ def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
             return
         if data == _PIPE and (asked["parts"] or asked["table"] or asked["select"]):
             raise ParameterError("--parts, --table and --select are not for standard input")
-        with as_file(data) as path:
+        with _as_file(data) as path:
             command(data=_rows_at(path, **asked), **given)
 
     if where.default is where.empty:
@@ -298,7 +298,7 @@ def _rates(text: str, schema: Schema) -> list[tuple[str, float]]:
 
 
 @contextlib.contextmanager
-def as_file(data: str) -> Iterator[str]:
+def _as_file(data: str) -> Iterator[str]:
     """Yield the path of a file: of standard input, which is read once, a copy that is removed.
 
     Where the system can do that the copy has no name of its own, so that nothing is left of it

@@ -197,6 +197,7 @@ _ROW_BYTES, _DONOR_BYTES, _FILLED_BYTES = 200, 32, 24
 
 def _disk_limit(stream: RowStream, facts: Schema, requests: Sequence[QueryRequest]) -> int | None:
     """Return how much memory to take before rows go to disk; None if all fit."""
+    # Nothing is refused: that would tell how many rows there are.
     needed, _ = _needed(facts, requests)
     fit = fits_into_memory(stream.about(), needed, beside=_row_bytes(requests[0]))
     return None if fit else memory_in_force()

@@ -48,7 +48,7 @@ def read_codebook(path: str | Path) -> CodeBook:
     with replacing(OSError, by=unreadable):
         data = path.read_bytes() if kind not in PACKAGES else b""
     if kind in PACKAGES:
-        return read_package(path)
+        return _read_package(path)
     if kind == ".xml":
         return read_ddi(data)
     with replacing(ValueError, by=SchemaError("the code book is not UTF-8: save it as such")):
@@ -60,7 +60,7 @@ PACKAGES: Final = (".sav", ".zsav", ".dta")
 _MOST = 100  # codes of one range of missing values
 
 
-def read_package(path: Path) -> CodeBook:
+def _read_package(path: Path) -> CodeBook:
     """Return the code book that a file of SPSS or Stata brings along."""
     pyreadstat = pyreadstat_module()
     stata = path.suffix.lower() == ".dta"

@@ -57,7 +57,7 @@ def _variables(
         yield Variable(name=name, source=f"field of type {kind}", domain="key", notes=(why,))
         return
     branch = line.get(_BRANCH, "")
-    condition = condition_of(branch, fields) or ""
+    condition = _condition_of(branch, fields) or ""
     if branch and not condition:
         notes = [f"not translated: shown only if {' '.join(branch.split())}"]
     variable = Variable(
@@ -134,14 +134,14 @@ _WORD = re.compile(
 )
 
 
-def condition_of(branch: str, fields: Mapping[str, str]) -> str | None:
+def _condition_of(branch: str, fields: Mapping[str, str]) -> str | None:
     """Return branching logic in the language of rules; None where that has no words for it.
 
     Fields are compared with constants, joined by "and" and "or", in parentheses. Functions, sums,
     other events, and fields compared with each other or with nothing are not translated.
 
     >>> fields = {"sex": "radio", "age": "text", "drugs": "checkbox"}
-    >>> told = condition_of("[sex] = '2' and ([age] >= 18 or [drugs(3)] = '1')", fields)
+    >>> told = _condition_of("[sex] = '2' and ([age] >= 18 or [drugs(3)] = '1')", fields)
     >>> print(told.replace("`", ""))
     sex = 2 and (age >= 18 or drugs___3 = 1)
     """

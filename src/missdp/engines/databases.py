@@ -78,6 +78,7 @@ class DuckDBRows(RelationRows):
 
 def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:
     """Let the engine spill to encrypted files that nobody else can read."""
+    # By default rows are written beside the database, readable by all, and left if it is killed.
     import duckdb
 
     folder = tempfile.TemporaryDirectory(prefix="missdp-")  # of mode 0700

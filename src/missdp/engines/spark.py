@@ -61,6 +61,7 @@ def _in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:
 
 def _cells_of(frame: DataFrame, names: Clique) -> DataFrame:
     """Return the named columns in types whose cells mean the same here: casts quote cells."""
+    # Nothing is cast: with ANSI casts a cell that is no number would end the query, and be quoted.
     from pyspark.sql import functions
 
     found = list(frame.columns)

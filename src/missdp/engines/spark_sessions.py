@@ -207,6 +207,7 @@ def _no_log_lines() -> Iterator[None]:
 
 def _once_no_task_runs(java: Any, then: Callable[[], object]) -> None:
     """Do something once all tasks of a failed query have ended, whose lines may quote cells."""
+    # The other tasks are killed, each with a line in the log that quotes what one of them said.
 
     def wait(seconds: float) -> bool:
         end = time.monotonic() + seconds

@@ -109,7 +109,7 @@ class MissingMechanism(ABC):
         """
         rng = np.random.default_rng(random_state)
         chances = self._chances(table, rng)
-        return with_holes(table, {name: self._draw(p, rng) for name, p in chances.items()})
+        return _with_holes(table, {name: self._draw(p, rng) for name, p in chances.items()})
 
     def apply_blocks(
         self, tables: Iterable[Table], *, random_state: RandomState
@@ -554,8 +554,8 @@ def _fitted_probability(linear: Floats, rate: float) -> Floats:
     return np.asarray(expit(linear + intercept), dtype=np.float64)
 
 
-def with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
-    """Return the table with cells removed that no rule fills; their columns are nullable."""
+def _with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
+    """Return a table with cells removed, but those a rule fills; their columns are nullable."""
     open_ = _with_open(table.schema, holes)
     schema = replace(
         table.schema,

@@ -115,6 +115,7 @@ from missdp.types import Floats
 
 # Room for rounding S upwards and for floating point, taken off beta and off epsilon.
 _SLACK = 2.0**-20
+_LEAST_BETA = 2.0**-16 * (1 + _SLACK)  # for less, bounds are rounded up by more than the slack
 _REFERENCE_LEVEL = 4.0
 # Averages over equally near donors let real profiles start at .4 to 4, or far above in small tables
 # with many holes. For none of the starts from .5 to 4 is a bar planned for this one a sixth longer
@@ -299,9 +300,13 @@ def plan_smooth(
     def error(noise: SmoothNoise) -> float:
         return noise.standard_deviation * reference_bound(noise.beta, own, donee, first)
 
-    plans = list((telling_plans if tells else _lomax_plans)(epsilon, dimension))
+    plans = list((_telling_plans if tells else _lomax_plans)(epsilon, dimension))
     if not plans:
-        raise UnprovenError("no noise parameters are proven for this epsilon and dimension")
+        shape = dimension + 1 if tells else max(3, dimension + 1)
+        raise UnprovenError(
+            f"no noise is proven for {dimension} numbers at once at epsilon {epsilon:g}: it takes "
+            f"about {shape * _LEAST_BETA / (1 - _SLACK):.2g}"
+        )
     return replace(min(plans, key=error), own=float(own), donee=float(donee))
 
 
@@ -312,7 +317,7 @@ def _lomax_plans(epsilon: float, dimension: int) -> Iterator[SmoothNoise]:
         beta = spend / shape
         # A huge epsilon may not overflow; less alpha only means more noise.
         alpha = math.expm1(min((spend - dimension * beta) / (shape + dimension), 500.0))
-        if beta > 2.0**-30 and alpha > 0:
+        if beta > _LEAST_BETA and alpha > 0:
             yield SmoothNoise(
                 epsilon=epsilon, shape=shape, alpha=alpha, beta=beta, dimension=dimension
             )
@@ -499,12 +504,12 @@ class SelfScaledNoise(SmoothNoise):
         return self.shape * (math.log(w) - 2 * math.log(y))
 
 
-def telling_plans(epsilon: float, dimension: int) -> Iterator[SelfScaledNoise]:
+def _telling_plans(epsilon: float, dimension: int) -> Iterator[SelfScaledNoise]:
     """Yield one plan for each of some shapes."""
     shapes = np.geomspace(dimension + 1, max(64, 8 * dimension), 60).round().astype(int)
     for shape in np.unique(shapes).tolist():
         beta = epsilon * (1 - _SLACK) / shape
-        if beta > 2.0**-30:
+        if beta > _LEAST_BETA:
             yield SelfScaledNoise(
                 epsilon=epsilon, shape=shape, alpha=beta, beta=beta, dimension=dimension
             )

@@ -83,7 +83,7 @@ class DPImputer(StableTransformer):
     changed elsewhere change nothing, and random numbers are independent of the table. So under
     either adjacency neighbours become neighbours, with as many rows replaced or added as before,
     and whatever releases the filled rows under differential privacy keeps its guarantee (the proof
-    is that of ``missdp.sources.filling.fill_codes``). If the model was fitted to the same rows, its
+    is that of ``missdp.sources.filling._fill_codes``). If the model was fitted to the same rows, its
     own guarantee composes with that, as for any two releases: use one budget for both. Filled cells
     are read although nothing was observed in them, and tell of their row's other cells: of what is
     fitted to filled rows, no rate at which values were observed amplifies the guarantee for the

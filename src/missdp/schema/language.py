@@ -50,13 +50,13 @@ _ROWS = re.compile(r"\s*t1\s*(?P<two>&\s*t2\s*)?&")
 _NOT = re.compile(r"\s*(?:not\b|¬|!)\s*\((?P<inside>.*)\)\s*", re.IGNORECASE | re.DOTALL)
 
 
-class Unreadable(Exception):  # noqa: N818 - `reading` puts a public error in its place
+class _Unreadable(Exception):  # noqa: N818 - `reading` puts a public error in its place
     """A text is not of the language, for the reason given: public, like the text itself."""
 
 
 def reading(text: str, names: Collection[str], wrong: Callable[[str], MissDPError]) -> replacing:
-    """Replace `Unreadable` by what ``wrong`` makes of the reason and of a hint about names."""
-    return replacing(Unreadable, by=lambda error: wrong(f"{error}{_backticks_hint(text, names)}"))
+    """Replace ``_Unreadable`` by what ``wrong`` makes of the reason and of a hint about names."""
+    return replacing(_Unreadable, by=lambda error: wrong(f"{error}{_backticks_hint(text, names)}"))
 
 
 def _backticks_hint(text: str, names: Iterable[str]) -> str:
@@ -73,7 +73,7 @@ def attribute_named(columns: Columns, name: object) -> AnyAttribute:
     """Return the attribute of a name."""
     if not isinstance(name, str) or name not in columns:
         near = did_you_mean(name, columns)
-        raise Unreadable(f"the schema has no attribute {name!r}{near}")
+        raise _Unreadable(f"the schema has no attribute {name!r}{near}")
     return columns[name]
 
 
@@ -88,7 +88,7 @@ class _Words:
         while at < len(text):
             found = pattern.match(text, at)
             if found is None:
-                raise Unreadable(f"cannot read {text[at:].strip()[:20]!r}")
+                raise _Unreadable(f"cannot read {text[at:].strip()[:20]!r}")
             kind, word = str(found.lastgroup), found[str(found.lastgroup)]
             keyword = kind == "name" and word.lower() in keywords
             self._words.append((word.lower(),) * 2 if keyword else (kind, word))
@@ -113,7 +113,7 @@ class _Words:
         if not self.sees(*wanted):
             found = self._words[self._at][1] or "the end"
             quotes = "; text goes in quotes" if "text" in wanted and self.sees("name") else ""
-            raise Unreadable(f"expected {named or ' or '.join(wanted)}, found {found!r}{quotes}")
+            raise _Unreadable(f"expected {named or ' or '.join(wanted)}, found {found!r}{quotes}")
         return self.take(*wanted)
 
     def attribute(self, columns: Columns, *, named: str = "an attribute") -> AnyAttribute:
@@ -175,7 +175,7 @@ class _Conditions(_Words):
         """Read what follows a ``not`` or an opening parenthesis."""
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise Unreadable(f"more than {_DEEPEST} conditions inside each other")
+            raise _Unreadable(f"more than {_DEEPEST} conditions inside each other")
         inner = part()
         self._depth -= 1
         return inner
@@ -208,17 +208,17 @@ def compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Compare
         date = attribute.number(value) if isinstance(value, str) else None
         if date is None:
             like = attribute.shown(attribute.lower)
-            raise Unreadable(
+            raise _Unreadable(
                 f"{attribute.name!r} is compared with a {attribute.kind} like {like!r}"
             )
         return Compare(attribute, sign, date)
     if isinstance(attribute, Numeric):
         if isinstance(value, (str, bool)):
-            raise Unreadable(f"{attribute.name!r} is numeric; compare it with a number")
+            raise _Unreadable(f"{attribute.name!r} is numeric; compare it with a number")
         size = attribute.size_of_unit if isinstance(attribute, Difference) else 1.0
         return Compare(attribute, sign, float(value) * size)
     if isinstance(attribute, Categorical) and sign not in ("==", "!="):
-        raise Unreadable(f"{attribute.name!r} has no order; use =, != or in")
+        raise _Unreadable(f"{attribute.name!r} has no order; use =, != or in")
     wanted: Level | float = value
     if isinstance(value, float) and value.is_integer():
         wanted = (
@@ -227,7 +227,7 @@ def compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Compare
     for code, level in enumerate(attribute.levels):
         if type(level) is type(wanted) and level == wanted:
             return Compare(attribute, sign, float(code))
-    raise Unreadable(attribute.not_a_level(value))
+    raise _Unreadable(attribute.not_a_level(value))
 
 
 def order(text: str, columns: Columns) -> list[tuple[AnyAttribute, str, AnyAttribute]]:
@@ -273,7 +273,7 @@ def denial(text: str) -> tuple[Part, ...]:
     elif rows:
         words = _Words(text[rows.end() :], _WORD_IN_CALLS)
     else:
-        raise Unreadable("it must begin with t1& or t1&t2&, or be a not(...)")
+        raise _Unreadable("it must begin with t1& or t1&t2&, or be a not(...)")
     parts: list[Part] = []
     while not parts or words.take("and", "&", "&&", "∧"):
         one, sign, two = (_side(words), words.sign(), _side(words)) if negated else _call(words)
@@ -281,9 +281,9 @@ def denial(text: str) -> tuple[Part, ...]:
         if backwards or not isinstance(one, tuple):
             one, sign, two = two, MIRRORED[sign], one
         if not isinstance(one, tuple):
-            raise Unreadable("it compares two constants")
+            raise _Unreadable("it compares two constants")
         if rows and not rows["two"] and 2 in (one[0], isinstance(two, tuple) and two[0]):
-            raise Unreadable("it names t2, but begins with t1& alone")
+            raise _Unreadable("it names t2, but begins with t1& alone")
         parts.append((one, sign, two))
     words.expect("end", named="&")
     return tuple(parts)
@@ -293,7 +293,7 @@ def _call(words: _Words) -> tuple[Cell | Level | float, str, Cell | Level | floa
     """Read ``EQ(t1.a,t2.a)``."""
     sign = words.expect("name", named="a comparison")
     if sign not in _SIGNS:
-        raise Unreadable(f"comparisons are EQ, IQ, LT, LTE, GT and GTE, not {sign!r}")
+        raise _Unreadable(f"comparisons are EQ, IQ, LT, LTE, GT and GTE, not {sign!r}")
     words.expect("(")
     one = _side(words)
     words.expect(",")

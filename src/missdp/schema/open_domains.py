@@ -193,7 +193,10 @@ def _numbers(attribute: Numeric) -> float:
 
 
 def pending(schema: Schema, names: Iterable[str]) -> Schema:
-    """Return a schema in which the named attributes are to be cut, with codes for that."""
+    """Return a schema with the named attributes, if their bins are open, marked as to be cut.
+
+    Each has as many codes as it can have once it is cut. Few numbers are a bin each.
+    """
     wanted = {*names} - {*schema.rulebook.derives}
     cut = (a for a in schema if isinstance(a, Numeric) and a.cuts_from == _FOUND)
     earlier = {a.name: replace(a, cuts_from="an earlier fit") for a in cut}

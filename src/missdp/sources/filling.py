@@ -2,7 +2,7 @@
 
 They are the row itself, the laws, and random numbers that belong to its place in the table. So
 adding or removing a row still adds or removes one filled row, and whatever is proven of counts of
-rows holds of counts of filled ones; see `fill_codes` for the proof. Laws are plain numbers, fixed
+rows holds of counts of filled ones (proof: ``_fill_codes``). Laws are plain numbers, fixed
 when they come in: nothing that fills a row can look at another one. Where a schema has rules, a row
 that breaks one once it is filled is filled again: its missing cells, and the values inside bins. If
 that does not help, its missing cells stay.
@@ -53,7 +53,7 @@ DRAWS = SWEEPS + 1
 ROWS_AT_ONCE = 4096
 
 
-def fill_codes(
+def _fill_codes(
     laws: Conditionals,
     codes: Ints,
     uniforms: Floats,
@@ -126,7 +126,7 @@ def filled_given_all(
         for start in range(0, len(codes), ROWS_AT_ONCE):
             part = codes[start : start + ROWS_AT_ONCE]
             uniforms = rng.random((len(part), DRAWS, codes.shape[1]))
-            codes[start : start + ROWS_AT_ONCE] = fill_modelled(laws, part, uniforms, modelled)
+            codes[start : start + ROWS_AT_ONCE] = _fill_modelled(laws, part, uniforms, modelled)
         return dict(zip(names, codes.T, strict=True))
 
     return _settled(source, filled, modelled)
@@ -140,7 +140,7 @@ def modelled_codes(table: Table) -> Ints:
     return found
 
 
-def fill_modelled(
+def _fill_modelled(
     laws: Conditionals,
     codes: Ints,
     uniforms: Floats,
@@ -149,7 +149,7 @@ def fill_modelled(
     filling: Filling = "random",
 ) -> Ints:
     """Fill missing cells of modelled rows, "not applicable" being a level while they are drawn."""
-    filled = fill_codes(laws, codes, uniforms, never=modelled.never_filled, filling=filling)
+    filled = _fill_codes(laws, codes, uniforms, never=modelled.never_filled, filling=filling)
     names = modelled.schema.names
     lacking = modelled.lacking(dict(zip(names, filled.T, strict=True)))
     for place, name in enumerate(names):
@@ -334,7 +334,7 @@ class _Block:
         part, wide = self._table.take(rows), DRAWS * len(self._names)
         drawn = self._uniforms(turn, wide + len(self._numbers))[rows]
         each = drawn[:, :wide].reshape(len(rows), DRAWS, len(self._names))
-        codes = fill_modelled(self._laws, self._codes[rows], each, self._modelled, filling=filling)
+        codes = _fill_modelled(self._laws, self._codes[rows], each, self._modelled, filling=filling)
         if turn > _ROUNDS:
             codes = self._loosened(codes, rows, turn)
         inside = drawn[:, wide:] if filling == "random" else np.full_like(drawn[:, wide:], 0.5)

@@ -83,7 +83,7 @@ class Modelled:
 
     @property
     def told(self) -> dict[int, tuple[int, ...]]:
-        """By position of an attribute, those whose rules alone tell that it is not applicable."""
+        """By position of an attribute, those by which alone a rule makes it not applicable."""
         book, names = self.whole.rulebook, self.schema.names
         found: dict[int, tuple[int, ...]] = {}
         for place, name in enumerate(names):

@@ -153,7 +153,7 @@ def _count(denial: PairDenial, ours: _Sides, theirs: _Sides, roles: tuple[bool, 
         if ours.ranks is not None:
             queries, points = [*queries, ours.ranks[mine]], [*points, ours.ranks[others]]
             signs.append(">")
-        found[mine] = related(points, queries, signs)
+        found[mine] = _related(points, queries, signs)
     return found
 
 
@@ -176,7 +176,7 @@ MOST_DIFFERENT = 10
 _ORDERS = {"<", "<=", ">", ">="}
 
 
-def related(points: Sequence[Column], queries: Sequence[Column], signs: Sequence[str]) -> Ints:
+def _related(points: Sequence[Column], queries: Sequence[Column], signs: Sequence[str]) -> Ints:
     """Return for each query the number of points that it is in the relation to."""
     if unknown := {*signs} - {"==", "!=", *_ORDERS}:
         raise ParameterError(f"coordinates cannot be compared by {sorted(unknown)}")

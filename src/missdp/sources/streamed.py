@@ -76,7 +76,7 @@ class StreamedSource(CountingSource):
         return found
 
     def check(self) -> None:
-        """Refuse what `counts` would refuse, by one pass over columns that may refuse."""
+        """Refuse now what `counts` would refuse, by one pass over columns that refuse cells."""
         refusing = self._unchecked or any(attribute.refuses for attribute in self.schema)
         if refusing and not self._validated:
             self._run(self._needed(()), None, None)

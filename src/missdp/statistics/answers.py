@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from missdp.mechanisms.questions import Ask, Counts, Question, Rows, Sums
 from missdp.mechanisms.row_door import Charged, Noisy
 from missdp.schema import Numeric
 from missdp.schema.conditions import Predicate
-from missdp.statistics.asking import NO_INTERVAL, Asking, members, middle_and_half
+from missdp.statistics.asking import NO_INTERVAL, NOBODY, Asking, members, middle_and_half
 from missdp.statistics.estimates import Estimate, Histogram, clip, corners, within
 from missdp.statistics.worst_case import Interval, Names
 
@@ -200,6 +201,7 @@ def _product_change(limits: list[float], moves: list[float], *, same: bool) -> f
 
 
 _COUNT: Interval = (0.0, math.inf)
+_Intervals: TypeAlias = Callable[[float], Sequence[Interval | None]]
 
 
 def _histogram(ask: Asking) -> Histogram:
@@ -210,7 +212,10 @@ def _histogram(ask: Asking) -> Histogram:
         cells=ask.schema[name].size, stays=name not in ask.filled,
     )  # fmt: skip
     noisy = _at_once(ask, f"histogram of {name}", question)
-    intervals = [box and within(box, _COUNT) for box in ask.boxes(noisy, len(noisy))]
+
+    def intervals(times: float) -> list[Interval | None]:
+        return [box and within(box, _COUNT) for box in ask.boxes(noisy, len(noisy), times)]
+
     return _per_level(ask, name, [max(n.value, 0.0) for n in noisy], intervals)
 
 
@@ -243,21 +248,20 @@ def _grouped(ask: Asking, by: str) -> Histogram:
             stays=stays and ask.condition is None, **facts,
         )  # fmt: skip
     noisy = _at_once(ask, f"{kind} by {by}", question)
-    boxes = ask.boxes(noisy, len(noisy))
-    if kind == "count":
-        found = [(n.value, box) for n, box in zip(noisy, boxes, strict=True)]
-    else:
-        quotient = _share if kind == "proportion" else _average
-        pairs = zip(noisy[:size], noisy[size:], boxes[:size], boxes[size:], strict=True)
-        found = [
-            (quotient(one.value, other.value), corners(quotient, boxes, (-math.inf, math.inf)))
-            for one, other, *boxes in pairs
-        ]
-    values = [clip(centre + half * value, bounds) for value, _ in found]
-    intervals = [
-        box and within((centre + half * box[0], centre + half * box[1]), bounds) for _, box in found
-    ]
-    return _per_level(ask, by, values, intervals, whole=bounds)
+    quotient = _share if kind == "proportion" else _average
+    pairs = [*zip(noisy[:size], noisy[size:], strict=True)] if kind != "count" else []
+
+    def intervals(times: float) -> list[Interval | None]:
+        boxes = ask.boxes(noisy, len(noisy), times)
+        if pairs:
+            both = zip(boxes[:size], boxes[size:], strict=True)
+            boxes = [corners(quotient, pair, (-math.inf, math.inf)) for pair in both]
+        return [b and within((centre + half * b[0], centre + half * b[1]), bounds) for b in boxes]
+
+    found = [quotient(one.value, other.value) for one, other in pairs] or [n.value for n in noisy]
+    values = [clip(centre + half * value, bounds) for value in found]
+    rows = pairs if kind == "proportion" else [(n,) for n in noisy[-size:]]
+    return _per_level(ask, by, values, intervals, whole=bounds, rows=rows)
 
 
 def _share(yes: float, no: float) -> float:
@@ -280,18 +284,35 @@ def _at_once(ask: Asking, label: str, question: Question) -> list[Noisy]:
     return ask.door.answer(charged, question).each()
 
 
+def _widest(intervals: _Intervals, among: Sequence[int], times: float) -> Interval | None:
+    boxes = intervals(times)
+    return max((boxes[at] for at in among), key=lambda box: box[1] - box[0] if box else math.inf)
+
+
 def _per_level(
     ask: Asking,
     name: str,
     values: Sequence[float],
-    intervals: Sequence[Interval | None],
+    intervals: _Intervals,
     *,
     whole: Interval = _COUNT,
+    rows: Sequence[tuple[Noisy, ...]] = (),
 ) -> Histogram:
-    known = [interval for interval in intervals if interval is not None]
+    """Put the answers for levels together.
+
+    ``intervals(times)`` are the intervals if noise were that many times less; ``rows`` are the
+    released numbers of rows that stand behind each.
+    """
+    found = intervals(1.0)
+    known = [interval for interval in found if interval is not None]
     note = "" if known else NO_INTERVAL
-    if whole in known:
+    lost = [at for at, box in enumerate(found) if box is not None and np.allclose(box, whole)]
+    if lost:
         note = "Where an interval is the whole range, noise is as large as what it is added to"
+        there = [
+            at for at in lost if any(box and box[0] > 0 for box in ask.boxes(rows[at], len(found)))
+        ]
+        note += f". {ask.halved(partial(_widest, intervals, there), whole) if there else NOBODY}"
     about = [*ask.question.of, *([f"by {name}"] if ask.question.by else [])]
     attribute = ask.schema[name]
     levels = attribute.interval_names if isinstance(attribute, Numeric) else attribute.levels

@@ -127,6 +127,8 @@ class Statistic:
 _SHARE = 1 - 2.0**-40
 _WORST_CASE = 0.1  # of the cost of a question, for `Estimate.imputation_interval`
 _ABOUT = 0.02  # of it, for each number that says how large other errors are
+# Less noise would perhaps show that nobody is there.
+NOBODY = "Even whether there are such rows at all cannot be told from it"
 _TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # by which noise might be less
 
 
@@ -394,8 +396,11 @@ class Asking:
     def _whole_range(self, interval: _Wider, bounds: Interval, rows: Interval | None) -> str:
         """Return why an interval is as wide as it can be, and about which epsilon would help."""
         why = "The interval is the whole range: noise is as large as what it is added to"
-        if rows is not None and rows[0] <= 0:  # less noise would perhaps show that nobody is there
-            return f"{why}. Even whether there are such rows at all cannot be told from it"
+        unsure = rows is not None and rows[0] <= 0
+        return f"{why}. {NOBODY if unsure else self.halved(interval, bounds)}"
+
+    def halved(self, interval: _Wider, bounds: Interval) -> str:
+        """Return with about which epsilon an interval would be half as wide as its bounds."""
         half = (bounds[1] - bounds[0]) / 2
         boxes = ((times, interval(times)) for times in _TIMES)
         enough = next((t for t, box in boxes if box and box[1] - box[0] <= half), _TIMES[-1])
@@ -403,7 +408,7 @@ class Asking:
         rough = any(ask.reads & self.filled and not ask.observed for ask in self.asks)
         needed = self._worth(math.sqrt(enough) if rough else enough)
         had = self._worth(1.0).rpartition(" ")[2]
-        return f"{why}. It would be half as wide with an {needed} instead of {had}"
+        return f"It would be half as wide with an {needed} instead of {had}"
 
     def _widened(self, estimate: Estimate, missing: MissingCells) -> Estimate:
         """Add what the missing cells could hide."""

@@ -220,7 +220,7 @@ def _impute(rows: Rows, draws: None, fills: tuple[Fill, ...], k: int, metric: Me
     filled[:] = layout.donees.rows[order]
     lists[:] = np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])[order]
     columns = {fill[0]: _fill(rows, fill, donors) for fill in fills}
-    return Prepared(ways=Ways(filled, lists, start, columns), profile=Profile(layout, k))
+    return Prepared(ways=Ways(filled, lists, start, columns), profile=_Profile(layout, k))
 
 
 def _fill(table: Rows, fill: Fill, donors: IntArray) -> Filled:
@@ -259,7 +259,7 @@ _UNIT = 1 << 20
 _ROUND_UP = 1 + 2.0**-42
 
 
-class Profile:
+class _Profile:
     """How many recipients one donor could ever serve, the bound of imputed questions. Private.
 
     A donor t would find N(x) donors strictly nearer to a recipient x than itself, and T(x) others

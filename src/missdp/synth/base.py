@@ -42,15 +42,12 @@ from missdp.schema.open_domains import at_most, is_pending, open_attributes, pen
 from missdp.sources import Reads, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.synth.first_parts import (
-    CUTS_SHARE,
     EffectiveSize,
     KindShares,
     check_open,
     delta_beside,
-    kinds_part,
+    first_parts,
     left_out,
-    open_part,
-    sizes_part,
     with_failure,
 )
 from missdp.synth.sampling import (
@@ -63,7 +60,6 @@ from missdp.synth.sampling import (
     with_related_values,
 )
 from missdp.synth.split import (
-    BINS,
     ROWS,
     Caps,
     Gate,
@@ -631,13 +627,14 @@ class Synthesizer(Estimator, abc.ABC):
     def _first_parts(self, schema: Schema) -> list[Part]:
         """Return the parts that all families have: bins to be found, kinds of missing values."""
         cut = [a.name for a in self.schema_ if is_pending(a) and a.name in schema]
-        gates = tuple(self._observed_gate((name,), schema) for name in cut)
-        opened = self.__dict__.get("_open_names", ())
-        found = [open_part(opened)] if opened else []
-        found += sizes_part(self.__dict__.get("_unit"), self.__dict__.get("_weight"))
-        found += [Part(BINS, CUTS_SHARE, gates, kind="other")] if cut else []
-        drawn = self._strategy.models_holes  # else no holes are
-        return found + kinds_part(tuple(self._modelled.kinds) if drawn else ())
+        found = self.__dict__.get
+        return first_parts(
+            found("_open_names", ()),
+            found("_unit"),
+            found("_weight"),
+            tuple(self._observed_gate((name,), schema) for name in cut),
+            tuple(self._modelled.kinds) if self._strategy.models_holes else (),  # else none are
+        )
 
     def _observed_gate(self, names: Iterable[str], schema: Schema) -> Gate:
         """Return what a row must have observed to be counted, before anything is filled."""

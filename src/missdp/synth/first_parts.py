@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -49,15 +50,40 @@ if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
 
 
-CUTS_SHARE = 0.3
-"""Share of the budget for the trees of all attributes that are to be cut."""
-
+OPEN: Final = "open levels"
+_CUTS_SHARE = 0.3  # of the budget, for the trees of all attributes that are to be cut
+_SIZES_SHARE = 0.02
+_OPEN_SHARE, _MOST_OPEN_SHARE = 0.12, 0.3  # for one attribute, and for all
+_KIND_SHARE, _MOST_KINDS_SHARE = 0.02, 0.06  # likewise
 _FADES = 0.25  # from one piece to the next, where no mass stands out
 _LEAST = 1e-6
 _LOOK = 4  # level of the tree by which the range is found
 _BINS = 10  # of equal mass, for all rows; for those that are in no spike, their share of it
 _MOST_BINS = 16  # where counts are so large that noise does not matter
 _LARGE = 1000  # rows of a bin, in units of noise, with which there may be more than ten
+
+
+def first_parts(
+    opened: Sequence[str],
+    unit: Unit | None,
+    weight: SurveyWeight | None,
+    cut: tuple[Gate, ...],
+    kinds: Sequence[str],
+) -> list[Part]:
+    """Return the parts of a budget that all families have, by public facts.
+
+    ``opened`` are attributes with open levels, ``cut`` the gates of those that are to be cut, and
+    ``kinds`` attributes with several kinds of missing. Units may not count alike.
+    """
+    alike = weight is None and (unit is None or unit.bound == 1)
+    levels = min(_MOST_OPEN_SHARE, _OPEN_SHARE * len(opened))
+    parts = [
+        Part(OPEN, levels, (Gate(),) * len(opened)),
+        Part(SIZES, _SIZES_SHARE),
+        Part(BINS, _CUTS_SHARE, cut, kind="other"),
+        Part(KINDS, min(_MOST_KINDS_SHARE, _KIND_SHARE * len(kinds)), (Gate(),) * len(kinds)),
+    ]
+    return list(compress(parts, map(bool, (opened, not alike, cut, kinds))))
 
 
 def release_cuts(
@@ -218,7 +244,6 @@ def _quantiles(
 
 
 SIZES = "what units count"
-_SIZES_SHARE = 0.02
 _CLEARLY = 2.0  # standard deviations: of less it is not known that it is more than nothing
 
 
@@ -274,12 +299,6 @@ class EffectiveSize(Record):
         return None if self.weight is None else max(0.0, self.total) * self.weight.upper
 
 
-def sizes_part(unit: Unit | None, weight: SurveyWeight | None) -> list[Part]:
-    """Return the part of the budget for what units count, where they may not count alike."""
-    alike = weight is None and (unit is None or unit.bound == 1)
-    return [] if alike else [Part(SIZES, _SIZES_SHARE)]
-
-
 def release_sizes(
     door: Door, split: Split, unit: Unit | None, weight: SurveyWeight | None
 ) -> EffectiveSize | None:
@@ -315,14 +334,7 @@ def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool)
     return f"How many rows of a {unit} did not take part{cut} is not known: {own}."
 
 
-OPEN: Final = "open levels"
-_OPEN_SHARE, _MOST_OPEN_SHARE = 0.12, 0.3  # of the budget, for one attribute and for all
 _FAILURE = Fraction(1, 10)  # of the delta of a fit, for all attributes
-
-
-def open_part(names: Sequence[str]) -> Part:
-    """Return the part of the budget by which levels are found."""
-    return Part(OPEN, min(_MOST_OPEN_SHARE, _OPEN_SHARE * len(names)), (frozenset(),) * len(names))
 
 
 def _failure_of(delta: float, names: Sequence[str]) -> float:
@@ -362,10 +374,12 @@ def check_open(model: Synthesizer, names: Sequence[str]) -> None:
 
 def _check_shared(budget: Budget, delta: float, names: Sequence[str]) -> None:
     """Refuse a shared budget that does not count failures."""
+    other = "one with schedule='fixed'"
+    if budget.charged_first:
+        other = "one of a ledger in the currency 'zcdp', made with a delta and failure=..."
     refused = ParameterError(
         f"the levels of {names[0]!r} are open, and a rare one may leave with a small probability, "
-        "which this budget does not count: use one with schedule='fixed', or a ledger's in the "
-        "currency 'zcdp' with failure=..., or declare the levels"
+        f"which this budget does not count: declare the levels, or use {other}"
     )
     with replacing(UnprovenError, by=refused):
         budget.can_afford(*failures(delta, names))
@@ -391,16 +405,6 @@ def release_levels(
 
 KindShares = Mapping[str, NDArray[np.float64]]
 """By attribute with holes of several kinds, the released share of each, plain missing first."""
-
-
-_KIND_SHARE = 0.02  # of the budget, for the kinds of holes of one attribute
-_MOST_KINDS_SHARE = 0.06  # for those of all
-
-
-def kinds_part(names: Sequence[str]) -> list[Part]:
-    """Return the part of the budget for the kinds of holes of attributes that have several."""
-    share = min(_MOST_KINDS_SHARE, _KIND_SHARE * len(names))
-    return [Part(KINDS, share, (Gate(),) * len(names))] if names else []
 
 
 def release_kinds(door: Door, names: Iterable[str], split: Split) -> dict[str, NDArray[np.float64]]:

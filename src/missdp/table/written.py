@@ -47,7 +47,7 @@ def output_format(path: Path) -> Literal["text", "columns", "whole"]:
 
 
 def holes_in(path: Path, holes: Holes | None) -> Holes:
-    """Return how cells without a value are written: as asked, or as the file can tell."""
+    """Return how cells without a value are written: as asked for, or as suits a kind of file."""
     return holes or ("codes" if _suffix(path) in (".sav", ".dta") else "nulls")
 
 

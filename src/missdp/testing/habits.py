@@ -359,11 +359,11 @@ def check_habits(
     if not {*named} <= {*HABITS}:
         raise ParameterError(f"habits must be some of {list(HABITS)}")
     cases = subjects(family, parameters, strategies, schema)
-    found = [finding for on in cases for finding in habits_of(on, named)]
+    found = [finding for on in cases for finding in _habits_of(on, named)]
     return Report(family.__name__, tuple(found)).checked()
 
 
-def habits_of(on: Subject, habits: Iterable[str] = HABITS) -> list[Finding]:
+def _habits_of(on: Subject, habits: Iterable[str] = HABITS) -> list[Finding]:
     """Return what was found for one strategy."""
     chosen = [_HABITS[name] for name in habits]
     return [
@@ -420,12 +420,12 @@ def check_synthesizer(
     """
     found = []
     for on in subjects(family, parameters, strategies, schema):
-        found += habits_of(on) + answers_of(on, None, trials, seed)
+        found += _habits_of(on) + answers_of(on, None, trials, seed)
         if audit_trials:
             found.append(_audited(on, audit_trials, seed))
         if schema is None:
             ruled = replace(on, schema=RULED)
-            found += habits_of(ruled, _RULED_HABITS)
+            found += _habits_of(ruled, _RULED_HABITS)
             found += answers_of(ruled, _RULED_PAIRS, max(4, trials // 2), seed)
     return Report(family.__name__, tuple(found)).checked()
 

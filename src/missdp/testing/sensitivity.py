@@ -103,11 +103,11 @@ def check_sensitivity(
         found = _Compared(subject, name_of(subject), seed).findings(known)
         return Report(name_of(subject), tuple(found)).checked()
     cases = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
-    found = [f for on in cases for f in sensitivity_of(on, trials, seed, paid_on=on.table(120))]
+    found = [f for on in cases for f in _sensitivity_of(on, trials, seed, paid_on=on.table(120))]
     return Report(subject.__name__, tuple(found)).checked()
 
 
-def sensitivity_of(
+def _sensitivity_of(
     on: Subject, trials: int, seed: int, *, paid_on: Table | None = None
 ) -> list[Finding]:
     """Return whether one row moves too much, and whether each read is paid for."""
