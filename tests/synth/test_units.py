@@ -265,8 +265,12 @@ def test_published_measurements_come_back_by_the_schema_of_their_rows(
         assert again.guarantee_.unit == model.guarantee_.unit
         assert again.guarantee_.max_rows == model.guarantee_.max_rows
         assert again.effective_size_ == model.effective_size_
-    with pytest.raises(SchemaError, match="no sealed record of a release from rows of this"):
-        from_measurements(file, replace(schema, **others))
+    alike = unit is None and weight is None
+    known = "no sealed record of a release from rows of this" if alike else "not independent"
+    renamed = replace(schema.of_rows, attributes=(replace(SEX, label="gender"), ILL))
+    for other in (replace(schema, **others), *([] if alike else [renamed])):
+        with pytest.raises(SchemaError, match=known):
+            from_measurements(file, other)
 
 
 def test_a_unit_is_not_called_row():

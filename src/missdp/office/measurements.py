@@ -259,8 +259,9 @@ def from_measurements(file: str | Path, schema: Schema | None = None) -> Synthes
     Synthesizer
         The released one, whose guarantee rests on `TakenFromFile`, if the seal in the file covers
         exactly these measurements, variances and schema. Else a graphical model (`AIM`) of the
-        numbers, of which no guarantee is known: it draws rows and estimates, and whatever asks for
-        its guarantee is refused. A checksum is no signature: anyone can compute it.
+        numbers, of which no guarantee is known: it draws rows, and estimates as if these were
+        independent, and whatever asks for its guarantee is refused. A checksum is no signature:
+        anyone can compute it.
 
     Raises
     ------
@@ -328,6 +329,11 @@ def _released(table: pa.Table, schema: Schema | None, place: Path) -> Synthesize
         counted = _counting(schema.unit) in (None, _counting(own.unit))
         weighed = schema.weight in (None, own.weight)
         if not (counted and weighed and schema.of_rows in (own.of_rows, uncut(own.of_rows))):
+            if model._size is not None or model.guarantee_.max_rows > 1:
+                raise SchemaError(
+                    "the numbers are of a release whose rows are not independent, or count by "
+                    "weights, and are understood by its own schema only: give that, or none"
+                )
             return None
     model.guarantee_ = model.guarantee_.with_conditions(TakenFromFile())
     return model
