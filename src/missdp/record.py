@@ -163,7 +163,8 @@ class Record:
         skipped = {"kind", "format", "release", "ledger", "warnings", *cls.derived} - names
         values = {key: decoded(value) for key, value in data.items() if key not in skipped}
         if unknown := sorted(set(values) - names):
-            raise cls._refusal(data, f"unknown fields: {', '.join(unknown)}")
+            known = ", ".join(f.name for f in fields(cls) if f.init)  # type: ignore[arg-type]
+            raise cls._refusal(data, f"unknown fields: {', '.join(unknown)}; known: {known}")
         later = {f.name: values.pop(f.name) for f in fields(cls) if not f.init and f.name in values}  # type: ignore[arg-type]
         read = cls(**values)
         vars(read).update(later)

@@ -206,6 +206,10 @@ def test_show_history_export_and_import(office, run):
     assert (code, "8.3% of 3 pure" in out, "age report, 0.25" in out) == (0, True, True)
     found = json.loads(run("budget", "show", "--budget", URL, "--json")[1])["budgets"]
     assert [one["left"] for one in found] == [2.75, 0.75]
+    for name, shown in (("patients-2026", 2), ("patients-2026/ada", 1)):
+        one = json.loads(run("budget", "show", name, "--budget", URL, "--json")[1])["budgets"]
+        assert [budget["budget"] for budget in one] == [b["budget"] for b in found[-shown:]]
+    assert run("budget", "show", "patients", "--budget", URL)[0] == 2
     out = run("budget", "show", "--budget", URL, "--report")[1]
     assert out.count("fixed in advance: epsilon 0.25 (a report; grants nothing)") == 2
     assert "age report" in run("budget", "history", "patients-2026", "--budget", URL)[1]

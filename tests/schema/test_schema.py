@@ -124,6 +124,11 @@ def test_repeated_and_unknown_names_are_refused():
         Schema.from_dict({"attribute": [{"kind": "numeric", 3: 4}]})
 
 
+def test_an_unknown_field_is_refused_with_those_that_there_are():
+    with refuses(SchemaError, "unknown fields: rule; known: order$"):
+        Schema.from_dict({"attribute": [], "rule": [{"kind": "order", "rule": "a < b"}]})
+
+
 @pytest.mark.parametrize("kind", ["list", ["numeric"], {"a": 1}, 3, None])
 def test_an_unknown_kind_of_any_type_is_refused(kind):
     with refuses(SchemaError, "kind must be one of"):

@@ -35,6 +35,7 @@ budget = typer.Typer(
     help="Keep privacy budgets in a ledger that survives crashes, colleagues and years.",
     rich_markup_mode=None,
 )
+NameArgument = Annotated[str, argument(metavar="NAME", help="Of a table; by default all.")]
 UrlOption = Annotated[
     str,
     option(
@@ -116,6 +117,7 @@ def create(
 @budget.command()
 def show(
     url: UrlOption,
+    of: NameArgument = "",
     report: Annotated[
         bool,
         typer.Option("--report", help="Also what all charges would be worth, had they been fixed."),
@@ -142,11 +144,13 @@ def show(
     """
     ledger = _ledger(url)
     released = [load(path) for path in models or []]
-    if {model.release_ for model in released} - {line["request"] for line in ledger.history()}:
+    if {model.release_ for model in released} - {line["request"] for line in ledger.history(of)}:
         raise ParameterError("--model is of a release that was not charged to this ledger")
     stated = _assumption(released, observed, p_max, row_independent=row_independent)
     shown, lines = [], []
     for name, row in ledger.rows().items():
+        if not f"{name}/".startswith(f"{of}/" if of else ""):
+            continue
         facts, spent = row.facts, float_up(row.spent)
         share = min(1.0, spent / facts.cost.amount)
         by = _by_purpose(ledger, name)
@@ -244,7 +248,7 @@ def _joint(
 @budget.command()
 def history(
     url: UrlOption,
-    name: Annotated[str, argument(metavar="NAME", help="Of a table; by default all.")] = "",
+    name: NameArgument = "",
     as_json: JsonOption = False,
 ) -> None:
     """Show every line of a table's budget, or of all."""

@@ -107,7 +107,7 @@ class Difference(Numeric):
         later, earlier = (columns.get(name) for name in (self.later, self.earlier))
         computed = isinstance(later, EitherDate) or isinstance(earlier, EitherDate)
         if computed or not (isinstance(later, Date) and isinstance(earlier, Date)):
-            raise self._not_valid("later and earlier must name dates of the schema")
+            raise self._not_valid("later and earlier must name dates that the schema declares, too")
         if (later.unit, later.step, later.zoned) != (earlier.unit, earlier.step, earlier.zoned):
             raise self._not_valid("its dates must have one step, and both a time zone or none")
         if later.step and (later.lower - earlier.lower) % later.step:

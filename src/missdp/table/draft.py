@@ -87,7 +87,8 @@ _FEW: Final = "Few numbers occur: if no others can, list those that can as spike
 _CENTURIES: Final = ("1900-01-01", "2099-12-31")
 _MARKS = "Numbers have marks besides a point. What these are is declared for the whole file:"
 _STAY = """\
-{later!r} is never before {earlier!r} in these rows. Model what lies between in place of one:
+{later!r} is never before {earlier!r} in these rows. This models what lies between; both stay
+declared, and one is computed from the other:
 """
 _DIGITS: Final = (
     "Drop the column, or keep the first digit, each cell by itself; this reads it",
