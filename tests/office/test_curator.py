@@ -10,11 +10,12 @@ import pytest
 from missdp import AllPairs, Categorical, Numeric, Schema
 from missdp.accounting import Guarantee, WeightsOfRows
 from missdp.cli.main import main
+from missdp.cli.papers import _refit_of
 from missdp.errors import DataError, OutputError, ParameterError
 from missdp.evaluate.align import align
 from missdp.office.curator import curator_report
 from missdp.office.dossier import write_dossier
-from missdp.office.risk import Attack, Membership, allowed, attacks, membership, refit_of
+from missdp.office.risk import Attack, Membership, allowed, attacks, membership
 from missdp.schema import Impossible
 
 pytest.importorskip("jinja2")
@@ -248,7 +249,7 @@ def test_the_command_writes_the_page_elsewhere(tmp_path, capsys, monkeypatch, mo
     assert main([*given, "-o", "curator/page.html"]) == 5  # it is there
     assert main([*given, "-o", "curator/page.html", "--overwrite", "--refits", "7"]) == 2
     assert "at least 16" in capsys.readouterr().err
-    once, again = (refit_of(model)(align(people(50, 1), people(50, 1), SCHEMA)[0]) for _ in "ab")
+    once, again = (_refit_of(model)(align(people(50, 1), people(50, 1), SCHEMA)[0]) for _ in "ab")
     assert len(once)  # with fresh noise, though the model was seeded
     assert not once.to_native().equals(again.to_native())
     assert main([*given, "-o", "curator/page.html", "--overwrite"]) == 0

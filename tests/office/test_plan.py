@@ -11,13 +11,7 @@ from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import ParameterError
 from missdp.office import Plan, plan
-from missdp.office.rehearsal import (
-    Declared,
-    fitted_error,
-    law_of,
-    noise_of_tables,
-    width_of_mean,
-)
+from missdp.office.rehearsal import Declared, _law_of, fitted_error, noise_of_tables, width_of_mean
 from missdp.schema import NotApplicable, OpenCategorical, Unit
 
 ROWS, MISSING = 2500, {"smoker": 0.2, "pay": 0.1}
@@ -121,7 +115,7 @@ def test_made_up_rows_have_what_was_declared_and_keep_rules():
     smokes = table.codes("smoker") == 1
     assert table.mask("packs")[~smokes].all()
     assert not table.mask("packs")[smokes].any()
-    assert law_of(schema["region"], "zipf").sum() == pytest.approx(1.0)
+    assert _law_of(schema["region"], "zipf").sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

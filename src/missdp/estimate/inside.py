@@ -65,12 +65,6 @@ def counted(model: Synthesizer, name: str) -> Numeric:
     return replace(attribute, shares=tuple(np.where(hidden, 0.0, attribute.shares).tolist()))
 
 
-def number_of(model: Synthesizer, name: str) -> Coordinate | None:
-    """Return the number of an attribute whose products were released."""
-    pairs = getattr(model, "pairs_", None)
-    return None if pairs is None else pairs.numbered.get(model.modelled_.names.index(name))
-
-
 def reach(attribute: Numeric) -> tuple[float, float]:
     """Return the ends of where values were found, if bins were; else the bounds."""
     if attribute.pieces is None or attribute.shares is None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:  # what compares tables, and families, take a second to import
 
 __all__ = ["curator_report"]
 
-_OWN = b"<title>CURATOR ONLY"
 _RELEASED = ("*.release.json", "release.json", "*/release.json", "*.model.json", "*.guarantee.json")
 _MOST_PAIRS = 30
 _MOST_PATTERNS = 20
@@ -49,17 +48,6 @@ def check_apart_from_releases(path: Path, released: Iterable[Path] = ()) -> None
             f"cannot write {str(path)!r}: released files are in that folder, and this report is "
             "for the curator only; write it to another folder"
         )
-
-
-def check_no_curator_page(folder: Path) -> None:
-    """Refuse a folder with a curator's page in it for anything that is to be released."""
-    for page in folder.glob("*.html"):
-        with page.open("rb") as file:
-            if _OWN in file.read(4096):
-                raise OutputError(
-                    f"{str(folder)!r} holds a page for the curator only: a folder is easily "
-                    "published as a whole; write to another one"
-                )
 
 
 def curator_report(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -25,7 +26,6 @@ from missdp.office.facts import (
     Gaps,
     OneWay,
     half_width,
-    in_markdown,
     plain,
     share,
     short,
@@ -125,11 +125,26 @@ def _escaped(common: Mapping[str, Any], about: Mapping[str, str]) -> dict[str, A
     names = ["conditions", "release"]
     if common["unit"] != ROW:  # whose name is somebody's, and stands in what is said of it
         names += ["unit", "risk", "left_out", "sentences"]
-    found: dict[str, Any] = {"about": {key: in_markdown(text) for key, text in about.items()}}
+    found: dict[str, Any] = {"about": {key: _in_markdown(text) for key, text in about.items()}}
     for name in names:
         one = common[name]
-        found[name] = in_markdown(one) if isinstance(one, str) else [*map(in_markdown, one)]
+        found[name] = _in_markdown(one) if isinstance(one, str) else [*map(_in_markdown, one)]
     return found
+
+
+# Dots between words, as in addresses, become links in some dialects; those of numbers do not.
+_MARKDOWN = re.compile(
+    r"([\\`*_{}\[\]<>|~&$@]|:(?=//)|(?<=[^\W\d])\.(?=[\w-])|(?<=\w)\.(?=[^\W\d]|-))"
+)
+
+
+def _in_markdown(text: object) -> str:
+    r"""Return a text that Markdown shows as it is, without links.
+
+    >>> print(_in_markdown("<b>[0.5](http://www.1x) www.-y.de"))
+    \<b\>\[0.5\](http\://www\.1x) www\.-y\.de
+    """
+    return _MARKDOWN.sub(r"\\\1", plain(text, None))
 
 
 def _report(

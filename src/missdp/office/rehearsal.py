@@ -33,22 +33,22 @@ from missdp.types import Floats, Ints
 _RELATED = 0.3  # correlation of any two attributes of made-up rows
 
 
-def shares(size: int, margins: Margins) -> Floats:
+def _shares(size: int, margins: Margins) -> Floats:
     """Return how often each of so many levels is taken to occur.
 
     Examples
     --------
-    >>> shares(2, "zipf").round(2).tolist()
+    >>> _shares(2, "zipf").round(2).tolist()
     [0.67, 0.33]
     """
     weights = np.ones(size) if margins == "uniform" else 1 / np.arange(1.0, size + 1)
     return np.asarray(weights / weights.sum())
 
 
-def law_of(attribute: AnyAttribute, margins: Margins, spread: float | None = None) -> Floats:
+def _law_of(attribute: AnyAttribute, margins: Margins, spread: float | None = None) -> Floats:
     """Return the share of each level or bin; normal around the middle, if a spread is declared."""
     if spread is None:
-        return shares(attribute.size, margins)
+        return _shares(attribute.size, margins)
     if not isinstance(attribute, Numeric):
         raise ParameterError(f"{attribute.name!r} is no number, and has no standard deviation")
     middle = (attribute.lower + attribute.upper) / 2
@@ -117,11 +117,11 @@ class Declared:
             if rate and not self.schema[name].nullable:
                 raise ParameterError(f"the schema says that {name!r} is never missing")
         for name, spread in self.spreads.items():
-            law_of(self.schema[name], self.margins, check_positive("a spread", spread))
+            _law_of(self.schema[name], self.margins, check_positive("a spread", spread))
 
     def laws(self, margins: Margins) -> dict[str, Floats]:
         """Return the share of each level or bin of each attribute: normal, where a spread is."""
-        return {a.name: law_of(a, margins, self.spreads.get(a.name)) for a in self.schema}
+        return {a.name: _law_of(a, margins, self.spreads.get(a.name)) for a in self.schema}
 
     def made_up(self, seed: int) -> Table:
         """Return rows of related attributes, with cells missing completely at random.

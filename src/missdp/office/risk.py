@@ -13,7 +13,6 @@ privacy risk in synthetic data", PoPETs, with codes of levels and bins for value
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,10 +21,9 @@ import numpy as np
 
 from missdp.accounting import Guarantee, WeightsOfRows
 from missdp.accounting.filters import ROW
-from missdp.errors import DataError, MissDPWarning, ParameterError
+from missdp.errors import DataError, ParameterError
 from missdp.record import Record
 from missdp.schema import Categorical
-from missdp.synth.base import MissingValues, Synthesizer
 from missdp.table import Table
 from missdp.types import Flags, Floats, Ints
 
@@ -211,18 +209,6 @@ def membership(refit: Refit, private: Table, guarantee: Guarantee, *, refits: in
     threshold = _best(scores[0][:n], scores[1][:n])
     hits, alarms = (int((found[n:] > threshold).sum()) for found in scores)
     return Membership(n, hits, alarms, allowed(guarantee))
-
-
-def refit_of(model: Synthesizer) -> Refit:
-    """Return what makes synthetic rows of others as a model was made, with fresh noise."""
-    keep: MissingValues = "keep" if model.strategy_of(model.missing).models_holes else "fill"
-
-    def refit(rows: Table) -> Table:
-        with warnings.catch_warnings(action="ignore", category=MissDPWarning):  # said once, by then
-            again = type(model)(**model._fitted_with).fit(rows)
-        return again.sample_table(missing_values=keep)
-
-    return refit
 
 
 def _near(row: Ints, synthetic: Table) -> float:
