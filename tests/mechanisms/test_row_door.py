@@ -201,6 +201,14 @@ def test_a_query_is_charged_with_what_was_declared():
     assert asked.budget.events[-1] == LaplaceEvent(sensitivity=3, scale=1e-6, label="rows")
 
 
+@pytest.mark.parametrize(("currency", "name"), [("pure", "epsilon"), ("zcdp", "rho")])
+def test_who_spends_too_little_is_told_how_much_that_is(currency, name):
+    asked, sums = door(), Query(function=size, sensitivity=10**9)
+    with pytest.raises(ParameterError, match=f"{name} 1e-20 is too little for 'squares'"):
+        asked.ask(sums, Cost(currency=currency, amount=1e-20), label="squares")
+    assert not asked.budget.events
+
+
 def test_a_gate_hides_rows_and_is_stated():
     rows, asked = table(), door()
     answer = asked.ask(SIZE, QUIET, label="rows", gate=frozenset({"age", "income"}))

@@ -15,13 +15,14 @@ from scipy import integrate, special, stats
 
 from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise
-from missdp.mechanisms.exact_noise import LazyUniform, seeded_words
+from missdp.mechanisms.exact_noise import seeded_words
 from missdp.mechanisms.smooth import (
     Bounded,
     ReleasedScale,
     SelfScaledNoise,
     SmoothNoise,
     _Drawn,
+    _LazyUniform,
     _log_beyond,
     plan_smooth,
     reference_bound,
@@ -195,7 +196,7 @@ def test_lazy_uniforms_decide_equal_prefixes() -> None:
         def __call__(self, count: int) -> np.ndarray:
             return np.array([self.drawn.pop(0) for _ in range(count)], dtype=np.uint64)
 
-    a, b = LazyUniform(Fixed(5, 9)), LazyUniform(Fixed(5, 4))
+    a, b = _LazyUniform(Fixed(5, 9)), _LazyUniform(Fixed(5, 4))
     assert b.below(a)
     assert not a.below(b)
 

@@ -1,4 +1,4 @@
-"""Exact noise, from fair bits: discrete Laplace and Gaussian draws, selections, lazy reals.
+"""Exact noise, from fair bits: discrete Laplace and Gaussian draws and selections.
 
 Bits are secure (the operating system's CSPRNG) or seeded (tests only): `SecureNoise` and
 `SeededNoise` differ in nothing else.
@@ -324,34 +324,6 @@ def bits(words: Words, count: int) -> int:
     """Return a uniform integer in ``[0, 2**count)``."""
     drawn = -(-count // 64)
     return int.from_bytes(words(drawn).tobytes(), "little") >> (64 * drawn - count)
-
-
-class LazyUniform:
-    """A uniform real in (0, 1), known to lie in ``[top, top + 1] / 2**precision``."""
-
-    __slots__ = ("_words", "precision", "top")
-
-    def __init__(self, words: Words) -> None:
-        self._words = words
-        self.top = bits(words, WORD)
-        self.precision = WORD
-
-    def refine_to(self, precision: int) -> None:
-        """Draw bits until at least ``precision`` are known."""
-        while self.precision < precision:
-            self.top = (self.top << WORD) | bits(self._words, WORD)
-            self.precision += WORD
-
-    def below(self, other: LazyUniform) -> bool:
-        """Decide whether this number is below ``other``, drawing as many bits as it takes."""
-        while True:
-            if self.precision == other.precision and self.top != other.top:
-                return self.top < other.top
-            precision = max(self.precision, other.precision)
-            if self.precision == other.precision:
-                precision += WORD
-            self.refine_to(precision)
-            other.refine_to(precision)
 
 
 def settled(value: Fraction, scale: Fraction, bounds: Interval, sign: int) -> int | None:

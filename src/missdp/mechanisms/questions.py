@@ -311,9 +311,12 @@ class Ask:
         """The noise of whole numbers that a row moves by ``own``, and by nothing else."""
         if isinstance(self.cost, Noise):
             return self.cost
-        if self.rho is None:
-            return Noise("laplace", scale_for(self.own, self.epsilon))
-        return Noise("gaussian", math.nextafter(self.own / math.sqrt(2 * self.rho), math.inf))
+        spent = f"{'epsilon' if self.rho is None else 'rho'} {self.cost.amount:.2g}"
+        little = f"{spent} is too little for {self.label!r}: no noise so large can be drawn"
+        with replacing(ParameterError, by=ParameterError(little)):
+            if self.rho is None:
+                return Noise("laplace", scale_for(self.own, self.epsilon))
+            return Noise("gaussian", math.nextafter(self.own / math.sqrt(2 * self.rho), math.inf))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -101,7 +101,6 @@ from missdp.errors import ParameterError, UnprovenError, number, whole
 from missdp.mechanisms.exact_noise import (
     WORD,
     Interval,
-    LazyUniform,
     NoiseSource,
     SeededNoise,
     Words,
@@ -132,6 +131,34 @@ class Bounded:
     bound: float
 
 
+class _LazyUniform:
+    """A uniform real in (0, 1), known to lie in ``[top, top + 1] / 2**precision``."""
+
+    __slots__ = ("_words", "precision", "top")
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self.top = bits(words, WORD)
+        self.precision = WORD
+
+    def refine_to(self, precision: int) -> None:
+        """Draw bits until at least ``precision`` are known."""
+        while self.precision < precision:
+            self.top = (self.top << WORD) | bits(self._words, WORD)
+            self.precision += WORD
+
+    def below(self, other: _LazyUniform) -> bool:
+        """Decide whether this number is below ``other``, drawing as many bits as it takes."""
+        while True:
+            if self.precision == other.precision and self.top != other.top:
+                return self.top < other.top
+            precision = max(self.precision, other.precision)
+            if self.precision == other.precision:
+                precision += WORD
+            self.refine_to(precision)
+            other.refine_to(precision)
+
+
 class _LazyExponential:
     """A standard exponential real number: a whole part and a lazy uniform fraction.
 
@@ -145,9 +172,9 @@ class _LazyExponential:
     def __init__(self, words: Words) -> None:
         self.whole = 0
         while True:
-            first = last = LazyUniform(words)
+            first = last = _LazyUniform(words)
             length = 1
-            while (following := LazyUniform(words)).below(last):
+            while (following := _LazyUniform(words)).below(last):
                 last = following
                 length += 1
             if length % 2:
@@ -595,13 +622,13 @@ def _below(words: Words, count: int) -> int:
     return drawn
 
 
-def _in_order(count: int, words: Words) -> list[LazyUniform]:
+def _in_order(count: int, words: Words) -> list[_LazyUniform]:
     """Return uniform numbers, the smallest first."""
 
-    def compare(a: LazyUniform, b: LazyUniform) -> int:
+    def compare(a: _LazyUniform, b: _LazyUniform) -> int:
         return -1 if a.below(b) else 1
 
-    drawn = [LazyUniform(words) for _ in range(count)]
+    drawn = [_LazyUniform(words) for _ in range(count)]
     return sorted(drawn, key=cmp_to_key(compare))
 
 
@@ -643,7 +670,7 @@ class _Drawn:
         return (2 - v[1] - m[1]) * u[0] * gap[0] / v[1], (2 - v[0] - m[0]) * u[1] * gap[1] / v[0]
 
 
-def _known(number: LazyUniform | None, precision: int) -> Interval:
+def _known(number: _LazyUniform | None, precision: int) -> Interval:
     """Return between which numbers a uniform one is, or 1 for None."""
     if number is None:
         return _ONE, _ONE

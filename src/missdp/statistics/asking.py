@@ -395,7 +395,9 @@ class Asking:
 
     def _whole_range(self, interval: _Wider, bounds: Interval, rows: Interval | None) -> str:
         """Return why an interval is as wide as it can be, and about which epsilon would help."""
-        why = "The interval is the whole range: noise is as large as what it is added to"
+        why = (
+            "Of noise alone the interval is the whole range: it is as large as what it is added to"
+        )
         unsure = rows is not None and rows[0] <= 0
         return f"{why}. {NOBODY if unsure else self.halved(interval, bounds)}"
 
