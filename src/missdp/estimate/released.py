@@ -153,13 +153,7 @@ _KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 @one_blas_thread()
 def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Released:
-    """Return what a fitted model tells of some sets of attributes.
-
-    Raises
-    ------
-    ParameterError
-        If its family, its strategy or its file keeps no statistics, or none of such a set.
-    """
+    """Return what a fitted model tells of sets of attributes; refuse one that tells nothing."""
     model._check_fitted()
     model._check_rows_are_units("an estimate")
     if not isinstance(model, AllPairs | AIM | MST):

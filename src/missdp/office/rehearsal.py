@@ -36,8 +36,6 @@ _RELATED = 0.3  # correlation of any two attributes of made-up rows
 def _shares(size: int, margins: Margins) -> Floats:
     """Return how often each of so many levels is taken to occur.
 
-    Examples
-    --------
     >>> _shares(2, "zipf").round(2).tolist()
     [0.67, 0.33]
     """
