@@ -170,8 +170,7 @@ def plan(
         list[str] | None,
         option(
             metavar="NAME=SD",
-            help="Standard deviation of a number, as you declare: it is then taken to be normal; "
-            "repeatable.",
+            help="Standard deviation of a number, as you declare; repeatable.",
         ),
     ] = None,
     margins: Annotated[
@@ -190,7 +189,11 @@ def plan(
         list[str] | None, option("--set", metavar="NAME=VALUE", help="As of synthesize.")
     ] = None,
     mean: Annotated[
-        list[str] | None, option(help="A number whose mean is planned; repeatable.")
+        list[str] | None,
+        option(
+            metavar="NAME[=MEAN]",
+            help="A number whose mean is planned, and what it is, as you declare; repeatable.",
+        ),
     ] = None,
     plot: Annotated[Path | None, option(help="Draw it (.svg, .png, .pdf).")] = None,
     as_json: JsonOption = False,
@@ -214,7 +217,7 @@ def plan(
             mean_weight=mean_weight,
             epsilons=[epsilon for _, epsilon in grid],
             method=chosen,
-            means=mean,
+            means=_means(mean),
             progress=progress,
             **{name: value for name, value in given.items() if value is not None},
             **read_settings(synthesizer_named(chosen), settings or ()),
@@ -222,6 +225,14 @@ def plan(
     if plot is not None:
         found.plot(plot)
     emit(found.to_dict(), str(found), as_json=as_json)
+
+
+def _means(texts: list[str] | None) -> list[str] | dict[str, float] | None:
+    """Return the numbers whose means are planned, with these where all are declared."""
+    plain = [text for text in texts or () if "=" not in text]
+    if plain and len(plain) < len(texts or ()):
+        raise ParameterError("declare what the mean is of every number, or of none")
+    return texts if plain or texts is None else dict(_numbers(texts))
 
 
 def _numbers(texts: Iterable[str]) -> list[tuple[str, float]]:
