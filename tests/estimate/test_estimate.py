@@ -322,14 +322,14 @@ def test_tails_go_on_as_they_were_found_to_fall(kind):
 
 
 def test_more_rows_are_usual_beyond_a_tail_that_falls_slowly():
-    """Of 10,000 with a power law, 200 are further out than they were found; noise is 20 of them."""
-    shares = np.append(np.full(19, 1 / 20), 0.05)
-    values = ((np.arange(20 * 128) + 0.5) / (20 * 128 + 51)).reshape(20, 128)
-    values = (1 - values) ** (-1 / 1.5)
-    ends = np.array([[0.02, 0.01], [0.01, 0.001]]) ** (-1 / 1.5)
+    """Two in a hundred rows are further out than they were found, and counted at the last place."""
+    rest = np.maximum(1 - (np.arange(20 * 128) + 0.5) / (20 * 128), 0.02).reshape(20, 128)
+    ends = np.array([[0.02, 0.01], [0.01, 0.001]])
+    values, ends = rest ** (-1 / 1.5), ends ** (-1 / 1.5)
     points = np.stack([np.linspace(*pair, 128) for pair in ends])
     one, home = np.ones(2), np.array([19, 19])
-    beyond = Beyond(home, home > 0, points, 0 * one, 20 * one, one)
+    beyond = Beyond(home, home > 0, points, 0 * one, 30 * one, one)
+    shares = np.full(20, 1 / 20)
     assert beyond.falling(values, shares, 1e4).usual == pytest.approx([100, 90], rel=0.25)
     assert beyond.falling(values, 0 * shares, 1e4) is beyond
     assert (beyond.falling(values, shares, 100).usual == one).all()  # of so few, nothing is known
