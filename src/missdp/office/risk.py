@@ -103,9 +103,10 @@ def _copied(targets: Ints, rows: Ints, _: _Apart) -> Flags:
 def _singled_out(targets: Ints, rows: Ints, _: _Apart) -> Flags:
     rng = np.random.default_rng(0)  # the same guesses for either kind of rows
     columns = targets.shape[1]
-    chosen = [rng.permutation(columns)[: 2 * columns // 3 + 1] for _ in rows[:_TARGETS]]
-    pairs = zip(rows, chosen, strict=False)
-    return np.array([(targets[:, of] == row[of]).all(axis=1).sum() == 1 for row, of in pairs])
+    chosen = [np.sort(rng.permutation(columns)[: 2 * columns // 3 + 1]) for _ in rows[:_TARGETS]]
+    guesses = dict.fromkeys((*of, *row[of]) for row, of in zip(rows, chosen, strict=False))
+    each = np.array([*guesses]).reshape(len(guesses), 2, -1)  # once: alike, they fail together
+    return np.array([(targets[:, of] == cells).all(axis=1).sum() == 1 for of, cells in each])
 
 
 def _linked(targets: Ints, rows: Ints, apart: _Apart) -> Flags:
@@ -184,11 +185,8 @@ def allowed(guarantee: Guarantee) -> float:
     return min(1.0, (grown - 1 + 2 * guarantee.delta) / (grown + 1))
 
 
-def membership(refit: Refit, private: Table, guarantee: Guarantee, *, refits: int) -> Membership:
-    """Fit again with the row that is least like others and without it, and test which it was.
-
-    Half of at least 16 fits, each with fresh noise, are with the row; half of either tune the test.
-    """
+def check_membership(guarantee: Guarantee, refits: int) -> None:
+    """Refuse early a test of membership that would not be about what is guaranteed."""
     if guarantee.unit != ROW:
         raise ParameterError("membership is measured for rows: this release protects larger units")
     if any(isinstance(condition, WeightsOfRows) for condition in guarantee.conditions):
@@ -197,6 +195,14 @@ def membership(refit: Refit, private: Table, guarantee: Guarantee, *, refits: in
         )
     if refits < _FEWEST:
         raise ParameterError(f"refits must be at least {_FEWEST}, half of them with the row")
+
+
+def membership(refit: Refit, private: Table, guarantee: Guarantee, *, refits: int) -> Membership:
+    """Fit again with the row that is least like others and without it, and test which it was.
+
+    Half of at least 16 fits, each with fresh noise, are with the row; half of either tune the test.
+    """
+    check_membership(guarantee, refits)
     codes = _codes(private)
     rarity = -sum(np.log(np.bincount(column)[column]) for column in codes.T)
     target = int(np.argmax(rarity))
