@@ -129,7 +129,8 @@ def curator_report(
     if control is not None:
         from missdp.office.risk import attacks
 
-        both = align(*(_one_of_each(data, schema) for data in (private, control)), others)
+        known, never_seen = (_one_of_each(data, schema) for data in (private, control))
+        both = align(known, never_seen, others)
         found = attacks(*both, made, np.random.default_rng(0))
         facts["attacks"] = [*map(_attack, found)]
         verdict.append(_attacked(found))
