@@ -129,8 +129,9 @@ def curator_report(
     if control is not None:
         from missdp.office.risk import attacks
 
-        known, unseen = (_one_of_each(data, schema) for data in (private, control))
-        found = attacks(*align(known, unseen, others), made, np.random.default_rng(0))
+        known, never_seen = (_one_of_each(data, schema) for data in (private, control))
+        both = align(known, never_seen, others)
+        found = attacks(*both, made, np.random.default_rng(0))
         facts["attacks"] = [*map(_attack, found)]
         verdict.append(_attacked(found))
     if f1:
