@@ -84,7 +84,7 @@ def _common(facts: Facts) -> dict[str, Any]:
         "delta": printed(guarantee.delta),
         "delta_rows": f"{guarantee.delta * facts.rows:.1g}",
         "sentences": [plain(sentence, None) for sentence in guarantee.sentences],
-        "conditions": [condition.statement() for condition in guarantee.conditions],
+        "conditions": [plain(c.statement(), None) for c in guarantee.conditions],
         "seeded": ExplicitSeed in kinds,
         "declared_rows": DeclaredRowCount in kinds,
         "public_domain": PublicDomain in kinds,
