@@ -6,6 +6,7 @@ import html.parser
 import io
 import json
 import re
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from missdp.office.dossier import FILES, About, from_measurements, write_dossier
 from missdp.office.measurements import RECORD
 from missdp.schema import SurveyWeight, Unit
 from missdp.schema.rules import Impossible
+from missdp.testing import check_non_interference
 
 SCHEMA = Schema(
     (
@@ -88,6 +90,20 @@ def test_a_model_that_saw_rows_and_its_file_make_the_same_bytes(models, family, 
     write_dossier(load(tmp_path / "m.json"), tmp_path / "c")
     assert contents(tmp_path / "a") == contents(tmp_path / "elsewhere" / "b")
     assert contents(tmp_path / "a") == contents(tmp_path / "c")
+
+
+@pytest.mark.parametrize("family", [AllPairs, AIM, MST])
+def test_other_rows_of_which_the_same_is_released_make_the_same_bytes(family):
+    """A fit to other, fewer rows is given the answers of the first: all files stay as they are."""
+
+    def written(witness, table):
+        model = family(epsilon=2.0, delta=1e-6, random_state=witness).fit(table)
+        with tempfile.TemporaryDirectory() as folder:
+            write_dossier(model, Path(folder) / "d", about=About(title="Made up"))
+            return contents(Path(folder) / "d")
+
+    tables = [Table.read(frame, SCHEMA) for frame in (rows(), rows(1).head(300))]
+    check_non_interference(written, tables={"two tables": tables})
 
 
 def test_a_schema_made_from_rows_is_refused(tmp_path):
