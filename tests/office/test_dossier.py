@@ -34,7 +34,7 @@ SCHEMA = Schema(
     (
         Categorical(name="smoker", levels=("no", "yes"), nullable=True, label="Smokes?"),
         Categorical(name="ill", levels=("no", "yes"), labels={"yes": "ill last year"}),
-        Numeric(name="age", lower=0, upper=80, integer=True, bins=4, nullable=True),
+        Numeric(name="age", lower=0, upper=80, integer=True, bins=4, nullable=True, units="years"),
     ),
     (Impossible("age < 20 and smoker = 'yes'"),),
 )
@@ -414,6 +414,8 @@ def test_the_report_shows_what_was_released_with_its_noise(models, folder):
     half = [float(x) for x in re.findall(r"± ([\d.]+)</td>", shares)]
     assert half == pytest.approx(196 * stds, rel=0.35)  # rounded up to a digit or two
     assert "smoker = &#39;yes&#39;" in page  # the rule
+    assert "<caption>in years</caption>" in page
+    assert "2 may be missing" in page  # which is declared; whether any is, has noise
 
 
 def test_the_report_of_a_family_without_measurements_states_no_noise(models, tmp_path):

@@ -48,7 +48,7 @@ def template(name: str) -> Any:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["yaml"] = _in_yaml
+    environment.filters["yaml"], environment.filters["parted"] = _in_yaml, _parted
     return environment.get_template(name)
 
 
@@ -65,6 +65,13 @@ def plain(text: object, most: int | None = _LONGEST) -> str:
     )
     found = " ".join(found.split())
     return found if most is None or len(found) <= most else f"{found[: most - 1]}…"
+
+
+def _parted(name: str) -> Any:
+    """Return a name in HTML that may go on in the next line after an underscore."""
+    from markupsafe import Markup, escape
+
+    return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
 
 
 def _in_yaml(value: str | float) -> str:
@@ -136,6 +143,7 @@ class OneWay(NamedTuple):
     missing: float  # share of the rows
     missing_std: float | None
     nullable: bool
+    units: str
 
 
 class _Relation(NamedTuple):
@@ -263,7 +271,7 @@ class Facts:
                 recipe = self.model._recipe
                 missing_std = recipe.first_sigma / max(1.0, recipe.n_rows)
         shown, gaps = self._shown_names[at], (missing, missing_std, attribute.nullable)
-        return OneWay(name, attribute.label or name, shown, shares, stds, *gaps)
+        return OneWay(name, attribute.label or name, shown, shares, stds, *gaps, attribute.units)
 
     @cached_property
     def pairs(self) -> dict[tuple[int, int], _Relation]:

@@ -268,9 +268,12 @@ def _card(column: OneWay) -> dict[str, Any]:
     kept = np.sort(np.argsort(-shares, kind="stable")[:_MOST_LEVELS])
     stds = [None] * size if column.stds is None else column.stds.tolist()
     rest = float(shares.sum() - shares[kept].sum())
+    label = column.label if column.label != column.name else ""
+    told = not column.units or column.units.lower() in label.lower()
+    known = (label, "" if told else f"in {column.units}")
     return {
         "name": plain(column.name),
-        "label": plain(column.label) if column.label != column.name else "",
+        "label": ", ".join(plain(part) for part in known if part),
         "bars": _bars(
             [column.levels[i] for i in kept], shares[kept].tolist(), [stds[i] for i in kept]
         ),
@@ -296,18 +299,17 @@ def _matrix(facts: Facts) -> list[dict[str, Any]]:
 def _strongest(facts: Facts) -> list[dict[str, str]]:
     """Return the strongest pairs."""
     pairs = sorted(combinations(range(len(facts.names)), 2), key=lambda p: -facts.strengths[p])
-    found = []
-    for pair in pairs[:_PAIRS]:
-        one = facts.pairs[pair]
-        found.append(
-            {
-                "names": _labels(facts, *pair),
-                "strength": f"{facts.strengths[pair]:.2f}",
-                "how": one.how,
-                "noise": "not kept" if one.std is None else half_width(one.std),
-            }
-        )
-    return found
+    shown = [facts.pairs[pair] for pair in pairs[:_PAIRS]]
+    like = float(np.median([one.std for one in shown if one.std] or [0.0]))
+    return [
+        {
+            "names": _labels(facts, *pair),
+            "strength": f"{facts.strengths[pair]:.2f}",
+            "how": one.how,
+            "noise": "not kept" if one.std is None else half_width(one.std, like),
+        }
+        for pair, one in zip(pairs, shown, strict=False)
+    ]
 
 
 def _widths(facts: Facts, column: OneWay) -> dict[str, Any]:
