@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from missdp.errors import ParameterError
@@ -30,7 +30,7 @@ __all__ = ["Margins", "Plan", "Planned", "plan"]
 Margins: TypeAlias = Literal["uniform", "zipf"]
 """How often the levels or bins of an attribute are taken to occur: evenly, or as 1, 1/2, 1/3..."""
 _MOST_ROWS = 1_000_000  # that are made up: more would only take longer
-_FITS = 3  # whose median width is told: noise moves where bins end, and widths with it
+_FITS = 3  # whose mean width is told: noise moves where bins end, and widths with it
 _ROWS_SEED, _NOISE_SEED = 1, 2  # made-up rows and their noise tell nothing; apart, so not alike
 
 
@@ -51,7 +51,7 @@ class Planned(Record):
         By margins, the share of the cells of two-way tables that hold fewer rows than twice the
         noise.
     widths : dict of str to float
-        By number, the width of the 95 % interval of its mean; the median of three fits.
+        By number, the width of the 95 % interval of its mean; the mean of three fits.
     ground_truth : float or None
         Epsilon for the table before values went missing, if they do so completely at random at the
         declared rates; None where nothing is proven.
@@ -335,7 +335,7 @@ def _planned(
 
     model = models[0]
     one_way, two_way = noise_of_tables(model)
-    widths = {name: median(width_of_mean(m, name) for m in models) for name in means}
+    widths = {name: fmean(width_of_mean(m, name) for m in models) for name in means}
     return Planned(
         epsilon=float(model.epsilon),
         delta=model.guarantee_.delta,
