@@ -337,6 +337,9 @@ def release_sizes(
     return EffectiveSize(total=total, square=square, std=std, bound=float(bound), weight=weight)
 
 
+_NOTHING = 0.99  # shares so far apart tell nothing
+
+
 def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool) -> str:
     """Say what is known, from what was released, of rows and weight that did not take part."""
     unit, own = guarantee.unit, "to tell it takes a release of its own"
@@ -348,8 +351,8 @@ def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool)
             "weight is at the largest that counts: only of these was weight cut off, if of any. "
             "How much is not known; compare the sum of the weights with a total that is known."
         )
-    if size is not None and not weighed:
-        low, high = size.full
+    low, high = (0.0, 1.0) if size is None or weighed else size.full
+    if high - low < _NOTHING:
         return (
             f"About {low:.0%} to {high:.0%} of the rows that took part belong to a {unit} with "
             f"{guarantee.max_rows} of them, as many as may: only these can have had more. How many "
