@@ -42,7 +42,7 @@ def _limited(ctx: typer.Context, memory: str | None) -> str | None:
 
 
 SyntheticArgument = Annotated[Path, argument(help="File with the synthetic rows.")]
-SchemaOption = Annotated[Path, option("--schema", help="TOML file with the public facts.")]
+SchemaOption = Annotated[Path, option("--schema", help="TOML; `missdp schema draft` begins one.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 OverwriteOption = Annotated[
     bool,
