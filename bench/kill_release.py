@@ -80,6 +80,7 @@ def forked(folder: Path, arguments: list[str], hook: Callable[[], None] = lambda
         name = f".said-{os.getpid()}"
         for stream in (1, 2):
             os.dup2(os.open(f"/tmp/{name}-{stream}", os.O_CREAT | os.O_WRONLY, 0o600), stream)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
         command._on_stop(command._stop_at_once)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, files.STOPS)
         sys.stdout, sys.stderr = (open(k, "w", encoding="utf-8", closefd=False) for k in (1, 2))  # noqa: SIM115

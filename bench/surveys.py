@@ -32,7 +32,8 @@ def needed(package):
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError:
-        raise SystemExit(f"this needs a package of PyPI: pip install {package}") from None
+        name = package.partition(".")[0]
+        raise SystemExit(f"this needs a package of PyPI: pip install {name}") from None
 
 
 def mroz():

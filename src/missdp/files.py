@@ -154,6 +154,12 @@ def unnamed(path: Path) -> Iterator[BinaryIO]:
         draft.close()
 
 
+def has_name(path: Path) -> bool:
+    """Whether what is written to a path within a block of `unnamed` or `reserved` stays there."""
+    waiting = _waiting(path)
+    return waiting is None or waiting.named
+
+
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` that replaces it only if the block succeeds.

@@ -12,8 +12,10 @@ from missdp.accounting import (
     GaussianEvent,
     Guarantee,
     LaplaceEvent,
+    PureEvent,
     Risk,
     SampledGaussianEvent,
+    UnitEvent,
 )
 from missdp.errors import ParameterError, UnprovenError
 
@@ -104,3 +106,13 @@ def test_a_risk_is_read_back_and_its_parameters_are_checked():
         for name in ("prior", "chance"):
             with pytest.raises(ParameterError, match=name):
                 gaussian(0.2).explain(**{name: bad})
+
+
+def test_risk_is_that_of_whoever_is_protected():
+    event = UnitEvent(unit="house", rows=3, capacity=PureEvent(epsilon=0.1))
+    said = " ".join(str(Guarantee.from_events(event).explain()).split())
+    assert "A count in which each house counts once and that is released with noise" in said
+    assert said.endswith(
+        "can be applied to this house all the same, with its rows or without them."
+    )
+    assert "person" not in said

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from inference.graphs import dependence
 from missdp.inference.masks import MaskModel
 from missdp.inference.products import NumberMoments, complete_numbers
-from missdp.inference.smooth import Smoothing, _shared_margins, _sparse_tables
+from missdp.inference.smooth import Smoothing, _normal_tables, _shared_margins, _sparse_tables
 
 
 def smooth_pairs(margins, seen, variances, ordered):
@@ -90,6 +91,45 @@ def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
             twice += error(again.means(), {c: 0 * t for c, t in seen.items()}) / 5
     assert 0.8 < spread / errors < 4  # beyond trends there is nothing here, which no prior knows
     assert twice < 0.6 * spread
+
+
+@given(st.floats(-0.98, 0.98), st.integers(0, 1000))
+def test_normal_tables_are_those_of_a_normal_law(correlation, seed):
+    """As its distribution function says, and with the margins that are asked for."""
+    rng = np.random.default_rng(seed)
+    ends = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(4))
+    found = _normal_tables(*ends, np.array([correlation]))[0] + np.outer(*ends)
+    law = stats.multivariate_normal(cov=[[1, correlation], [correlation, 1]])
+    at = [stats.norm.ppf(np.cumsum(e)[0]) for e in ends]
+    assert found[0, 0] == pytest.approx(law.cdf(at), abs=0.02)
+    assert found.sum(axis=1) == pytest.approx(ends[0])
+    assert found.sum(axis=0) == pytest.approx(ends[1], abs=0.02)
+    assert (found >= 0).all()
+
+
+def ranked(table):
+    """The correlation of mid-ranks."""
+    ends = [np.maximum(table.sum(axis=1 - axis), 0) for axis in (0, 1)]
+    x, y = (np.cumsum(e) - e / 2 for e in ends)
+    x, y = x - ends[0] @ x, y - ends[1] @ y
+    return x @ table @ y / np.sqrt((ends[0] @ x**2) * (ends[1] @ y**2))
+
+
+@pytest.mark.parametrize("correlation", [-0.99, 0.6, 0.9, 0.99])
+def test_strong_trends_stay_as_strong_under_noise_that_hides_cells(correlation):
+    """No cell is left below 0, and what is above it is no weaker than what was seen."""
+    margin, std, middle = np.full(10, 0.1), 0.006, np.eye(10) - 0.1
+    base = np.outer(margin, margin)
+    truth = _normal_tables(margin, margin, np.array([correlation]))[0]
+    for seed in range(5):
+        noise = middle @ np.random.default_rng(seed).normal(0, std, (10, 10)) @ middle
+        variances = {(0, 1): np.full((10, 10), (0.9 * std) ** 2)}
+        found = Smoothing.of([margin, margin], {(0, 1): truth + noise}, variances, [True, True])
+        table = found.means()[0, 1] + base
+        assert (table > -1e-12).all()
+        assert table.sum(axis=0) == pytest.approx(margin, abs=1e-3)
+        assert ranked(table) == pytest.approx(ranked(truth + base), abs=0.06)
+        assert np.square(table - base - truth).sum() < 0.35 * np.square(noise).sum()
 
 
 # Nearly functional pairs are found under noise, and others are left to the smooth prior

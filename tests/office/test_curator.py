@@ -1,6 +1,7 @@
 """The curator's report: what it shows, where it stands, what it finds; labels are inert."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -8,14 +9,15 @@ import pandas as pd
 import pytest
 
 from missdp import AllPairs, Categorical, Numeric, Schema
-from missdp.accounting import Guarantee, WeightsOfRows
+from missdp.accounting import Guarantee, PureEvent, UnitEvent, WeightsOfRows
 from missdp.cli.main import main
+from missdp.cli.papers import _refit_of
 from missdp.errors import DataError, OutputError, ParameterError
 from missdp.evaluate.align import align
 from missdp.office.curator import curator_report
 from missdp.office.dossier import write_dossier
-from missdp.office.risk import Attack, Membership, allowed, attacks, membership, refit_of
-from missdp.schema import Impossible
+from missdp.office.risk import Attack, Membership, allowed, attacks, membership
+from missdp.schema import Impossible, SurveyWeight, Unit
 
 pytest.importorskip("jinja2")
 
@@ -130,6 +132,50 @@ def test_attacks_on_rows_like_all_others_succeed_no_more_often_than_by_chance():
     assert Attack("none", 0, 0, 0).excess == 0
     with pytest.raises(DataError, match="need rows"):
         attacks(real, other.take(np.zeros(0, int)), third, np.random.default_rng(0))
+
+
+def visits(seed):
+    """Return rows of 300 people: women come once and alike, men nine times and as chance has it."""
+    rng = np.random.default_rng(seed)
+    men = np.arange(300) % 2 == 0
+    person = np.repeat(np.arange(300), np.where(men, 9, 1))
+    frame = pd.DataFrame({"person": person, "wt": np.where(men, 1.0, 9.0)[person]})
+    random = rng.choice([*"klmnopqr"], (len(frame), 2))
+    return frame.assign(
+        region=np.where(men[person], "a", "b"),
+        job=np.where(men[person], random[:, 0], "k"),
+        other=np.where(men[person], random[:, 1], "k"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "weight"),
+    [
+        (Unit("person"), None),
+        (Unit("person", max_rows=9), None),
+        (Unit("person", max_rows=9), SurveyWeight("wt", upper=9.0)),
+        (None, SurveyWeight("wt", upper=9.0)),
+    ],
+)
+def test_attacks_are_on_one_row_of_each_unit_and_on_no_row_twice(tmp_path, unit, weight):
+    """Rows of people who come often, or count much, are no evidence that a release copies them."""
+    names = ("region", "job", "other")
+    plain = Schema(tuple(Categorical(name=n, levels=tuple("abklmnopqr")) for n in names))
+    schema = replace(plain, unit=unit, weight=weight)
+    apart = [fact.column for fact in (unit, weight) if fact is not None]
+    real, control, made = (visits(seed)[[*apart, *names]] for seed in (1, 2, 3))
+    page = tmp_path / "page.html"
+    verdict = curator_report(real, made[[*names]], page, schema=schema, control=control)
+    assert "No attack does better" in verdict[-1]
+    said = inert(page.read_text())
+    assert ("on one row of each person of the table" in " ".join(said.split())) == bool(unit)
+    guarantee = Guarantee(1.0, conditions=(WeightsOfRows("wt"),))
+    if unit is not None:
+        event = UnitEvent(unit="person", rows=9, capacity=PureEvent(epsilon=0.1))
+        guarantee = Guarantee.from_events(event)
+    given = {"guarantee": guarantee, "refit": lambda rows: rows, "refits": 16}
+    with pytest.raises(ParameterError, match="membership is measured for rows"):
+        curator_report("absent.csv", made, page, schema=schema, **given)
 
 
 def test_membership_on_refits_finds_copies_and_not_what_the_guarantee_allows(tmp_path):
@@ -248,7 +294,7 @@ def test_the_command_writes_the_page_elsewhere(tmp_path, capsys, monkeypatch, mo
     assert main([*given, "-o", "curator/page.html"]) == 5  # it is there
     assert main([*given, "-o", "curator/page.html", "--overwrite", "--refits", "7"]) == 2
     assert "at least 16" in capsys.readouterr().err
-    once, again = (refit_of(model)(align(people(50, 1), people(50, 1), SCHEMA)[0]) for _ in "ab")
+    once, again = (_refit_of(model)(align(people(50, 1), people(50, 1), SCHEMA)[0]) for _ in "ab")
     assert len(once)  # with fresh noise, though the model was seeded
     assert not once.to_native().equals(again.to_native())
     assert main([*given, "-o", "curator/page.html", "--overwrite"]) == 0

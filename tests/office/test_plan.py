@@ -11,13 +11,7 @@ from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import ParameterError
 from missdp.office import Plan, plan
-from missdp.office.rehearsal import (
-    Declared,
-    fitted_error,
-    law_of,
-    noise_of_tables,
-    width_of_mean,
-)
+from missdp.office.rehearsal import Declared, _law_of, fitted_error, noise_of_tables, width_of_mean
 from missdp.schema import NotApplicable, OpenCategorical, Unit
 
 ROWS, MISSING = 2500, {"smoker": 0.2, "pay": 0.1}
@@ -101,12 +95,16 @@ def test_made_up_rows_have_what_was_declared_and_keep_rules():
         (*SCHEMA.attributes, Numeric(name="packs", lower=0, upper=9, bins=3, nullable=True)),
         rules=(NotApplicable(("packs",), unless="smoker = 'yes'"),),
     )
-    table = Declared(
-        schema=schema, rows=20_000, missing={"pay": 0.3}, spreads={"age": 12.0}, margins="zipf"
-    ).made_up(0)
+    declared = {"rows": 20_000, "missing": {"pay": 0.3}, "spreads": {"age": 12.0}}
+    table = Declared(schema=schema, margins="zipf", **declared).made_up(0)
     ages = table.values("age")
-    assert ages.std() == pytest.approx(12.0, abs=1.0)
-    assert ages.mean() == pytest.approx(58.0, abs=1.0)
+    assert ages.std() == pytest.approx(12.0, abs=0.2)
+    assert ages.mean() == pytest.approx(58.0, abs=0.2)
+    skewed = Declared(schema=schema, means={"age": 26.0}, **declared)
+    young, law = skewed.made_up(0), skewed.laws("zipf")["age"]
+    assert young.values("age").std() == pytest.approx(12.0, abs=0.2)  # a long tail, above only
+    assert young.values("age").mean() == pytest.approx(26.0, abs=0.2)
+    assert np.bincount(young.codes("age"), minlength=8) / 20_000 == pytest.approx(law, abs=0.01)
     hole = table.mask("pay")
     assert hole.mean() == pytest.approx(0.3, abs=0.02)
     for name in ("smoker", "region"):  # whatever the row holds
@@ -121,7 +119,7 @@ def test_made_up_rows_have_what_was_declared_and_keep_rules():
     smokes = table.codes("smoker") == 1
     assert table.mask("packs")[~smokes].all()
     assert not table.mask("packs")[smokes].any()
-    assert law_of(schema["region"], "zipf").sum() == pytest.approx(1.0)
+    assert _law_of(schema["region"], "zipf").sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +132,9 @@ def test_made_up_rows_have_what_was_declared_and_keep_rules():
         ({"missing": {"pay": math.nan}}, "missing rate"),
         ({"spreads": {"region": 1.0}}, "no number"),
         ({"spreads": {"age": 0.0}}, "spread"),
+        ({"spreads": {"age": 41.0}}, "no such spread"),
+        ({"spreads": {"age": 4.0}, "means": {"age": 99}}, "no such mean"),
+        ({"means": {"age": 50.0}}, "declare the spread of 'age'"),
         ({"margins": "flat"}, "margins"),
         ({"epsilons": ()}, "epsilons"),
         ({"epsilons": (-1.0,)}, "epsilon"),
@@ -158,10 +159,14 @@ def test_the_command_prints_draws_and_writes_json(tmp_path, capsys, monkeypatch)
     given = ["plan", "people.toml", "--rows", "300", "--missing", "pay=0.2", "--epsilons", "1"]
     given += ["--method", "mst"]
     pytest.importorskip("matplotlib")
-    assert main([*given, "--mean", "pay", "--plot", "plan.svg", "--json"]) == 0
+    mean = ["--spread", "pay=9", "--mean", "pay=20"]
+    assert main([*given, *mean, "--mean", "age"]) == 2
+    capsys.readouterr()
+    assert main([*given, *mean, "--plot", "plan.svg", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [p["epsilon"] for p in document["planned"]] == [1.0]
     assert document["memory"] > 50
+    assert document["means"] == {"pay": 20.0}
     assert set(document["planned"][0]["widths"]) == {"pay"}
     assert "epsilon" in (tmp_path / "plan.svg").read_text()
     assert main([*given[:-1], "privbayes", "--delta", "0"]) == 0

@@ -116,6 +116,11 @@ def test_it_prints(browser, report):
     opened(browser, report, 1200, "dark", media="print")
     ink = "return getComputedStyle(document.documentElement).getPropertyValue('--ink')"
     assert browser.execute_script(ink) == "#000"
+    opened(browser, report, 700, "light", media="print")  # about as wide as paper
+    lines = """return [...document.querySelectorAll(".whole")].map(cell => {
+        const range = document.createRange(); range.selectNodeContents(cell);
+        return range.getClientRects().length; });"""
+    assert {*browser.execute_script(lines)} == {1}  # no word in it is broken
     printed = browser.execute_cdp_cmd("Page.printToPDF", {})
     assert len(printed["data"]) > 10_000
 

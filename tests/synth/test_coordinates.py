@@ -243,6 +243,25 @@ def test_tails_are_what_explains_the_moments(at, below, above, seed):
     assert (found.shares >= 0).all()
 
 
+def test_what_lies_beyond_is_taken_from_where_it_was_counted():
+    """A tree counts rows beyond its reach in its outermost piece: no heap is left there."""
+    number = replace(NUMBERS[0], deviation=1e4)
+    margin = np.append(np.full(CUT["pay"].size, 1 / CUT["pay"].size), 0.0)
+    last = np.where(number.shares > 0, number.values, -np.inf).argmax()
+    heap = number.shares.copy()
+    heap[(number.groups == number.groups[last]) & (heap > 0)] *= 0.6
+    heap[last] += 0.4
+    heaped = replace(number, shares=heap)
+    beyond = heap.copy()  # a fifth of the bin is further out than it was found
+    beyond[last] -= 0.2
+    beyond[last + 1 : last + 6] += 0.04
+    told = number.powers @ replace(number, shares=beyond).margin(margin)[:-1]
+    found = heaped.with_tails(margin, told, np.full(2, 1e-3))
+    assert found.powers @ found.margin(margin)[:-1] == pytest.approx(told, rel=0.02)
+    taken = np.maximum(heap - found.shares, 0.0)
+    assert taken[last] > 0.9 * taken.sum() > 0.05
+
+
 def test_what_noise_put_far_out_is_moved_inwards():
     """A spread that is larger than the released one falls, and no bin gains or loses rows."""
     number = NUMBERS[0]

@@ -285,6 +285,39 @@ def test_there_are_never_more_bins_and_spikes_than_caps_are_planned_for(seed, un
         assert found.size <= wide["age"].size == MOST_CODES
 
 
+def test_no_bin_has_small_and_large_numbers_around_spikes():
+    """Numbers that are common are spikes; what is rarer below them is not as what is above."""
+    grid = on_grid(pending(Schema((Numeric(name="x", lower=0, upper=19, integer=True),)), ["x"]))
+    mass = np.full(20, 0.01)
+    mass[5:15] = 0.09
+    told = Histogram(np.arange(21), mass, 1e4)
+    found = cut(Numeric(name="x", lower=0, upper=19, integer=True), grid["x"], told, unit=40.0)
+    assert found.spikes == tuple(range(5, 15))
+    assert any(5 <= edge <= 15 for edge in found.edges[1:-1])
+    low, high = found.encode_values(np.array([[2.0], [17.0]]))
+    assert low < found.encode_values(np.array([9.0])) < high
+
+
+def test_strong_trends_of_few_rows_stay_strong():
+    """Of 1,500 rows, the square of a number has about its ranks, and a noisy copy those it had."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 14, 1500) + rng.integers(0, 5, 1500)
+    frame = pd.DataFrame({"x": x, "square": x**2, "y": np.round(x + rng.normal(0, 6, 1500))})
+    schema = Schema(
+        (
+            Numeric(name="x", lower=0, upper=30, integer=True),
+            Numeric(name="square", lower=0, upper=900, integer=True),
+            Numeric(name="y", lower=-40, upper=60, integer=True),
+        )
+    )
+    kept = []
+    for seed in range(3):
+        model = AllPairs(epsilon=1, delta=1e-6, random_state=seed).fit(frame, schema=schema)
+        ranks = model.sample(5000, random_state=0).astype(float).corr(method="spearman")
+        kept.append(ranks.loc["x", ["square", "y"]])
+    assert np.mean(kept, axis=0) == pytest.approx([0.95, 0.57], abs=0.1)  # it was .69 and .49
+
+
 def test_there_are_more_bins_where_counts_are_large():
     grid = on_grid(pending(SCHEMA, SCHEMA.names))["age"]
     even = np.arange(112), np.full(111, 1 / 111)

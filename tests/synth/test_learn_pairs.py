@@ -6,6 +6,7 @@ import pytest
 from missdp import Table
 from missdp.accounting import Budget, Cost
 from missdp.inference.model import Levels
+from missdp.inference.products import Taken
 from missdp.mechanisms import Door, Noise, SeededNoise
 from missdp.mechanisms.door import RowProducts, Total
 from missdp.sources import MemorySource, strategy_named
@@ -70,7 +71,7 @@ def nothing(found):
     """As if clipping had taken nothing."""
     widths = [block.shape[1] for block in found.blocks]
     pairs = {(i, j): np.zeros((widths[i], widths[j])) for i in range(3) for j in range(i + 1, 3)}
-    return [np.zeros(width) for width in widths], pairs
+    return Taken([np.zeros(width) for width in widths], pairs)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp import AIM, MST, AllPairs, Categorical, Numeric, PrivBayes, Schema, Table, load
-from missdp.accounting import Budget, MissingCompletelyAtRandom, SelectionEvent, WeightsOfRows
+from missdp.accounting import (
+    Budget,
+    Guarantee,
+    MissingCompletelyAtRandom,
+    PureEvent,
+    SelectionEvent,
+    UnitEvent,
+    WeightsOfRows,
+)
 from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
 from missdp.mechanisms import Noise, RowDoor, SeededNoise
 from missdp.mechanisms.door import Score, Total, UnitSums
@@ -18,7 +26,7 @@ from missdp.pricing import RowDomain
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
 from missdp.schema.layout import STEPS
 from missdp.sources import MemorySource
-from missdp.synth.first_parts import EffectiveSize
+from missdp.synth.first_parts import EffectiveSize, left_out
 from missdp.table import units as of_units
 from missdp.table.units import rows_of_units, unit_sums
 from missdp.testing.findings import Recorder, Repeater
@@ -377,6 +385,15 @@ def test_what_is_of_full_units_lies_between_what_the_sums_tell(counts, weighed, 
     assert low - 1e-9 <= each[each == most].sum() / each.sum() <= high + 1e-9
     if not weighed and set(counts) <= {1, 4}:
         assert high == pytest.approx(each[each == most].sum() / each.sum())
+
+
+def test_bounds_that_noise_makes_useless_are_not_told():
+    guarantee = Guarantee.from_events(
+        UnitEvent(unit="person", rows=3, capacity=PureEvent(epsilon=1))
+    )
+    size = EffectiveSize(total=300.0, square=250.0, std=90.0, bound=3.0, weight=None)
+    assert size.full == (0.0, 1.0)
+    assert left_out(size, guarantee, weighed=False).startswith("How many rows of a person did not")
 
 
 @pytest.mark.parametrize(

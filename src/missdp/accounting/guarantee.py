@@ -278,8 +278,6 @@ class Guarantee(Record):
     def in_words(self) -> str:
         """Return the guarantee as plain sentences, every condition included.
 
-        Examples
-        --------
         >>> from missdp.accounting import ExplicitSeed, Guarantee
         >>> print(Guarantee(1.0, conditions=[ExplicitSeed()]).in_words())
         The release is 1-differentially private (pure) under add-remove adjacency.

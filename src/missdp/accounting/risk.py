@@ -139,7 +139,7 @@ class Risk(Record):
         if self.loss < _PRINTABLE:
             times = printed(math.exp(self.loss))
         unless = f", except with probability {printed(self.chance)}" if self.chance else ""
-        high = printed(100 * self.highest)
+        high, alone = printed(100 * self.highest), self.unit == ROW
         low = printed(100 * self.lowest, up=False)
         lines = [
             f"Suppose that someone who knows {self.known} gives a probability of "
@@ -150,14 +150,15 @@ class Risk(Record):
         ]
         if self.noise:
             people = printed(self.noise, digits=2, up=False)
+            once = "of people" if alone else f"in which each {self.unit} counts once and"
             lines.append(
-                f"A count of people that is released with noise of about ± {people} (its standard "
+                f"A count {once} that is released with noise of about ± {people} (its standard "
                 "deviation) has the same guarantee."
             )
-        lines.append(
-            "What a release shows of people in general can be applied to this person all the same, "
-            "with the row or without it."
-        )
+        whose = "person all the same, with the row or without it"
+        if not alone:
+            whose = f"{self.unit} all the same, with its rows or without them"
+        lines.append(f"What a release shows of people in general can be applied to this {whose}.")
         return "\n".join(line for sentence in lines for line in textwrap.wrap(sentence, _WIDTH))
 
 

@@ -35,7 +35,7 @@ budget = typer.Typer(
     help="Keep privacy budgets in a ledger that survives crashes, colleagues and years.",
     rich_markup_mode=None,
 )
-NameArgument = Annotated[str, argument(metavar="NAME", help="Of a table; by default all.")]
+OneOrAllArgument = Annotated[str, argument(metavar="NAME", help="Of a table; by default all.")]
 UrlOption = Annotated[
     str,
     option(
@@ -117,7 +117,7 @@ def create(
 @budget.command()
 def show(
     url: UrlOption,
-    of: NameArgument = "",
+    of: OneOrAllArgument = "",
     report: Annotated[
         bool,
         typer.Option("--report", help="Also what all charges would be worth, had they been fixed."),
@@ -248,7 +248,7 @@ def _joint(
 @budget.command()
 def history(
     url: UrlOption,
-    name: NameArgument = "",
+    name: OneOrAllArgument = "",
     as_json: JsonOption = False,
 ) -> None:
     """Show every line of a table's budget, or of all."""

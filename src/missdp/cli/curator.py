@@ -40,7 +40,7 @@ from missdp.schema.open_domains import at_most, is_open, uncut
 from missdp.table import FileRows, RowStream, Table, draft_columns
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import HeldRows
-from missdp.table.table import check_rows_fit, in_sizes, read_columns
+from missdp.table.table import in_sizes, read_columns
 from missdp.table.tally import lost_cells
 from missdp.table.units import rows_of_units
 from missdp.table.written import check_holds, holes_in, output_format, write_blocks
@@ -140,7 +140,7 @@ def check(
     facts = Schema.from_toml(schema)
     lost: dict[str, tuple[str, ...]] = {}
     if data is not None:
-        check_rows_fit(data, at_most(facts))
+        _check_rows_fit(data, at_most(facts))
         lost = lost_cells(data, facts)
     document: dict[str, Any] = {
         "attributes": list(facts.names),
@@ -398,9 +398,15 @@ def _held(streams: tuple[RowStream, RowStream], facts: Schema) -> Iterator[Any]:
     for stream, which in zip(streams, ("private", "synthetic"), strict=True):
         with _said_of(f"the {which} table"):
             if not held:
-                check_rows_fit(stream, facts)
+                _check_rows_fit(stream, facts)
             read = Table.read(stream, facts) if held else stream
         yield read
+
+
+def _check_rows_fit(data: Any, schema: Schema) -> None:
+    """Refuse data of which a row does not fit the schema, and keep none."""
+    for _ in read_columns(rows_of_units(data, schema), schema.of_rows):
+        pass
 
 
 def _said_of(table: str) -> AbstractContextManager[None]:

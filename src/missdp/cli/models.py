@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -33,20 +34,22 @@ from missdp.cli.options import (
     reads_rows,
     stated_assumption,
 )  # fmt: skip
-from missdp.cli.side_files import check_free, check_together
-from missdp.cli.synthesize import check_rows, counted, write_rows
+from missdp.cli.side_files import check_free, check_together, digest_of
+from missdp.cli.synthesize import check_rows, counted, unsaid, write_rows
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.estimate.formula import is_formula
-from missdp.files import check_outputs, reserved
+from missdp.files import check_outputs, has_name, reserved, write_atomically
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.open_domains import uncut
 from missdp.synth import load
+from missdp.synth.base import Synthesizer
 from missdp.synth.sampling import Selection
 from missdp.table import RowStream
 from missdp.table.written import check_holds, holes_in, numbered, output_format, write_blocks
 
 _MOST_TABLES = 1000  # of one command
+_LABEL = ".synthetic.json"
 
 
 @prints(".csv")
@@ -79,10 +82,12 @@ def sample(
         raise ParameterError(f"--multiple must be from 2 to {_MOST_TABLES:,} tables")
     check_rows(rows, output=output, tables=multiple or 1)
     outputs = [output] if multiple is None else numbered(output, multiple)
-    check_outputs(outputs, inputs=[model])
+    labels = [path.with_name(f"{path.name}{_LABEL}") for path in outputs if has_name(path)]
+    check_outputs([*outputs, *labels], inputs=[model])
     check_together(model)
     check_free(outputs, overwrite=overwrite)
-    with reserved(outputs), progress_bar() as progress:
+    check_free(labels, overwrite=overwrite)
+    with reserved([*outputs, *labels]), progress_bar() as progress:
         progress("reading the model", None)
         released = load(model)
         check_holds(output, released.schema_, values)
@@ -90,6 +95,8 @@ def sample(
         written = write_rows(
             released, outputs, rows, keep_holes, holes, seed, progress, asked, values=values
         )
+        for label, path in zip(labels, outputs, strict=False):
+            write_atomically(label, _said_of(released, path))
     names = [str(path) for path in outputs]
     document: dict[str, Any] = {
         "output": names[0] if multiple is None else names,
@@ -102,8 +109,23 @@ def sample(
     if asked is not None:
         document["share"] = asked.share
         drawn += f", of which the model has {asked.share:.2g} among all rows"
-    text = f"Wrote {', '.join(names)}: {drawn}.\n\n{released.guarantee_.in_words()}"
+    said = ""
+    if labels:
+        whose = " says so" if len(labels) == 1 else " and the like say so"
+        said = f" {labels[0]}{whose}.{unsaid(output)}"
+    text = f"Wrote {', '.join(names)}: {drawn}.{said}\n\n{released.guarantee_.in_words()}"
     emit(document, text, as_json=as_json)
+
+
+def _said_of(model: Synthesizer, rows: Path) -> bytes:
+    """Return what stands beside rows, since files of text cannot say it themselves."""
+    said = {
+        "synthetic": True,
+        "release": model.release_,
+        "guarantee": model.guarantee_.sentences[0],
+        "sha256": digest_of(rows),
+    }
+    return json.dumps(said, indent=1).encode()
 
 
 def estimate(

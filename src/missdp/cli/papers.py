@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
@@ -13,15 +14,18 @@ from missdp.cli import check_stdout
 from missdp.cli.app import emit
 from missdp.cli.options import JsonOption, OverwriteOption, argument, check_picture, option
 from missdp.cli.side_files import SIDE, SideFile, check_free, check_together
-from missdp.errors import ParameterError, replacing
+from missdp.errors import MissDPWarning, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.office import plan as plan_of
+from missdp.office.risk import Refit
 from missdp.progress import progress_bar
 from missdp.record import read_json
 from missdp.schema import Schema
 from missdp.synth import load
+from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.registry import default_synthesizer, read_settings, synthesizer_named
 from missdp.synth.state import as_declared
+from missdp.table import Table
 
 
 def dossier(
@@ -116,7 +120,6 @@ def report(
 ) -> None:
     """Show synthetic rows beside the private ones, for the curator only: never publish it."""
     from missdp.office.curator import check_apart_from_releases, curator_report
-    from missdp.office.risk import refit_of
 
     released = [model] if synthetic is None else [model, synthetic]
     check_outputs([output], inputs=[*released, private, control])
@@ -135,13 +138,25 @@ def report(
         guarantee=fitted.guarantee_,
         control=control,
         f1=f1,
-        refit=refit_of(fitted) if refits else None,
+        refit=_refit_of(fitted) if refits else None,
         refits=refits,
         released=released,
     )
     document = {"curator_only": True, "output": str(output), "verdict": list(said)}
     text = "\n".join([f"Wrote {output}.", _WARNING, *said])
     emit(document, text, as_json=as_json)
+
+
+def _refit_of(model: Synthesizer) -> Refit:
+    """Return what makes synthetic rows of others as a model was made, with fresh noise."""
+    keep: MissingValues = "keep" if model.strategy_of(model.missing).models_holes else "fill"
+
+    def refit(rows: Table) -> Table:
+        with warnings.catch_warnings(action="ignore", category=MissDPWarning):  # said once, by then
+            again = type(model)(**model._fitted_with).fit(rows)
+        return again.sample_table(missing_values=keep)
+
+    return refit
 
 
 def plan(
@@ -155,8 +170,7 @@ def plan(
         list[str] | None,
         option(
             metavar="NAME=SD",
-            help="Standard deviation of a number, as you declare: it is then taken to be normal; "
-            "repeatable.",
+            help="Standard deviation of a number, as you declare; repeatable.",
         ),
     ] = None,
     margins: Annotated[
@@ -175,7 +189,11 @@ def plan(
         list[str] | None, option("--set", metavar="NAME=VALUE", help="As of synthesize.")
     ] = None,
     mean: Annotated[
-        list[str] | None, option(help="A number whose mean is planned; repeatable.")
+        list[str] | None,
+        option(
+            metavar="NAME[=MEAN]",
+            help="A number whose mean is planned, and what it is, as you declare; repeatable.",
+        ),
     ] = None,
     plot: Annotated[Path | None, option(help="Draw it (.svg, .png, .pdf).")] = None,
     as_json: JsonOption = False,
@@ -199,7 +217,7 @@ def plan(
             mean_weight=mean_weight,
             epsilons=[epsilon for _, epsilon in grid],
             method=chosen,
-            means=mean,
+            means=_means(mean),
             progress=progress,
             **{name: value for name, value in given.items() if value is not None},
             **read_settings(synthesizer_named(chosen), settings or ()),
@@ -207,6 +225,14 @@ def plan(
     if plot is not None:
         found.plot(plot)
     emit(found.to_dict(), str(found), as_json=as_json)
+
+
+def _means(texts: list[str] | None) -> list[str] | dict[str, float] | None:
+    """Return the numbers whose means are planned, with these where all are declared."""
+    plain = [text for text in texts or () if "=" not in text]
+    if plain and len(plain) < len(texts or ()):
+        raise ParameterError("declare what the mean is of every number, or of none")
+    return texts if plain or texts is None else dict(_numbers(texts))
 
 
 def _numbers(texts: Iterable[str]) -> list[tuple[str, float]]:

@@ -236,7 +236,8 @@ def synthesize(
     bins = f"Bins found privately, and how many: {cut}.\n" if cut else ""
     paid = "" if charged is None else f"{charged.in_words}\n"
     text = (
-        f"Wrote {output}: {drawn}, {counted(len(facts.written), 'column')}; method: {said}.\n"
+        f"Wrote {output}: {drawn}, {counted(len(facts.written), 'column')}; method: {said}."
+        f"{unsaid(output)}\n"
         f"{release.wrote_in_words}\n{paid}{bins}\n{promised}"
     )
     emit(document, text, as_json=as_json)
@@ -342,6 +343,13 @@ def check_rows(
 def counted(number: int, noun: str) -> str:
     """Return the number with its noun, in the plural where it belongs."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def unsaid(output: Path) -> str:
+    """Return a sentence if neither a file nor its name can tell what its rows are."""
+    if output_format(output) != "text" or "synth" in output.name.lower():
+        return ""
+    return " Its name does not say that the rows are synthetic: let it, where they are published."
 
 
 def write_rows(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.estimate.formula import Question, parse_formula, parse_question
-from missdp.estimate.inside import Beyond, counted, number_of, numbers, reach
+from missdp.estimate.inside import Beyond, counted, numbers, reach
 from missdp.estimate.released import Released, Tables, released_by
 from missdp.record import Record
 from missdp.schema import Numeric
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _Found = tuple[Floats, Floats]  # values, and the share of rows that each is about
 _Part = tuple[
-    "Column", float, Floats
+    "_Column", float, Floats
 ]  # a column, the factor of its z, and the rest of its features
 
 _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
@@ -153,7 +153,7 @@ class Asked:
     """A question about a model, ready to be answered from tables."""
 
     text: str
-    columns: Sequence[Column]
+    columns: Sequence[_Column]
     cliques: Sequence[tuple[str, ...]]  # attributes whose tables are read
     labels: Sequence[str]
     each: Callable[[Tables], _Found]
@@ -176,7 +176,7 @@ def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Es
 def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -> Asked:
     """Return a question of a model; refuse what cannot be read."""
     asked = parse_question(question, model.schema_, (by,) if isinstance(by, str) else tuple(by))
-    columns = [Column(model, name) for name in (*asked.of, *asked.by)]
+    columns = [_Column(model, name) for name in (*asked.of, *asked.by)]
     answer = _ANSWERS[asked.what]
     first, *others = columns
 
@@ -194,7 +194,7 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     return Asked(question, columns, together, labels, each, contrast, possible)
 
 
-def _possible(asked: Question, first: Column) -> tuple[float, ...]:
+def _possible(asked: Question, first: _Column) -> tuple[float, ...]:
     """Return the least and the greatest number that an answer can be; public."""
     if asked.what == "correlation":
         return (-1.0, 1.0)
@@ -214,9 +214,9 @@ def _possible(asked: Question, first: Column) -> tuple[float, ...]:
 def asked_by(model: Synthesizer, formula: str) -> Asked:
     """Return the regression that a formula asks for; refuse a formula that cannot be read."""
     asked = parse_formula(formula, model.schema_)
-    columns = [Column(model, asked.outcome)]
+    columns = [_Column(model, asked.outcome)]
     for name, by_levels in asked.terms:
-        column = Column(model, name)
+        column = _Column(model, name)
         if by_levels and column.points is not None and isinstance(column.attribute, Numeric):
             raise ParameterError(f"formula: C() takes levels, and {name!r} is a number")
         column.by_levels = by_levels or column.points is None
@@ -235,7 +235,7 @@ def asked_by(model: Synthesizer, formula: str) -> Asked:
     return Asked(formula, columns, pairs, labels, each, True)
 
 
-class Column:
+class _Column:
     """An attribute of a question: its place, and the numbers that its codes stand for."""
 
     def __init__(self, model: Synthesizer, name: str) -> None:
@@ -255,7 +255,7 @@ class Column:
         self.points: Floats | None = None
         self.number: Coordinate | None = None
         if isinstance(self.attribute, Numeric):
-            self.number = number_of(model, name)
+            self.number = _number_of(model, name)
             self.attribute = counted(model, name)
             beyond = Beyond.of(model, self.attribute)
             self.points = np.concatenate([numbers(self.attribute), beyond.points])
@@ -335,7 +335,13 @@ class Column:
         return means if self.shift is None else np.append(means, means + self.shift)
 
 
-def _cells(tables: Tables, first: Column, others: Sequence[Column]) -> Floats:
+def _number_of(model: Synthesizer, name: str) -> Coordinate | None:
+    """Return the number of an attribute whose products were released."""
+    pairs = getattr(model, "pairs_", None)
+    return None if pairs is None else pairs.numbered.get(model.modelled_.names.index(name))
+
+
+def _cells(tables: Tables, first: _Column, others: Sequence[_Column]) -> Floats:
     """Return shares by the codes of an attribute, one column for each group."""
     table = tables.of(first.at, *(other.at for other in others))
     for axis, other in enumerate(others, start=1):
@@ -343,7 +349,7 @@ def _cells(tables: Tables, first: Column, others: Sequence[Column]) -> Floats:
     return table[: first.width].reshape(first.width, -1)
 
 
-def _joint(tables: Tables, one: Column, other: Column) -> Floats:
+def _joint(tables: Tables, one: _Column, other: _Column) -> Floats:
     """Return shares by the codes of two attributes, those of hidden rows included."""
     return tables.of(one.at, other.at)[: one.width, : other.width]
 
@@ -353,7 +359,7 @@ def _ratio(top: Floats, cells: Floats) -> _Found:
     return top / np.maximum(share, _LEAST), share
 
 
-def _mean(tables: Tables, asked: Question, first: Column, others: list[Column]) -> _Found:
+def _mean(tables: Tables, asked: Question, first: _Column, others: list[_Column]) -> _Found:
     cells = _cells(tables, first, others)
     if asked.where is not None:
         return _ratio(_belongs(tables, asked, first) @ cells, cells)
@@ -384,7 +390,7 @@ class _OneColumn:
         return self.numbers
 
 
-def _belongs(tables: Tables, asked: Question, first: Column) -> Floats:
+def _belongs(tables: Tables, asked: Question, first: _Column) -> Floats:
     """Return the share of the rows with each code that satisfy a condition."""
     where = asked.where
     assert where is not None
@@ -400,14 +406,14 @@ def _belongs(tables: Tables, asked: Question, first: Column) -> Floats:
     return first.mean(tables, select)
 
 
-def _sd(tables: Tables, _: Question, first: Column, others: list[Column]) -> _Found:
+def _sd(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> _Found:
     cells = _cells(tables, first, others)
     mean, share = _ratio(first.mean(tables) @ cells, cells)
     square = _ratio(first.mean(tables, np.square) @ cells, cells)[0]
     return np.sqrt(np.maximum(square - mean**2, 0.0)), share
 
 
-def _quantile(tables: Tables, asked: Question, first: Column, others: list[Column]) -> _Found:
+def _quantile(tables: Tables, asked: Question, first: _Column, others: list[_Column]) -> _Found:
     cells = _cells(tables, first, others)
     points, inside = first.values(tables)
     order = np.argsort(points.ravel(), kind="stable")
@@ -419,7 +425,7 @@ def _quantile(tables: Tables, asked: Question, first: Column, others: list[Colum
     return np.array(found), cells.sum(axis=0)
 
 
-def _correlation(tables: Tables, _: Question, x: Column, others: list[Column]) -> _Found:
+def _correlation(tables: Tables, _: Question, x: _Column, others: list[_Column]) -> _Found:
     spread, share = _moments(tables, [x, others[0]])[1:]
     scale = np.sqrt(np.maximum(np.diag(spread), _LEAST))
     return np.clip([spread[0, 1] / scale[0] / scale[1]], -1.0, 1.0), np.array([share])
@@ -434,7 +440,7 @@ _ANSWERS = {
 }
 
 
-def _moments(tables: Tables, columns: Sequence[Column]) -> tuple[Floats, Floats, float]:
+def _moments(tables: Tables, columns: Sequence[_Column]) -> tuple[Floats, Floats, float]:
     """Return means and covariances of the features of columns, and the share of rows."""
     if any(column.skipped for column in columns):  # of two: rows in which both are applicable
         cells = _joint(tables, *columns)
@@ -454,7 +460,7 @@ def _moments(tables: Tables, columns: Sequence[Column]) -> tuple[Floats, Floats,
     return np.concatenate([mean for mean, _ in alone]), np.block(blocks), share
 
 
-def _alone(tables: Tables, column: Column, law: Floats) -> tuple[Floats, Floats]:
+def _alone(tables: Tables, column: _Column, law: Floats) -> tuple[Floats, Floats]:
     """Return means and covariances of the features of one column."""
     if column.by_levels:
         means = law[1:]
@@ -482,7 +488,7 @@ def _covariances(tables: Tables, first: _Part, second: _Part, share: float) -> F
     return np.asarray(found - np.outer(means, other_means))
 
 
-def _least_squares(tables: Tables, columns: list[Column]) -> _Found:
+def _least_squares(tables: Tables, columns: list[_Column]) -> _Found:
     """Return the coefficients of the first column on the others, the intercept first."""
     means, spread, share = _moments(tables, columns)
     slopes = np.linalg.lstsq(spread[1:, 1:], spread[1:, 0], rcond=1e-10)[0]
@@ -553,7 +559,7 @@ def _small(labels: Sequence[str], share: Floats, unsure: Floats) -> Iterator[str
         )
 
 
-def _uncovered(model: Synthesizer, columns: Sequence[Column], *, holed: bool) -> Iterator[str]:
+def _uncovered(model: Synthesizer, columns: Sequence[_Column], *, holed: bool) -> Iterator[str]:
     """Say what no interval covers; of released and public facts."""
     if holed and model._applied_strategy.models_holes:
         yield (

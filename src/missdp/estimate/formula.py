@@ -114,8 +114,6 @@ def _checked(asked: Question) -> Question:
 def is_formula(text: str) -> bool:
     """Whether a text is a formula rather than a question: it has a tilde outside of quotes.
 
-    Examples
-    --------
     >>> is_formula("wage ~ age"), is_formula("share(home == '~')")
     (True, False)
     """

@@ -27,6 +27,9 @@ _TREE = 4.0  # times the noise of a count: what does not stand out is moved, and
 _MOST_TAKEN = 0.9  # of a bin
 _DECAY = 1.5  # power with which rows beyond are usually fewer, the further out
 _USUAL = 0.5  # as many rows beyond, on either side, times the noise of a count
+_SURELY, _LARGEST = 10.0, 0.4  # a tail with this times the noise, at most this share, is known
+_LEAST_STEP, _LONGEST = 0.01, 50.0  # of logarithms of distances, so that all stays finite
+_GROWS = 1e-6, 1.0  # by how much more a tail falls: not at all, and as exponential ones do
 _SPIKE = 0.002, 0.5  # chance that an interval beyond has as many rows as its count can hide:
 _HEAVY = 8.0, 16.0  # least and most, by how many quartiles from the median the reach ends
 _LOWEST = -8.0  # standard deviations: with a mean below, what is above 0 is exponential
@@ -65,12 +68,6 @@ def counted(model: Synthesizer, name: str) -> Numeric:
     return replace(attribute, shares=tuple(np.where(hidden, 0.0, attribute.shares).tolist()))
 
 
-def number_of(model: Synthesizer, name: str) -> Coordinate | None:
-    """Return the number of an attribute whose products were released."""
-    pairs = getattr(model, "pairs_", None)
-    return None if pairs is None else pairs.numbered.get(model.modelled_.names.index(name))
-
-
 def reach(attribute: Numeric) -> tuple[float, float]:
     """Return the ends of where values were found, if bins were; else the bounds."""
     if attribute.pieces is None or attribute.shares is None:
@@ -87,9 +84,10 @@ class Beyond:
     """Intervals beyond the reach of a number, in which noise may hide rows.
 
     On either side as many rows as the noise of a count are usual, three times fewer twice as far
-    from the middle: the prior of an interval is exponential, with this mean. With some chance there
-    is a spike, whose mean is the noise of its own count: one in 500, and up to one half where
-    numbers have a long tail already as far as they were found.
+    from the middle, or more if the tail that was found goes on as it falls: see `_tail`. The prior
+    of an interval is exponential, with this mean. With some chance there is a spike, whose mean is
+    the noise of its own count: one in 500, and up to one half where numbers have a long tail
+    already as far as they were found.
     """
 
     home: Ints  # (k,): the bin that each interval lies in
@@ -123,6 +121,24 @@ class Beyond:
         home = attribute.encode_values(np.clip(ends.mean(axis=1), attribute.lower, attribute.upper))
         return cls(home[most], above[most], points, counts[most], noise[most], usual[most])
 
+    def falling(self, values: Floats, margin: Floats, rows: float) -> Self:
+        """Return the same, if the tails of values in bins go on as they were found to fall."""
+        shares = np.maximum(margin[: len(values)], 0.0)
+        if not (len(self.home) and shares.any()):
+            return self
+        order, points = np.argsort(values, axis=None, kind="stable"), values.shape[1]
+        values, mass = values.ravel()[order], (np.repeat(shares, points) / points)[order]
+        mass, usual = mass / mass.sum(), self.usual.copy()
+        middle = values[min(int(np.searchsorted(np.cumsum(mass), 0.5)), len(mass) - 1)]
+        least = _SURELY * float(np.median(self.noise)) / max(rows, 1.0)
+        for side, off, tail in (
+            (self.above, (values - middle)[::-1], np.cumsum(mass[::-1])),
+            (~self.above, middle - values, np.cumsum(mass)),
+        ):
+            ends = np.abs(self.points[side][:, [0, -1]] - middle)
+            usual[side] = np.maximum(usual[side], rows * _tail(off, tail, ends, least))
+        return replace(self, usual=usual)
+
     def drawn(self, effects: Floats, lacking: Floats, spread: Floats, chances: Floats) -> Floats:
         """Draw numbers of rows, given counts and sums: Gibbs sampling, shape ``(draws, k)``.
 
@@ -154,6 +170,25 @@ def _either(scores: Floats, rates: Floats, chance: float, rng: np.random.Generat
     near = np.maximum(at, _LOWEST)
     normal, exponential = near - ndtri(place * ndtr(near)), np.log(place) / np.minimum(at, -1.0)
     return np.asarray(np.maximum(np.where(at < _LOWEST, exponential, normal), 0.0))
+
+
+def _tail(off: Floats, shares: Floats, ends: Floats, least: float) -> Floats:
+    """Return the share of rows between two distances from the middle, shape ``(k, 2)``.
+
+    Beyond each distance ``off`` there are ``shares``, and what was found tells where there are
+    ``least``, twice and four times as much. By how many powers of two a tail falls while distances
+    grow by a factor of e is a constant for a power law; with lighter tails it grows, and goes on
+    growing alike.
+    """
+    wanted = least * np.array([1.0, 2.0, 4.0])
+    found = off[np.minimum(np.searchsorted(shares, wanted), len(off) - 1)]
+    if wanted[-1] > _LARGEST or found[-1] <= 0:
+        return np.zeros(len(ends))
+    falls = 1 / np.maximum(-np.diff(np.log(found)), _LEAST_STEP)
+    grows = float(np.clip(falls[0] - falls[1], *_GROWS))
+    further = np.log(np.maximum(ends / found[0], 1.0))
+    halved = (falls[0] + grows / 2) * np.expm1(np.minimum(grows * further, _LONGEST)) / grows
+    return np.asarray(-np.diff(least * 2.0**-halved, axis=1)[:, 0])
 
 
 def _median(attribute: Numeric) -> float:
@@ -239,7 +274,7 @@ class Inside:
         shares = np.maximum(margin[: attribute.size], max(_LEAST_SHARE, _HARDLY * std))
         if sums is not None:
             sums = replace(sums, law=sums.law[: attribute.size])
-        beyond = Beyond.of(model, attribute)
+        beyond = Beyond.of(model, attribute).falling(points, margin, n_rows * seen)
         return cls(piece, shares, n_rows, seen, std, beyond, points, sums, model._design)
 
     @property
@@ -438,6 +473,7 @@ class Lines:
     below: Ints
     above: Ints
     gap: Floats  # from the middle of that below to the middle of that above
+    least: Floats  # share of a bin by which sums are divided, where a draw of noise leaves less
 
     @classmethod
     def of(cls, points: Floats, inside: Floats, law: Floats, home: Ints) -> Self:
@@ -458,7 +494,7 @@ class Lines:
         bins = bins[np.argsort(middle[bins], kind="stable")]
         below, above = np.append(bins[:1], bins[:-1]), np.append(bins[1:], bins[-1:])
         gap = np.maximum(middle[above] - middle[below], _LEAST_SHARE)
-        return cls(score - middle[home][:, None], home, bins, below, above, gap)
+        return cls(score - middle[home][:, None], home, bins, below, above, gap, total / 2)
 
     def along(self, values: Floats, inside: Floats, law: Floats, *, lean: float) -> Floats:
         """Return what a function of a number counts at each code, in a relation to another one.
@@ -475,6 +511,7 @@ class Lines:
         centre = sums / np.where(np.abs(total) > _LEAST_SHARE, total, 1.0)
         each = law[:, None] * inside * (values - centre[self.home][:, None]) * self.off
         part = np.bincount(self.home, each.sum(axis=1), size)[self.bins] * lean / self.gap
-        np.add.at(means, self.above, part / np.maximum(law[self.above], _LEAST_SHARE))
-        np.add.at(means, self.below, -part / np.maximum(law[self.below], _LEAST_SHARE))
+        of = np.maximum(law[:size], self.least)
+        np.add.at(means, self.above, part / of[self.above])
+        np.add.at(means, self.below, -part / of[self.below])
         return means

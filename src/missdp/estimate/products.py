@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from missdp.inference.completion import Completed
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
-from missdp.inference.products import NumberMoments, complete_numbers
-from missdp.synth.coordinates import Coordinate
-from missdp.types import Flags, Floats, Ints
+from missdp.inference.products import NumberMoments
+from missdp.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,25 +60,6 @@ class Products:
         )
 
 
-def completed(
-    moments: NumberMoments,
-    numbers: Mapping[int, Coordinate],
-    known: Completed,
-    rows: Ints,
-    holes: Flags,
-) -> Products:
-    """Return what moments of observed cells say of complete rows: see `complete_numbers`."""
-    levels = {a: number.levels for a, number in numbers.items()}
-    mean, inside = ({a: found[k] for a, found in levels.items()} for k in (0, 1))
-    found = complete_numbers(moments, mean, inside, known.margins, rows, holes, known.masks)
-    middle = {a: float(known.margins[a] @ level) for a, level in mean.items()}
-    by_level = {
-        (a, c): told + middle[a] * known.margins[c] for (a, c), (told, _) in found.by_level.items()
-    }
-    both = {(a, b): told + middle[a] * middle[b] for (a, b), (told, _) in found.both.items()}
-    return Products(middle, by_level, both)
-
-
 def observed(
     moments: NumberMoments, sizes: Sequence[int], of: Sequence[int], seen: Mapping[Clique, float]
 ) -> Products:
@@ -107,21 +86,6 @@ def noisy(moments: NumberMoments, rng: np.random.Generator) -> NumberMoments:
 
     by_level = {c: (again(*told), told[1]) for c, told in moments.by_level.items()}
     both = {c: (float(again(*told)), told[1]) for c, told in moments.both.items()}
-    return replace(moments, by_level=by_level, both=both)
-
-
-def with_rows(
-    moments: NumberMoments, z: Mapping[int, Floats], seen: Ints, weights: Floats
-) -> NumberMoments:
-    """Return the moments that so much more of each observed row would make."""
-    by_level = {
-        (a, c): (found + np.bincount(seen[:, c], weights * z[a], len(found)), std)
-        for (a, c), (found, std) in moments.by_level.items()
-    }
-    both = {
-        (a, b): (found + float(weights @ (z[a] * z[b])), std)
-        for (a, b), (found, std) in moments.both.items()
-    }
     return replace(moments, by_level=by_level, both=both)
 
 

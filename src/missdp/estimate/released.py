@@ -20,17 +20,17 @@ import numpy as np
 
 from missdp.errors import ParameterError
 from missdp.estimate.inside import Inside, Lines, Move, Sums, found_alone
-from missdp.estimate.products import Products, about, completed, noisy, observed, with_rows
-from missdp.inference.completion import PairTables, complete
+from missdp.estimate.products import Products, about, noisy, observed
+from missdp.inference.completion import Completed, PairTables, complete
 from missdp.inference.completion import completed as of_several
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
-from missdp.inference.products import NumberMoments, Taken
+from missdp.inference.products import NumberMoments, Taken, complete_numbers
 from missdp.schema import Numeric
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
-from missdp.synth.coordinates import finely_drawn
+from missdp.synth.coordinates import Coordinate, finely_drawn
 from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.uncertain import noisier
 from missdp.synth.workload import candidates
@@ -153,13 +153,7 @@ _KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 @one_blas_thread()
 def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Released:
-    """Return what a fitted model tells of some sets of attributes.
-
-    Raises
-    ------
-    ParameterError
-        If its family, its strategy or its file keeps no statistics, or none of such a set.
-    """
+    """Return what a fitted model tells of sets of attributes; refuse one that tells nothing."""
     model._check_fitted()
     model._check_rows_are_units("an estimate")
     if not isinstance(model, AllPairs | AIM | MST):
@@ -342,7 +336,7 @@ class _AllPairsSource(_Source):
         if moments is None:
             return _Statistics(cells)
         numbers = {i: self._numbers[a] for i, a in enumerate(of) if a in self._numbers}
-        told = completed(moments, numbers, found, drawn, self._holes[:rows, of])
+        told = _completed(moments, numbers, found, drawn, self._holes[:rows, of])
         return _Statistics(cells, told.renamed(of))
 
     def sums(self, at: int) -> Sums | None:
@@ -415,7 +409,7 @@ class _AllPairsSource(_Source):
                 for i, a in enumerate(self._of)
                 if a in self._z
             }
-            moments = with_rows(moments, z, seen, weights)
+            moments = _with_rows(moments, z, seen, weights)
         together = {
             c: t + self.n_rows * _counted(seen, c, t.shape, weights)
             for c, t in self._release.together.items()
@@ -426,6 +420,40 @@ class _AllPairsSource(_Source):
     def plus(self, found: _Statistics, weights: Floats) -> _Statistics:
         more = found.products.plus(self._z, self.rows, weights)
         return replace(super().plus(found, weights), products=more)
+
+
+def _with_rows(
+    moments: NumberMoments, z: Mapping[int, Floats], seen: Ints, weights: Floats
+) -> NumberMoments:
+    """Return the moments that so much more of each observed row would make."""
+    by_level = {
+        (a, c): (found + np.bincount(seen[:, c], weights * z[a], len(found)), std)
+        for (a, c), (found, std) in moments.by_level.items()
+    }
+    both = {
+        (a, b): (found + float(weights @ (z[a] * z[b])), std)
+        for (a, b), (found, std) in moments.both.items()
+    }
+    return replace(moments, by_level=by_level, both=both)
+
+
+def _completed(
+    moments: NumberMoments,
+    numbers: Mapping[int, Coordinate],
+    known: Completed,
+    rows: Ints,
+    holes: Flags,
+) -> Products:
+    """Return what moments of observed cells say of complete rows: see `complete_numbers`."""
+    levels = {a: number.levels for a, number in numbers.items()}
+    mean, inside = ({a: found[k] for a, found in levels.items()} for k in (0, 1))
+    found = complete_numbers(moments, mean, inside, known.margins, rows, holes, known.masks)
+    middle = {a: float(known.margins[a] @ level) for a, level in mean.items()}
+    by_level = {
+        (a, c): told + middle[a] * known.margins[c] for (a, c), (told, _) in found.by_level.items()
+    }
+    both = {(a, b): told + middle[a] * middle[b] for (a, b), (told, _) in found.both.items()}
+    return Products(middle, by_level, both)
 
 
 class _MarginalsSource(_Source):

@@ -234,10 +234,7 @@ def _homes(tree: JunctionTree, cliques: Iterable[Clique]) -> dict[Clique, int]:
 
 
 class Calibrated:
-    """A distribution given by consistent marginals of a junction tree's cliques.
-
-    * ``beliefs``: Marginal of every tree clique; each sums to one, neighbours agree on separators.
-    """
+    """A distribution given by consistent marginals, ``beliefs``, of a junction tree's cliques."""
 
     def __init__(self, tree: JunctionTree, beliefs: Sequence[Floats]) -> None:
         self.tree = tree
@@ -257,10 +254,7 @@ class Calibrated:
         return _summed(self.beliefs[i], _axes(clique, self.tree.cliques[i]))
 
     def _pair(self, a: int, b: int) -> Floats:
-        """Marginal of two attributes of different cliques.
-
-        What one of them has to do with all that lies behind a separator is worked out once.
-        """
+        """Marginal of two attributes of different cliques, by way of the separators between."""
         i = self.tree.meeting(a, b)
         toward = self.tree.toward[i]
         if b not in toward:

@@ -60,8 +60,6 @@ class Histogram:
 def depth_of(size: int) -> int:
     """Return how many times a grid of so many cells is halved.
 
-    Examples
-    --------
     >>> depth_of(2), depth_of(5), depth_of(8)
     (1, 3, 3)
     """
@@ -71,8 +69,6 @@ def depth_of(size: int) -> int:
 def measured_levels(size: int, *, every: int) -> list[int]:
     """Return which levels are counted, coarsest first: the finest, and every so many above it.
 
-    Examples
-    --------
     >>> measured_levels(100, every=1), measured_levels(100, every=3)
     ([1, 2, 3, 4, 5, 6, 7], [1, 4, 7])
     """
@@ -82,8 +78,6 @@ def measured_levels(size: int, *, every: int) -> list[int]:
 def folded(cells: NDArray[_Number], levels: Sequence[int]) -> list[NDArray[_Number]]:
     """Return the counts of the nodes of these levels of a tree; level 1 is the halves.
 
-    Examples
-    --------
     >>> [level.tolist() for level in folded(np.array([5, 1, 2]), [1, 2])]
     [[6, 2], [5, 1, 2, 0]]
     """
@@ -99,8 +93,6 @@ def occupied(counts: NDArray[np.int64], *, std: float, size: int) -> tuple[int, 
       cells.
     * ``std``: Standard deviation of their noise.
 
-    Examples
-    --------
     >>> occupied(np.array([3, -2, 900, 400, 1, 0, 2, -4]), std=2.0, size=60)
     (16, 32)
     """
@@ -131,8 +123,6 @@ def fit_histogram(
     * ``reach`` (shape (size,)), optional: The least and the greatest number of each cell, which
       tell how far out a cell is; by default cells are equally wide.
 
-    Examples
-    --------
     >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
     >>> found = fit_histogram(counts, std=0.1, size=3, levels=[1, 2])
     >>> found.starts.tolist(), found.mass.round(3).tolist()

@@ -403,11 +403,7 @@ def _pooled(totals: Floats, ones: Sequence[NDArray[Any]]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Measured:
-    """A released marginal on merged levels.
-
-    * ``counts``: Noisy counts; the last level of an extended axis is "missing".
-    * ``std``: Noise of each cell.
-    """
+    """A released marginal on merged levels (the last may be "missing"), and its noise."""
 
     counts: Floats
     std: float | Floats

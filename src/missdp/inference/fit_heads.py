@@ -59,10 +59,7 @@ def fit_heads(
     ridge: float = 8.0,
     iterations: int = 25,
 ) -> Heads:
-    """Fit a sequence of multinomial logistic regressions to noisy tables of pairs.
-
-    Tables of more attributes, ``together``, are held as they are.
-    """
+    """Fit multinomial logistic regressions to noisy tables of pairs, and of more ``together``."""
     pairs = _pairs(margins, moments, variances)
     clear = {pair: found.clearness for pair, found in pairs.items()}
     sequence = tuple(order) if order is not None else _order(margins, clear)

@@ -217,11 +217,7 @@ class Heads(Record):
 
 
 class Features:
-    """Indicators of the levels of earlier attributes, one column per row; dense or sparse.
-
-    * ``parents``: The earlier attributes that are looked at.
-    * ``sizes``: Levels of every attribute.
-    """
+    """Indicators of the levels of earlier attributes, one column per row; dense or sparse."""
 
     def __init__(self, rows: Ints, parents: Sequence[int], sizes: Sequence[int]) -> None:
         from scipy.sparse import csr_array

@@ -76,10 +76,7 @@ def tree_cells(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
 
 
 class Growth:
-    """How large the junction tree would be with one more clique; remembers what it worked out.
-
-    * ``sizes``: Number of levels of every attribute.
-    """
+    """How large the junction tree would be with one more clique; remembers what it worked out."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self._sizes = tuple(sizes)

@@ -176,10 +176,7 @@ class Strip:
         return self.against(np.ones(len(self.missing)))
 
     def against(self, profile: Floats) -> float:
-        """How much missing rates differ from a multiple of the ones given, as `evidence`.
-
-        A chi-squared statistic of the released counts; 0 if there are too few of them.
-        """
+        """How much missing rates differ from a multiple of the ones given, by chi-squared."""
         levels, whole = len(self.missing), float(self.missing.sum())
         if levels < 2 or whole <= 3 * self.std * np.sqrt(levels):
             return 0.0

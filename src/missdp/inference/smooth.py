@@ -12,6 +12,11 @@ and its chi-squared dependence is the sum of their squares. They are taken for n
 likelihood for each pair, the decay ``ρ`` for all pairs together; where noise explains what is seen,
 they are nearly 0. What is returned is the posterior mean (Efron and Morris 1973).
 
+The mean of the prior is 0. Where two ordered attributes are clearly correlated, it is what normal
+dependence between their ranks has, of the correlation that explains all coefficients best, if that
+is likelier: strong trends have many coefficients, each too small to be told from noise by itself.
+Cells that noise makes negative are then filled so that the first coefficient stays.
+
 Where one attribute says nearly all about another, a table has few full cells and many empty ones:
 one variance for all leaves noise in the empty ones and takes from the full ones. If that is clearly
 likelier, each cell is therefore empty, or holds a part of what independence would put there, or is
@@ -28,7 +33,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
@@ -45,6 +51,12 @@ _NEVER = 1e-12
 _SECOND = 2.0  # degree of ranks, where numbers come first
 _APART = 0.03  # of a number, what its bins do not tell, below which bins tell nothing more
 _LEAST_SHARE = 1e-9
+_LEAST_TREND = 0.3  # a first coefficient, from which on dependence may be normal
+_CORRELATIONS = np.array([0.2, 0.35, 0.5, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.97, 0.985, 0.995])
+_LIKELIER = 3.0  # in logarithms
+_PLACES = 8  # in each level, by which a normal law is integrated
+_EXACT, _TILTS, _STEEPEST = 2e-3, 12, 30.0
+_LEAST_CELL = 1e-3  # of independence
 # Of the posterior variance: whoever fits a model to means is not to shrink them again.
 _TOLD = 0.02
 
@@ -108,20 +120,138 @@ class _Basis:
         degrees = np.insert(self.degrees, 1, 1.0)
         return _Basis(self.margin, functions[:, told], degrees[told], back[:, told])
 
+    @property
+    def lifted(self) -> int:
+        """How many functions read a number, and come first: none, itself, or that beside it too."""
+        return int((self.functions[len(self.margin) :] != 0).sum())
+
+    @property
+    def first(self) -> tuple[Floats, float]:
+        """The mean of the first function in each level, of variance 1, and its correlation."""
+        found = self.back[:, 0] / self.margin
+        share = math.sqrt(float(self.margin @ np.square(found)))
+        return found / share, share
+
+    def normal(self, other: _Basis, correlations: Floats) -> Floats:
+        """Return the coefficients of tables with normal dependence, one for each correlation.
+
+        Let ``e`` be the means of a number ``z`` in its levels, and ``r`` their correlation. Two
+        numbers that depend linearly have ``E[z z'] = E[e e'] / (r r')``, about, and what is beside
+        them, ``(e - r z) / s``, has what of ``E[e e']`` this does not explain.
+        """
+        tables = _normal_tables(self.margin, other.margin, correlations)
+        (one, r), (two, r_two) = self.first, other.first
+        found = self.functions[: len(one)].T @ tables @ other.functions[: len(two)]
+        found[:, : self.lifted], found[:, :, : other.lifted] = 0.0, 0.0
+        between = one @ tables @ two
+        found[:, 0, 0] = whole = np.clip(between / (r * r_two), -1.0, 1.0)
+        if min(self.lifted, other.lifted) > 1:
+            beside = math.sqrt((1 - r**2) * (1 - r_two**2))
+            found[:, 1, 1] = (between - whole * r * r_two) / beside
+        return np.asarray(found)
+
+
+def _normal_tables(one: Floats, other: Floats, correlations: Floats) -> Floats:
+    """Return tables of these margins whose ranks depend as those of normal numbers do.
+
+    Less the product of the margins; one for each correlation.
+    """
+    from scipy.special import ndtr, ndtri
+
+    below = np.cumsum(one) - one
+    places = ndtri(below[:, None] + one[:, None] * (np.arange(_PLACES) + 0.5) / _PLACES)
+    ends = ndtri(np.clip(np.cumsum(other)[:-1], _LEAST_SHARE, 1 - _LEAST_SHARE))
+    r = correlations[:, None, None, None]
+    below = ndtr((ends - r * places[:, :, None]) / np.sqrt(1 - np.square(r))).mean(axis=2)
+    shares = np.diff(below, axis=2, prepend=0.0, append=1.0)
+    return np.asarray(one[:, None] * (shares - other))
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """The prior of the coefficients of a pair, by decay, and how likely it makes them.
+
+    ``trend`` is the first coefficient.
+    """
+
+    one: _Basis
+    other: _Basis
+    trend: float
+    noise: Floats
+    centre: Floats
+    prior: Floats
+    likely: Floats
+
+    @classmethod
+    def of(
+        cls, one: _Basis, other: _Basis, table: Floats, variance: Floats, *, trend: bool
+    ) -> _Fit:
+        """Find it, with normal dependence as the mean of the prior if there may be a ``trend``."""
+        values = one.functions.T @ table @ other.functions
+        noise = (one.functions**2).T @ variance @ other.functions**2
+        shape = _DECAYS[:, None, None] ** (one.degrees[:, None] + other.degrees - 2)
+        first = float(values[0, 0])
+        plain = cls(one, other, first, noise, 0.0 * values, *_prior(values, noise, shape))
+        if not trend or abs(first) < max(_LEAST_TREND, _PLAIN * math.sqrt(noise[0, 0])):
+            return plain
+        tried = one.normal(other, np.sign(first) * _CORRELATIONS)
+        gains = np.square(values) - np.square(values - tried)
+        gains = (gains / np.maximum(noise, _NEVER)).sum(axis=(1, 2)) / 2
+        centre = tried[gains.argmax()]
+        prior, likely = _prior(values - centre, noise, shape)
+        likely = likely + gains.max()
+        if likely.max() <= plain.likely.max() + _LIKELIER:
+            return plain
+        return replace(plain, centre=centre, prior=prior, likely=likely)
+
 
 @dataclass(frozen=True, eq=False)
 class _Kept:
-    """How much of each coefficient of a pair is kept: its prior variance over all of it."""
+    """How much of each coefficient of a pair is kept: its prior variance over all of it.
+
+    The rest is that of the ``centre`` of the prior.
+    """
 
     one: _Basis
     other: _Basis
     kept: Floats
     noise: Floats
+    centre: Floats
+
+    @classmethod
+    def of_fit(cls, fit: _Fit, decay: int) -> _Kept:
+        """Return what is kept with this decay."""
+        prior = fit.prior[decay]
+        return cls(fit.one, fit.other, prior / (prior + fit.noise), fit.noise, fit.centre)
 
     def of(self, table: Floats, kept: Floats) -> Floats:
         """Return a table with so much of each of its coefficients."""
         values = self.one.functions.T @ table @ self.other.functions
         return np.asarray(self.one.back @ (kept * values) @ self.other.back.T)
+
+    def mean(self, table: Floats) -> Floats:
+        """Return the posterior mean, given a noisy table."""
+        centre = self.one.back @ ((1 - self.kept) * self.centre) @ self.other.back.T
+        return self._filled(self.of(table, self.kept) + centre)
+
+    def _filled(self, table: Floats) -> Floats:
+        """Return a table in which no cell is empty; a clear trend stays as strong as it is."""
+        (one, _), (other, _) = self.one.first, self.other.first
+        ends = self.one.margin, self.other.margin
+        lower, product = np.outer(*ends), np.outer(one, other)
+        aim = float(np.clip((table * product).sum(), -1 + _EXACT, 1 - _EXACT))
+        if abs(aim) < _LEAST_TREND or (table + lower >= 0).all():
+            return table
+        start, tilt = np.maximum(table + lower, _LEAST_CELL * lower), 0.0
+        for _ in range(_TILTS):
+            found = scaled_to(start * np.exp(np.clip(tilt * product, -_STEEPEST, _STEEPEST)), ends)
+            trend = float((found * product).sum())
+            if abs(aim - trend) < _EXACT:
+                break
+            slope = float((found * np.square(product)).sum()) - trend**2
+            step = (aim - trend) / max(slope * (1 - aim**2), _EXACT)
+            tilt += float(np.clip(step, -0.5, 0.5))
+        return np.asarray(found - lower)
 
     @property
     def told(self) -> Floats:
@@ -171,30 +301,32 @@ class Smoothing:
             if min(len(margins[a]), len(margins[b])) > 1
             and (flat or any((ordered[c] and len(margins[c]) > 2) or c in known for c in (a, b)))
         ]
-        bases: dict[int, _Basis] = {}
-        for pair in chosen:
-            for axis, a in enumerate(pair):
-                if a not in bases:
-                    noise = variances[pair].mean(axis=1 - axis)
-                    told = (known[a], numbers.spread[a]) if numbers and a in known else None
-                    bases[a] = _Basis.of(margins[a], noise, ordered=ordered[a], number=told)
-        found, fits = {}, {pair: np.zeros(len(_DECAYS)) for pair in chosen}
-        for a, b in chosen:
-            one, other = bases[a].functions, bases[b].functions
-            values, noise = pairs[a, b], variances[a, b]
+        noise = {c: variances[p].mean(axis=1 - p.index(c)) for p in reversed(chosen) for c in p}
+
+        @cache
+        def basis(a: int, number: bool) -> _Basis:
+            told = (known[a], numbers.spread[a]) if number and numbers and a in known else None
+            return _Basis.of(margins[a], noise[a], ordered=ordered[a], number=told)
+
+        def fit(pair: Pair, numbers: Numbers | None) -> _Fit:
+            table, variance = pairs[pair], variances[pair]
             if numbers is not None:
-                values = numbers.under((a, b), values, noise=False)
-                noise = numbers.under((a, b), noise, noise=True)
-            values, noise = one.T @ values @ other, (one**2).T @ noise @ other**2
-            apart = bases[a].degrees[:, None] + bases[b].degrees - 2
-            prior, fit = _prior(np.square(values), noise, _DECAYS[:, None, None] ** apart)
-            found[a, b], fits[a, b] = (noise, prior), fit
-        decay = int(np.argmax(sum(fits.values(), np.zeros(len(_DECAYS)))))
-        kept = {
-            (a, b): _Kept(bases[a], bases[b], prior[decay] / (prior[decay] + noise), noise)
-            for (a, b), (noise, prior) in found.items()
+                table = numbers.under(pair, table, noise=False)
+                variance = numbers.under(pair, variance, noise=True)
+            one, other = (basis(a, numbers is not None) for a in pair)
+            return _Fit.of(one, other, table, variance, trend=all(ordered[a] for a in pair))
+
+        fits = {pair: fit(pair, numbers) for pair in chosen}
+        likely = [found.likely for found in fits.values()]
+        decay = int(np.argmax(sum(likely, np.zeros(len(_DECAYS)))))
+        kept = {pair: _Kept.of_fit(found, decay) for pair, found in fits.items()}
+        # What numbers tell of a trend is no evidence against a table with few full cells.
+        alone = {
+            pair: fit(pair, None)
+            for pair, found in fits.items()
+            if known.keys() & {*pair} and abs(found.trend) > _STRONG
         }
-        rivals = {pair: float(fit[decay]) for pair, fit in fits.items()}
+        rivals = {pair: float(found.likely[decay]) for pair, found in {**fits, **alone}.items()}
         sparse = _sparse_tables(margins, pairs, variances, ordered, rivals)
         return cls(pairs, variances, kept, numbers, sparse, _shared_margins(margins, sparse))
 
@@ -208,8 +340,7 @@ class Smoothing:
     def means(self) -> dict[Pair, Floats]:
         """Return the posterior mean of each pair's dependence."""
         smooth = {
-            pair: kept.of(self.under(pair, self.pairs[pair]), kept.kept)
-            for pair, kept in self.kept.items()
+            pair: kept.mean(self.under(pair, self.pairs[pair])) for pair, kept in self.kept.items()
         }
         ends = self.margins
         sparse = {
@@ -247,7 +378,7 @@ class Smoothing:
         return {pair: mean + spread.get(pair, noise[pair]) for pair, mean in means.items()}
 
 
-def _prior(squares: Floats, noise: Floats, shape: Floats) -> tuple[Floats, Floats]:
+def _prior(values: Floats, noise: Floats, shape: Floats) -> tuple[Floats, Floats]:
     """Return the variance of each coefficient, and how likely it makes them all, by decay.
 
     In logarithms, and relative to no dependence at all.
@@ -255,6 +386,7 @@ def _prior(squares: Floats, noise: Floats, shape: Floats) -> tuple[Floats, Float
     The strengths climb by multiplicative steps (Févotte, Bertin and Durrieu 2009), which keep them
     positive and never lower the likelihood.
     """
+    squares = np.square(values)
     noise = np.maximum(noise, _NEVER * squares.max(initial=_NEVER))
     start = max(float((squares - noise).mean()), _LEAST_START * float(noise.mean()))
     smooth = np.full((len(shape), 1, 1), start)

@@ -7,7 +7,6 @@ released files say of lines is the only proof that none of the last ones was cut
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 from collections import Counter
@@ -15,14 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from missdp.accounting import Cost, Event, flatten
 from missdp.accounting.costs import approximate_delta, zcdp_cost
 from missdp.accounting.events import Adjacency, under
 from missdp.accounting.exact import exact, total
-from missdp.errors import DataError, LedgerError, MissDPError, UnprovenError, replacing
+from missdp.errors import LedgerError, MissDPError, UnprovenError, replacing
 from missdp.record import WRONG
 
 AFTER: Mapping[str, tuple[str, ...]] = {
@@ -245,37 +243,6 @@ def path_of(name: str) -> tuple[str, ...]:
     """Return a budget's name after that of the budget it is under, if any."""
     root = name.partition("/")[0]
     return (root,) if root == name else (root, name)
-
-
-_Stated = tuple[str | None, int | None, str | None, str | None]  # see `Replay.check`
-
-
-def stated_in(path: Path) -> list[_Stated]:
-    """Return what a file states: of a release, or an export of a whole ledger."""
-    wrong = DataError(f"{str(path)!r} is no file of a release or of a ledger")
-    document: Any = {}
-    with replacing(OSError, *WRONG, by=wrong):
-        content = path.read_bytes()
-        with contextlib.suppress(ValueError):  # an export has an object on each line
-            document = json.loads(content)
-        if "ledger" in document or "release" in document:
-            return [_of_release(document, content)]
-        lines = map(json.loads, content.decode("utf-8").splitlines())
-        bodies = [(json.loads(line["body"]), line["hash"]) for line in lines]
-        last = {body["root"]: (hashed, body["number"], None, None) for body, hashed in bodies}
-        return [*last.values()]
-    raise wrong
-
-
-def _of_release(document: Mapping[str, Any], content: bytes) -> _Stated:
-    ledger = document.get("ledger") or {}
-    release = document["release"] if "release" in document else ledger["request"]
-    output = None
-    if "state" in document:  # it says which files are of the release
-        output = hashlib.sha256(content).hexdigest()
-    elif "release" not in document:
-        output = answer_digest(document)
-    return ledger.get("head"), ledger.get("lines"), str(release), output
 
 
 def answer_digest(document: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from missdp.files import write_atomically
 from missdp.office.facts import template
 from missdp.schema import Schema
 from missdp.table import Table
+from missdp.table.streams import HeldRows, stream_of
 from missdp.table.units import rows_of_units
 
 if TYPE_CHECKING:  # what compares tables, and families, take a second to import
@@ -30,7 +31,6 @@ if TYPE_CHECKING:  # what compares tables, and families, take a second to import
 
 __all__ = ["curator_report"]
 
-_OWN = b"<title>CURATOR ONLY"
 _RELEASED = ("*.release.json", "release.json", "*/release.json", "*.model.json", "*.guarantee.json")
 _MOST_PAIRS = 30
 _MOST_PATTERNS = 20
@@ -49,17 +49,6 @@ def check_apart_from_releases(path: Path, released: Iterable[Path] = ()) -> None
             f"cannot write {str(path)!r}: released files are in that folder, and this report is "
             "for the curator only; write it to another folder"
         )
-
-
-def check_no_curator_page(folder: Path) -> None:
-    """Refuse a folder with a curator's page in it for anything that is to be released."""
-    for page in folder.glob("*.html"):
-        with page.open("rb") as file:
-            if _OWN in file.read(4096):
-                raise OutputError(
-                    f"{str(folder)!r} holds a page for the curator only: a folder is easily "
-                    "published as a whole; write to another one"
-                )
 
 
 def curator_report(
@@ -129,15 +118,20 @@ def curator_report(
     place = Path(path)
     check_apart_from_releases(place, released)
     page = template("curator.html")
+    if refit is not None and guarantee is not None:
+        from missdp.office.risk import check_membership
+
+        check_membership(guarantee, refits)
     rows, others = _as_in_a_fit(private, schema), _of_rows(schema)
     real, made = align(rows, synthetic, others)
     facts, verdict = _compared(real, made, others, (rows, synthetic))
-    facts = dict.fromkeys(_OPTIONAL, "") | facts
+    facts = dict.fromkeys(_OPTIONAL, "") | facts | _taking_part(schema)
     if control is not None:
         from missdp.office.risk import attacks
 
-        unseen = align(real, control, others)[1]
-        found = attacks(real, unseen, made, np.random.default_rng(0))
+        known, never_seen = (_one_of_each(data, schema) for data in (private, control))
+        both = align(known, never_seen, others)
+        found = attacks(*both, made, np.random.default_rng(0))
         facts["attacks"] = [*map(_attack, found)]
         verdict.append(_attacked(found))
     if f1:
@@ -161,6 +155,30 @@ def _as_in_a_fit(private: Any, schema: Schema) -> Any:
     if schema.weighs:
         return Table.read(private, schema)._as_counted()
     return rows_of_units(private, schema)
+
+
+def _one_of_each(data: Any, schema: Schema) -> Any:
+    """Return one row of each unit, if rows say whose they are, which then counts once.
+
+    Who attacks a person with many rows tries once, and rows of one person succeed together.
+    """
+    unit = schema.unit
+    if unit is None or isinstance(data, Table):
+        return data
+    rows = stream_of(data, schema) or HeldRows(data)
+    if unit.column not in rows.columns():
+        return data
+    alike = _of_rows(replace(schema, unit=None))
+    return rows_of_units(data, replace(alike, unit=replace(unit, max_rows=1)))
+
+
+def _taking_part(schema: Schema) -> dict[str, str]:
+    """Return which rows are shown, and whose are attacked, where rows are not by themselves."""
+    unit = schema.unit
+    most = f"at most {unit.max_rows} of each {unit.column}, drawn for this page" if unit else ""
+    counted = "as often as they count" if schema.weighs else ""
+    shown = "; ".join(filter(None, (most, counted)))
+    return {"shown": shown, "whose": unit.column if unit else ""}
 
 
 def _of_rows(schema: Schema) -> Schema:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -19,9 +21,8 @@ from missdp.accounting import DataDependentDomain
 from missdp.errors import OutputError, SchemaError, replacing
 from missdp.files import PutOff, refusal, sync_folder
 from missdp.office.chain import canonical, digest
-from missdp.office.curator import check_no_curator_page
-from missdp.office.facts import Facts
-from missdp.office.measurements import from_measurements, maintained, measurements
+from missdp.office.facts import Facts, plain
+from missdp.office.measurements import from_measurements, measurements
 from missdp.office.pages import pages
 from missdp.record import read_json, sealed
 from missdp.synth import load
@@ -141,7 +142,7 @@ def write_dossier(
     )
     made = {
         "measurements.parquet": measurements(facts, labels),
-        "maintained.csv": maintained(facts),
+        "maintained.csv": _maintained(facts),
         **pages(
             facts,
             vars(about or About()),
@@ -176,6 +177,33 @@ def write_dossier(
     return said
 
 
+_FORMULA = ("=", "+", "-", "@")
+
+
+def _maintained(facts: Facts) -> bytes:
+    """Return a CSV file of the relations that were measured, that are modelled, and that follow."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    columns = ("attributes", "maintained", "noise of a cell (share of rows)", "strength", "rule")
+    writer.writerow(columns)
+    for one in facts.relations:
+        numbers = ("" if x is None else _in_csv(float(x)) for x in (one.std, one.strength))
+        writer.writerow([_in_csv("; ".join(one.names)), one.how, *numbers, _in_csv(one.rule)])
+    return file.getvalue().encode("utf-8")
+
+
+def _in_csv(value: object) -> str:
+    """Return a cell that no spreadsheet takes for a formula.
+
+    >>> _in_csv("=1+1"), _in_csv("age"), _in_csv(-0.5)
+    ("'=1+1", 'age', '-0.5')
+    """
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = plain(value, None)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
 def check_folder(folder: Path, *, overwrite: bool) -> None:
     """Refuse a folder that is there, unless it is empty, or a dossier that may be replaced."""
     parent = Path(os.path.realpath(folder)).parent
@@ -183,12 +211,12 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise OutputError(
             f"cannot write {str(folder)!r}: the folder around it is absent or cannot be written"
         )
-    check_no_curator_page(parent)
+    _check_no_curator_page(parent)
     if not os.path.lexists(folder):
         return
     if not folder.is_dir() or folder.is_symlink():
         raise OutputError(f"cannot write {str(folder)!r}: it is there, and no folder")
-    check_no_curator_page(folder)
+    _check_no_curator_page(folder)
     found = {entry.name for entry in folder.iterdir()}
     if not found:
         return
@@ -200,6 +228,20 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise OutputError(
             f"{str(folder)!r} holds what is of no dossier, and is not replaced; name another folder"
         )
+
+
+_OWN = b"<title>CURATOR ONLY"
+
+
+def _check_no_curator_page(folder: Path) -> None:
+    """Refuse a folder with a curator's page in it for anything that is to be released."""
+    for page in folder.glob("*.html"):
+        with page.open("rb") as file:
+            if _OWN in file.read(4096):
+                raise OutputError(
+                    f"{str(folder)!r} holds a page for the curator only: a folder is easily "
+                    "published as a whole; write to another one"
+                )
 
 
 def _is_dossier(path: Path) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -33,11 +32,6 @@ _LONG = 10_000  # from here on digits are grouped: years are below
 _LONGEST = 80  # characters of a name or label; the measurements have all of them
 _UNPRINTABLE = {"Cc", "Cs", "Zl", "Zp"}
 _JOINERS = "\u200c\u200d"  # which some scripts are not written without
-# Dots between words, as in addresses, become links in some dialects; those of numbers do not.
-_MARKDOWN = re.compile(
-    r"([\\`*_{}\[\]<>|~&$@]|:(?=//)|(?<=[^\W\d])\.(?=[\w-])|(?<=\w)\.(?=[^\W\d]|-))"
-)
-_FORMULA = ("=", "+", "-", "@")
 
 
 def template(name: str) -> Any:
@@ -54,7 +48,7 @@ def template(name: str) -> Any:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["yaml"] = _in_yaml
+    environment.filters["yaml"], environment.filters["parted"] = _in_yaml, _parted
     return environment.get_template(name)
 
 
@@ -73,25 +67,11 @@ def plain(text: object, most: int | None = _LONGEST) -> str:
     return found if most is None or len(found) <= most else f"{found[: most - 1]}…"
 
 
-def in_markdown(text: object) -> str:
-    r"""Return a text that Markdown shows as it is, without links.
+def _parted(name: str) -> Any:
+    """Return a name in HTML that may go on in the next line after an underscore."""
+    from markupsafe import Markup, escape
 
-    >>> print(in_markdown("<b>[0.5](http://www.1x) www.-y.de"))
-    \<b\>\[0.5\](http\://www\.1x) www\.-y\.de
-    """
-    return _MARKDOWN.sub(r"\\\1", plain(text, None))
-
-
-def in_csv(value: object) -> str:
-    """Return a cell that no spreadsheet takes for a formula.
-
-    >>> in_csv("=1+1"), in_csv("age"), in_csv(-0.5)
-    ("'=1+1", 'age', '-0.5')
-    """
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    text = plain(value, None)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
 
 
 def _in_yaml(value: str | float) -> str:
@@ -163,9 +143,10 @@ class OneWay(NamedTuple):
     missing: float  # share of the rows
     missing_std: float | None
     nullable: bool
+    units: str
 
 
-class Relation(NamedTuple):
+class _Relation(NamedTuple):
     """Whether two attributes or more are together as in the table, or follow by a rule."""
 
     names: tuple[str, ...]
@@ -290,15 +271,15 @@ class Facts:
                 recipe = self.model._recipe
                 missing_std = recipe.first_sigma / max(1.0, recipe.n_rows)
         shown, gaps = self._shown_names[at], (missing, missing_std, attribute.nullable)
-        return OneWay(name, attribute.label or name, shown, shares, stds, *gaps)
+        return OneWay(name, attribute.label or name, shown, shares, stds, *gaps, attribute.units)
 
     @cached_property
-    def pairs(self) -> dict[tuple[int, int], Relation]:
+    def pairs(self) -> dict[tuple[int, int], _Relation]:
         """Every pair, by positions."""
         return {pair: self._relation(*pair) for pair in combinations(range(len(self.names)), 2)}
 
     @cached_property
-    def relations(self) -> list[Relation]:
+    def relations(self) -> list[_Relation]:
         """Every pair, larger tables that were measured, and what rules make of the rest."""
         if self._release is not None:
             stds = {c: std / self.rows for c, std in self._release.together_stds.items()}
@@ -307,18 +288,18 @@ class Facts:
             stds = {c: float(np.sqrt(np.square(t[1]).mean())) for c, t in known if len(c) > 2}
         found = [*self.pairs.values()]
         for c, std in stds.items():
-            found.append(Relation(tuple(self.names[a] for a in c), "measured", std))
+            found.append(_Relation(tuple(self.names[a] for a in c), "measured", std))
         for rule in self.schema.rules:
             about = sorted(rule.about(self.schema.columns), key=self.schema.names.index)
-            found.append(Relation(tuple(about), "follows", rule=rule.text))
+            found.append(_Relation(tuple(about), "follows", rule=rule.text))
         return found
 
-    def _relation(self, a: int, b: int) -> Relation:
+    def _relation(self, a: int, b: int) -> _Relation:
         names, strength = (self.names[a], self.names[b]), float(self.strengths[a, b])
         if self._pairs is not None:
             variance = self._pairs.variances.get((a, b))
             std = None if variance is None else float(np.sqrt(np.mean(variance)))
-            return Relation(names, "measured", std, strength)
+            return _Relation(names, "measured", std, strength)
         cells = self._sizes[a] * self._sizes[b]
         stds = [
             float(np.sqrt(np.square(table[1]).mean() * np.prod(table[1].shape) / cells))
@@ -326,7 +307,7 @@ class Facts:
             if {a, b} <= {*clique}
         ]
         how: Any = "measured" if stds else "modelled"
-        return Relation(names, how, min(stds, default=None), strength)
+        return _Relation(names, how, min(stds, default=None), strength)
 
     @cached_property
     def strengths(self) -> Floats:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
+import hashlib
 import json
+import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,14 +38,14 @@ from missdp.office.chain import (
     Facts,
     Replay,
     Row,
+    answer_digest,
     canonical,
     digest,
     path_of,
     same_request,
-    stated_in,
     written,
 )
-from missdp.office.store import Store, Transaction, place_of
+from missdp.office.store import Store, Transaction
 from missdp.record import WRONG
 
 if TYPE_CHECKING:
@@ -155,7 +158,7 @@ class Ledger:
     """
 
     def __init__(self, url: str, *, who: str | None = None, wait: float = 60.0) -> None:
-        self._place = place_of(url)
+        self._place = _place_of(url)
         self._store = Store(url, wait=number("wait", wait, least=0.0))
         self._who = _text("who", getpass.getuser() if who is None else who, least=1)
 
@@ -437,7 +440,7 @@ class Ledger:
             names = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
             raise LedgerError(f"the ledger was changed: the lines do not add up to {names[0]!r}")
         for head in heads:
-            for stated in [(head,)] if isinstance(head, str) else stated_in(head):
+            for stated in [(head,)] if isinstance(head, str) else _stated_in(head):
                 replay.check(*stated)
         return {n: (row.last, row.head) for n, row in replay.rows.items() if n == row.facts.root}
 
@@ -488,7 +491,7 @@ class Ledger:
 
     def is_at(self, url: str) -> bool:
         """Whether this is the ledger at a URL, whoever opens it."""
-        return place_of(url) == self._place
+        return _place_of(url) == self._place
 
     def close(self) -> None:
         """Close the connection of this thread; the next call opens another."""
@@ -531,6 +534,45 @@ class Ledger:
         for row in changed.values():
             _put(run, replace(row, last=last + 1, head=digest(body)), fresh=row.last == 0)
         return Started(request, last + 1, digest(body))
+
+
+_Stated = tuple[str | None, int | None, str | None, str | None]  # see `Replay.check`
+
+
+def _stated_in(path: Path) -> list[_Stated]:
+    """Return what a file states: of a release, or an export of a whole ledger."""
+    wrong = DataError(f"{str(path)!r} is no file of a release or of a ledger")
+    document: Any = {}
+    with replacing(OSError, *WRONG, by=wrong):
+        content = path.read_bytes()
+        with contextlib.suppress(ValueError):  # an export has an object on each line
+            document = json.loads(content)
+        if "ledger" in document or "release" in document:
+            return [_of_release(document, content)]
+        lines = map(json.loads, content.decode("utf-8").splitlines())
+        bodies = [(json.loads(line["body"]), line["hash"]) for line in lines]
+        last = {body["root"]: (hashed, body["number"], None, None) for body, hashed in bodies}
+        return [*last.values()]
+    raise wrong
+
+
+def _of_release(document: Mapping[str, Any], content: bytes) -> _Stated:
+    ledger = document.get("ledger") or {}
+    release = document["release"] if "release" in document else ledger["request"]
+    output = None
+    if "state" in document:  # it says which files are of the release
+        output = hashlib.sha256(content).hexdigest()
+    elif "release" not in document:
+        output = answer_digest(document)
+    return ledger.get("head"), ledger.get("lines"), str(release), output
+
+
+def _place_of(url: str) -> tuple[str, ...]:
+    """Return where a ledger is, without role and password."""
+    kind, _, rest = url.partition("://")
+    if kind == "sqlite":
+        return kind, os.path.realpath(rest[1:])
+    return kind.partition("+")[0], rest.rpartition("@")[2]
 
 
 _ORDER = " ORDER BY root, number"

@@ -12,7 +12,6 @@ are, and nothing is claimed of it.
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
 import io
 import json
@@ -34,7 +33,7 @@ from missdp.errors import DataError, SchemaError, replacing
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth
 from missdp.mechanisms import Total
-from missdp.office.facts import Facts, code_names, in_csv
+from missdp.office.facts import Facts, code_names
 from missdp.schema import Schema, Unit
 from missdp.schema.open_domains import is_pending, uncut
 from missdp.sources.modelled import Modelled
@@ -197,18 +196,6 @@ def _of_all_pairs(facts: Facts, release: PairRelease) -> Iterator[_Table]:
         yield table("product", (a, b), found, products.std**2, axes[a], axes[b])
     for pair, (values, variance) in facts.pair_tables.items():
         yield table("pair", pair, values, variance)
-
-
-def maintained(facts: Facts) -> bytes:
-    """Return a CSV file of the relations that were measured, that are modelled, and that follow."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    columns = ("attributes", "maintained", "noise of a cell (share of rows)", "strength", "rule")
-    writer.writerow(columns)
-    for one in facts.relations:
-        numbers = ("" if x is None else in_csv(float(x)) for x in (one.std, one.strength))
-        writer.writerow([in_csv("; ".join(one.names)), one.how, *numbers, in_csv(one.rule)])
-    return file.getvalue().encode("utf-8")
 
 
 class _Marginal(NamedTuple):

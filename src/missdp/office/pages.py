@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -25,7 +26,6 @@ from missdp.office.facts import (
     Gaps,
     OneWay,
     half_width,
-    in_markdown,
     plain,
     share,
     short,
@@ -84,7 +84,7 @@ def _common(facts: Facts) -> dict[str, Any]:
         "delta": printed(guarantee.delta),
         "delta_rows": f"{guarantee.delta * facts.rows:.1g}",
         "sentences": [plain(sentence, None) for sentence in guarantee.sentences],
-        "conditions": [condition.statement() for condition in guarantee.conditions],
+        "conditions": [plain(c.statement(), None) for c in guarantee.conditions],
         "seeded": ExplicitSeed in kinds,
         "declared_rows": DeclaredRowCount in kinds,
         "public_domain": PublicDomain in kinds,
@@ -125,11 +125,26 @@ def _escaped(common: Mapping[str, Any], about: Mapping[str, str]) -> dict[str, A
     names = ["conditions", "release"]
     if common["unit"] != ROW:  # whose name is somebody's, and stands in what is said of it
         names += ["unit", "risk", "left_out", "sentences"]
-    found: dict[str, Any] = {"about": {key: in_markdown(text) for key, text in about.items()}}
+    found: dict[str, Any] = {"about": {key: _in_markdown(text) for key, text in about.items()}}
     for name in names:
         one = common[name]
-        found[name] = in_markdown(one) if isinstance(one, str) else [*map(in_markdown, one)]
+        found[name] = _in_markdown(one) if isinstance(one, str) else [*map(_in_markdown, one)]
     return found
+
+
+# Dots between words, as in addresses, become links in some dialects; those of numbers do not.
+_MARKDOWN = re.compile(
+    r"([\\`*_{}\[\]<>|~&$@]|:(?=//)|(?<=[^\W\d])\.(?=[\w-])|(?<=\w)\.(?=[^\W\d]|-))"
+)
+
+
+def _in_markdown(text: object) -> str:
+    r"""Return a text that Markdown shows as it is, without links.
+
+    >>> print(_in_markdown("<b>[0.5](http://www.1x) www.-y.de"))
+    \<b\>\[0.5\](http\://www\.1x) www\.-y\.de
+    """
+    return _MARKDOWN.sub(r"\\\1", plain(text, None))
 
 
 def _report(
@@ -253,9 +268,12 @@ def _card(column: OneWay) -> dict[str, Any]:
     kept = np.sort(np.argsort(-shares, kind="stable")[:_MOST_LEVELS])
     stds = [None] * size if column.stds is None else column.stds.tolist()
     rest = float(shares.sum() - shares[kept].sum())
+    label = column.label if column.label != column.name else ""
+    told = not column.units or column.units.lower() in label.lower()
+    known = (label, "" if told else f"in {column.units}")
     return {
         "name": plain(column.name),
-        "label": plain(column.label) if column.label != column.name else "",
+        "label": ", ".join(plain(part) for part in known if part),
         "bars": _bars(
             [column.levels[i] for i in kept], shares[kept].tolist(), [stds[i] for i in kept]
         ),
@@ -281,18 +299,17 @@ def _matrix(facts: Facts) -> list[dict[str, Any]]:
 def _strongest(facts: Facts) -> list[dict[str, str]]:
     """Return the strongest pairs."""
     pairs = sorted(combinations(range(len(facts.names)), 2), key=lambda p: -facts.strengths[p])
-    found = []
-    for pair in pairs[:_PAIRS]:
-        one = facts.pairs[pair]
-        found.append(
-            {
-                "names": _labels(facts, *pair),
-                "strength": f"{facts.strengths[pair]:.2f}",
-                "how": one.how,
-                "noise": "not kept" if one.std is None else half_width(one.std),
-            }
-        )
-    return found
+    shown = [facts.pairs[pair] for pair in pairs[:_PAIRS]]
+    like = float(np.median([one.std for one in shown if one.std] or [0.0]))
+    return [
+        {
+            "names": _labels(facts, *pair),
+            "strength": f"{facts.strengths[pair]:.2f}",
+            "how": one.how,
+            "noise": "not kept" if one.std is None else half_width(one.std, like),
+        }
+        for pair, one in zip(pairs, shown, strict=False)
+    ]
 
 
 def _widths(facts: Facts, column: OneWay) -> dict[str, Any]:

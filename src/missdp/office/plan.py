@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from missdp.errors import ParameterError
@@ -29,6 +30,7 @@ __all__ = ["Margins", "Plan", "Planned", "plan"]
 Margins: TypeAlias = Literal["uniform", "zipf"]
 """How often the levels or bins of an attribute are taken to occur: evenly, or as 1, 1/2, 1/3..."""
 _MOST_ROWS = 1_000_000  # that are made up: more would only take longer
+_FITS = 3  # whose mean width is told: noise moves where bins end, and widths with it
 _ROWS_SEED, _NOISE_SEED = 1, 2  # made-up rows and their noise tell nothing; apart, so not alike
 
 
@@ -49,7 +51,7 @@ class Planned(Record):
         By margins, the share of the cells of two-way tables that hold fewer rows than twice the
         noise.
     widths : dict of str to float
-        By number, the width of the 95 % interval of its mean.
+        By number, the width of the 95 % interval of its mean; the mean of three fits.
     ground_truth : float or None
         Epsilon for the table before values went missing, if they do so completely at random at the
         declared rates; None where nothing is proven.
@@ -81,7 +83,7 @@ class Plan(Record):
     rehearsed_rows : int
         That were made up: a million of more than that, whose noise hardly differs, and whose
         seconds and memory are smaller.
-    missing, spreads : dict of str to float
+    missing, spreads, means : dict of str to float
         As declared.
     margins : {"uniform", "zipf"}
         As declared.
@@ -99,6 +101,7 @@ class Plan(Record):
     rehearsed_rows: int
     missing: dict[str, float] = field(default_factory=dict)
     spreads: dict[str, float] = field(default_factory=dict)
+    means: dict[str, float] = field(default_factory=dict)
     margins: Margins = "uniform"
     counted: float = 1.0
     memory: float | None = None
@@ -205,7 +208,7 @@ def plan(
     mean_weight: float | None = None,
     epsilons: Iterable[float] = (0.5, 1.0, 2.0),
     method: str | None = None,
-    means: Iterable[str] | None = None,
+    means: Iterable[str] | Mapping[str, float] | None = None,
     progress: Progress | None = None,
     **parameters: Any,
 ) -> Plan:
@@ -219,7 +222,8 @@ def plan(
     missing : mapping of str to float, optional
         Share of missing cells by attribute, as you declare.
     spreads : mapping of str to float, optional
-        Standard deviation of numbers, as you declare; they are then taken to be normal.
+        Standard deviation of numbers, as you declare. They are then taken to have a beta
+        distribution, nearly a normal one in the middle of far bounds.
     margins : {"uniform", "zipf"}, default "uniform"
         How often levels, and bins of other numbers, occur.
     mean_weight : float, optional
@@ -227,8 +231,9 @@ def plan(
     epsilons : iterable of float, default (0.5, 1, 2)
     method : str, optional
         The family; by default that of ``missdp synthesize``.
-    means : iterable of str, optional
-        Numbers whose means are planned; by default the first one.
+    means : iterable of str, or mapping of str to float, optional
+        Numbers whose means are planned; by default the first one. A mapping says what each is, as
+        you declare, for a number with a spread; by default the middle of its bounds.
     progress : callable, optional
         Called with what is going on and the share that is done.
     **parameters
@@ -268,6 +273,7 @@ def plan(
         rows=rows,
         missing=dict(missing or {}),
         spreads=dict(spreads or {}),
+        means=dict(means) if isinstance(means, Mapping) else {},
         margins=margins,
         mean_weight=mean_weight,
     )
@@ -277,7 +283,7 @@ def plan(
     if "strategy" in parameters:
         parameters["missing"] = parameters.pop("strategy")
     chosen = method or default_synthesizer(schema, delta=parameters.get("delta"))
-    family = partial(synthesizer_named(chosen), random_state=_NOISE_SEED, **parameters)
+    family = partial(synthesizer_named(chosen), **parameters)
     wanted = _numbers(schema, means)
     fewer = min(rows, _MOST_ROWS)
     table = replace(declared, rows=fewer).made_up(_ROWS_SEED)
@@ -285,11 +291,14 @@ def plan(
     for place, epsilon in enumerate(grid):
         if progress is not None:
             progress(f"rehearsing epsilon {epsilon:g}", place / len(grid))
-        model = family(epsilon=epsilon)
-        seconds, drawn = rehearse(model, table)
+        seeds = range(_NOISE_SEED, _NOISE_SEED + (_FITS if wanted else 1))
+        models = [family(epsilon=epsilon, random_state=seed) for seed in seeds]
+        seconds, drawn = rehearse(models[0], table)
         memory = memory or _peak()  # before distances and estimates
         fitted = fitted_error(table, drawn)
-        planned.append(_planned(model, declared, wanted, fitted=fitted, seconds=seconds))
+        for model in models[1:]:
+            model.fit(table)
+        planned.append(_planned(models, declared, wanted, fitted=fitted, seconds=seconds))
     return Plan(
         method=chosen,
         rows=rows,
@@ -298,6 +307,7 @@ def plan(
         planned=tuple(planned),
         missing=dict(declared.missing),
         spreads=dict(declared.spreads),
+        means=dict(declared.means),
         margins=margins,
         counted=declared.counted,
     )
@@ -313,13 +323,19 @@ def _numbers(schema: Schema, means: Iterable[str] | None) -> list[str]:
 
 
 def _planned(
-    model: Synthesizer, declared: Declared, means: list[str], *, fitted: float, seconds: float
+    models: list[Synthesizer],
+    declared: Declared,
+    means: list[str],
+    *,
+    fitted: float,
+    seconds: float,
 ) -> Planned:
-    """Return what a rehearsed fit shows of its epsilon."""
+    """Return what rehearsed fits show of their epsilon."""
     from missdp.office.rehearsal import noise_of_tables, width_of_mean
 
+    model = models[0]
     one_way, two_way = noise_of_tables(model)
-    widths = {name: width_of_mean(model, name) for name in means}
+    widths = {name: fmean(width_of_mean(m, name) for m in models) for name in means}
     return Planned(
         epsilon=float(model.epsilon),
         delta=model.guarantee_.delta,

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any, get_args
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from missdp.accounting import MissingCompletelyAtRandom
 from missdp.errors import ParameterError, UnprovenError
@@ -26,43 +26,83 @@ from missdp.schema.layout import STEPS
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.table import Table
+from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import follow_rules
 from missdp.table.units import unit_sums
-from missdp.types import Floats, Ints
+from missdp.types import Floats
 
 _RELATED = 0.3  # correlation of any two attributes of made-up rows
+_FURTHEST, _GRID = 6.0, 6001  # normal ranks at which distributions are inverted
+_SMALLEST = 1e-9
 
 
-def shares(size: int, margins: Margins) -> Floats:
+def _shares(size: int, margins: Margins) -> Floats:
     """Return how often each of so many levels is taken to occur.
 
-    Examples
-    --------
-    >>> shares(2, "zipf").round(2).tolist()
+    >>> _shares(2, "zipf").round(2).tolist()
     [0.67, 0.33]
     """
     weights = np.ones(size) if margins == "uniform" else 1 / np.arange(1.0, size + 1)
     return np.asarray(weights / weights.sum())
 
 
-def law_of(attribute: AnyAttribute, margins: Margins, spread: float | None = None) -> Floats:
-    """Return the share of each level or bin; normal around the middle, if a spread is declared."""
+def _law_of(
+    attribute: AnyAttribute,
+    margins: Margins,
+    spread: float | None = None,
+    mean: float | None = None,
+) -> Floats:
+    """Return the share of each level or bin; of a beta distribution, if a spread is declared."""
     if spread is None:
-        return shares(attribute.size, margins)
+        return _shares(attribute.size, margins)
     if not isinstance(attribute, Numeric):
         raise ParameterError(f"{attribute.name!r} is no number, and has no standard deviation")
-    middle = (attribute.lower + attribute.upper) / 2
-    density = np.exp(-(((attribute.centres - middle) / spread) ** 2) / 2)
-    low, high = attribute.reach
-    weights = density * np.maximum(high - low, 1e-9 * (attribute.upper - attribute.lower))
+    low, high, *shape = _fitting(attribute, spread, mean)
+    step = 0.5 if attribute.integer else 0.0
+    least, greatest = attribute.reach
+    above = betainc(*shape, (greatest + step - low) / (high - low))
+    below = betainc(*shape, (least - step - low) / (high - low))
+    weights = np.maximum(above - below, _SMALLEST)
     return np.asarray(weights / weights.sum())
 
 
-def _drawn(law: Floats, shared: Floats, rng: np.random.Generator) -> Ints:
-    """Draw levels by a law, as bins of normal numbers that lean on what each row shares."""
+def _fitting(
+    attribute: Numeric, spread: float, mean: float | None
+) -> tuple[float, float, float, float]:
+    """Return ends and parameters of the beta distribution with this mean and deviation.
+
+    By default the mean is in the middle. Of far bounds it is nearly normal there, and nearly a
+    gamma distribution where the mean is near one of them: both have the tail that people know.
+    """
+    half = 0.5 if attribute.integer else 0.0  # whole numbers are rounded
+    low, high = attribute.lower - half, attribute.upper + half
+    at = 0.5 if mean is None else (mean - low) / (high - low)
+    sharp = at * (1 - at) * ((high - low) / spread) ** 2 - 1
+    if not 0 < at < 1 or not sharp > 0:
+        raise ParameterError(
+            f"the bounds of {attribute.name!r} allow no such mean, or no such spread around it"
+        )
+    return low, high, at * sharp, (1 - at) * sharp
+
+
+def _values(attribute: Numeric, spread: float, mean: float | None, latent: Floats) -> Column:
+    """Return numbers of this mean and deviation, in the order of normal ones."""
+    low, high, *shape = _fitting(attribute, spread, mean)
+    ranks = np.linspace(-_FURTHEST, _FURTHEST, _GRID)  # inverting takes long
+    found = np.interp(latent, ranks, low + (high - low) * betaincinv(*shape, ndtr(ranks)))
+    found = np.rint(found) if attribute.integer else found
+    codes = attribute.encode_values(np.clip(found, attribute.lower, attribute.upper))
+    step = 0.5 if attribute.integer else 0.0
+    least, greatest = (end[codes] for end in attribute.reach)
+    places = (found - least + step) / np.maximum(greatest - least + 2 * step, _SMALLEST)
+    values = attribute.decode(codes, np.clip(places, 0.0, 1 - _SMALLEST))
+    return Column(codes.astype(code_dtype(attribute)), values)
+
+
+def _latent(shared: Floats, rng: np.random.Generator) -> Floats:
+    """Draw normal numbers that lean on what each row shares."""
     own = rng.normal(size=len(shared))
-    edges = ndtri(np.minimum(law.cumsum()[:-1], 1.0))
-    return np.searchsorted(edges, math.sqrt(_RELATED) * shared + math.sqrt(1 - _RELATED) * own)
+    return np.asarray(math.sqrt(_RELATED) * shared + math.sqrt(1 - _RELATED) * own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +117,8 @@ class Declared:
         Share of missing cells by attribute; 0 for others.
     spreads : mapping of str to float
         Standard deviation by number; others have the margins.
+    means : mapping of str to float
+        Mean by number with a spread; by default it is in the middle of the bounds.
     margins : {"uniform", "zipf"}
     mean_weight : float or None
     """
@@ -85,6 +127,7 @@ class Declared:
     rows: int
     missing: Mapping[str, float] = field(default_factory=dict)
     spreads: Mapping[str, float] = field(default_factory=dict)
+    means: Mapping[str, float] = field(default_factory=dict)
     margins: Margins = "uniform"
     mean_weight: float | None = None
 
@@ -108,7 +151,7 @@ class Declared:
                 )
         if self.margins not in get_args(Margins):
             raise ParameterError(f"margins must be one of {', '.join(get_args(Margins))}")
-        for name in (*self.missing, *self.spreads):
+        for name in (*self.missing, *self.spreads, *self.means):
             if name not in self.schema.names:
                 raise ParameterError(f"the schema has no attribute {name!r}")
         for name, rate in self.missing.items():
@@ -116,12 +159,22 @@ class Declared:
                 raise ParameterError("a missing rate must be below 1")
             if rate and not self.schema[name].nullable:
                 raise ParameterError(f"the schema says that {name!r} is never missing")
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
         for name, spread in self.spreads.items():
-            law_of(self.schema[name], self.margins, check_positive("a spread", spread))
+            check_positive("a spread", spread)
+            _law_of(self.schema[name], self.margins, spread, self.means.get(name))
+        for name in self.means:
+            if name not in self.spreads:
+                raise ParameterError(f"declare the spread of {name!r} as well: a mean is no law")
 
     def laws(self, margins: Margins) -> dict[str, Floats]:
-        """Return the share of each level or bin of each attribute: normal, where a spread is."""
-        return {a.name: law_of(a, margins, self.spreads.get(a.name)) for a in self.schema}
+        """Return the share of each level or bin of each attribute."""
+        return {
+            a.name: _law_of(a, margins, self.spreads.get(a.name), self.means.get(a.name))
+            for a in self.schema
+        }
 
     def made_up(self, seed: int) -> Table:
         """Return rows of related attributes, with cells missing completely at random.
@@ -131,11 +184,19 @@ class Declared:
         rows that are read.
         """
         rng = np.random.default_rng(seed)
-        laws = self.laws(self.margins)
         shared = rng.normal(size=self.rows)
-        codes = {name: _drawn(law, shared, rng) for name, law in laws.items()}
+        latent = {name: _latent(shared, rng) for name in self.schema.names}
+        edges = {
+            name: ndtri(np.minimum(law.cumsum()[:-1], 1.0))
+            for name, law in self.laws(self.margins).items()
+        }
+        codes = {name: np.searchsorted(edges[name], latent[name]) for name in edges}
         table = Table.from_codes(self.schema, codes).with_values(rng)
         columns = {name: table.column(name) for name in self.schema.names}
+        for name, spread in self.spreads.items():
+            attribute = self.schema[name]
+            assert isinstance(attribute, Numeric)
+            columns[name] = _values(attribute, spread, self.means.get(name), latent[name])
         ruled = Table(self.schema, follow_rules(self.schema, columns), kind=table.kind)
         holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: holed.column(name) for name in self.schema.names}

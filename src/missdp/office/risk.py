@@ -13,7 +13,6 @@ privacy risk in synthetic data", PoPETs, with codes of levels and bins for value
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,10 +21,9 @@ import numpy as np
 
 from missdp.accounting import Guarantee, WeightsOfRows
 from missdp.accounting.filters import ROW
-from missdp.errors import DataError, MissDPWarning, ParameterError
+from missdp.errors import DataError, ParameterError
 from missdp.record import Record
 from missdp.schema import Categorical
-from missdp.synth.base import MissingValues, Synthesizer
 from missdp.table import Table
 from missdp.types import Flags, Floats, Ints
 
@@ -105,9 +103,10 @@ def _copied(targets: Ints, rows: Ints, _: _Apart) -> Flags:
 def _singled_out(targets: Ints, rows: Ints, _: _Apart) -> Flags:
     rng = np.random.default_rng(0)  # the same guesses for either kind of rows
     columns = targets.shape[1]
-    chosen = [rng.permutation(columns)[: 2 * columns // 3 + 1] for _ in rows[:_TARGETS]]
-    pairs = zip(rows, chosen, strict=False)
-    return np.array([(targets[:, of] == row[of]).all(axis=1).sum() == 1 for row, of in pairs])
+    chosen = [np.sort(rng.permutation(columns)[: 2 * columns // 3 + 1]) for _ in rows[:_TARGETS]]
+    guesses = dict.fromkeys((*of, *row[of]) for row, of in zip(rows, chosen, strict=False))
+    each = np.array([*guesses]).reshape(len(guesses), 2, -1)  # once: alike, they fail together
+    return np.array([(targets[:, of] == cells).all(axis=1).sum() == 1 for of, cells in each])
 
 
 def _linked(targets: Ints, rows: Ints, apart: _Apart) -> Flags:
@@ -186,11 +185,8 @@ def allowed(guarantee: Guarantee) -> float:
     return min(1.0, (grown - 1 + 2 * guarantee.delta) / (grown + 1))
 
 
-def membership(refit: Refit, private: Table, guarantee: Guarantee, *, refits: int) -> Membership:
-    """Fit again with the row that is least like others and without it, and test which it was.
-
-    Half of at least 16 fits, each with fresh noise, are with the row; half of either tune the test.
-    """
+def check_membership(guarantee: Guarantee, refits: int) -> None:
+    """Refuse early a test of membership that would not be about what is guaranteed."""
     if guarantee.unit != ROW:
         raise ParameterError("membership is measured for rows: this release protects larger units")
     if any(isinstance(condition, WeightsOfRows) for condition in guarantee.conditions):
@@ -199,6 +195,14 @@ def membership(refit: Refit, private: Table, guarantee: Guarantee, *, refits: in
         )
     if refits < _FEWEST:
         raise ParameterError(f"refits must be at least {_FEWEST}, half of them with the row")
+
+
+def membership(refit: Refit, private: Table, guarantee: Guarantee, *, refits: int) -> Membership:
+    """Fit again with the row that is least like others and without it, and test which it was.
+
+    Half of at least 16 fits, each with fresh noise, are with the row; half of either tune the test.
+    """
+    check_membership(guarantee, refits)
     codes = _codes(private)
     rarity = -sum(np.log(np.bincount(column)[column]) for column in codes.T)
     target = int(np.argmax(rarity))
@@ -211,18 +215,6 @@ def membership(refit: Refit, private: Table, guarantee: Guarantee, *, refits: in
     threshold = _best(scores[0][:n], scores[1][:n])
     hits, alarms = (int((found[n:] > threshold).sum()) for found in scores)
     return Membership(n, hits, alarms, allowed(guarantee))
-
-
-def refit_of(model: Synthesizer) -> Refit:
-    """Return what makes synthetic rows of others as a model was made, with fresh noise."""
-    keep: MissingValues = "keep" if model.strategy_of(model.missing).models_holes else "fill"
-
-    def refit(rows: Table) -> Table:
-        with warnings.catch_warnings(action="ignore", category=MissDPWarning):  # said once, by then
-            again = type(model)(**model._fitted_with).fit(rows)
-        return again.sample_table(missing_values=keep)
-
-    return refit
 
 
 def _near(row: Ints, synthetic: Table) -> float:

@@ -55,7 +55,7 @@ _UNWRITABLE = "nothing was charged or recorded"
 class Transaction:
     """Statements that take effect together."""
 
-    def __init__(self, connection: Any, dialect: Dialect, *, reads: bool) -> None:
+    def __init__(self, connection: Any, dialect: _Dialect, *, reads: bool) -> None:
         self._connection, self._dialect = connection, dialect
         self.lock = "" if reads else dialect.lock
 
@@ -69,7 +69,7 @@ class Transaction:
         yield from self._connection.execute(statement)
 
 
-class Dialect(Protocol):
+class _Dialect(Protocol):
     """What differs between databases."""
 
     mark: ClassVar[str]
@@ -260,7 +260,7 @@ class Store:
 
     def __init__(self, url: str, *, wait: float = 60.0) -> None:
         kind, _, rest = url.partition("://")
-        self._dialect: Dialect
+        self._dialect: _Dialect
         if kind == "sqlite" and rest.startswith("/") and len(rest) > 1:
             self._dialect = _SQLite(Path(rest[1:]), wait)
             self.name = f"the ledger {rest[1:]!r}"
@@ -345,11 +345,3 @@ class Store:
 
     def _refusal(self, error: BaseException) -> MissDPError:
         return LedgerError(f"{self.name} cannot be used: {self._dialect.says(error)}")
-
-
-def place_of(url: str) -> tuple[str, ...]:
-    """Return where a ledger is, without role and password."""
-    kind, _, rest = url.partition("://")
-    if kind == "sqlite":
-        return kind, os.path.realpath(rest[1:])
-    return kind.partition("+")[0], rest.rpartition("@")[2]

@@ -38,6 +38,8 @@ _TAIL, _TAIL_CODES = 10.0, 7  # how many times as far out finer codes go, and ho
 _DECAY = 1.7  # of what is beyond, as a power of how far out it is
 _HIDDEN = 0.2  # share of the last bin that may be beyond without having been found
 _INNER, _MOST_INNER = 0.5, 0.9  # how much is moved inwards in the last bin, as a part of its range
+_SEEN = 0.1  # change of moments, beside that of a whole bin, from which on they tell of a code
+_MOVED = np.repeat([_HIDDEN, _INNER, _HIDDEN], 2)
 _FLOOR = 3e-5  # mass for which an interval is taken at least
 _POINTS = 2048  # by which values are spread over a bin
 
@@ -123,26 +125,30 @@ class Coordinate(Record):
 
         There few rows hide from the noise of a tree, and make most of a standard deviation. What is
         beyond falls off as a power of the distance; how much there is at either end, as a share of
-        the last bin, is what explains the released moments best, and little by itself. Where noise
-        put too much far out in the last bin, it is moved inwards, as much as moments tell.
+        the last bin, is what explains the released moments best, and little by itself. It was
+        counted in the outermost code in which rows were found, else anywhere in that bin. Where
+        noise put too much far out in the last bin, it is moved inwards, as much as moments tell.
         """
         away, found = self.values - self.centre, self.shares > 0
         law = margin[self.groups] * self.shares
-        moved = np.zeros((4, len(law)))
+        moved, most = np.zeros((6, len(law))), np.repeat([0.0, _MOST_INNER, 0.5], 2)
         for side, sign in enumerate((-1, 1)):
             last = np.where(found, sign * away, -np.inf).argmax()
             out = sign * away / max(sign * away[last], _FLOOR * self.scale)
             own = self.groups == self.groups[last]
             beyond = own & (out > 1) & (out < _TAIL)
             if beyond.any() and sign * away[last] > 0:
-                moved[side, beyond] = out[beyond] ** -_DECAY / (out[beyond] ** -_DECAY).sum()
-                moved[side] -= np.where(own, self.shares, 0.0)
+                further = np.where(beyond, np.maximum(out, 1.0) ** -_DECAY, 0.0)
+                moved[[side, 4 + side]] = further / further.sum()
+                moved[side, last] -= 1.0
+                moved[4 + side] -= np.where(own, self.shares, 0.0)
+                most[side] = self.shares[last]
             inner = np.flatnonzero(own & found)
             shares, far = self.shares[inner], out[inner]
             if far.size > 1:
                 moved[2 + side, inner] = shares * (shares @ far / shares.sum() - far) / np.ptp(far)
         change = (self.powers / stds[:, None]) @ (moved * margin[self.groups]).T
-        more = _at_least_none(change, (powers - self.powers @ law) / stds)
+        more = _moved(change, (powers - self.powers @ law) / stds, most)
         return replace(self, shares=np.maximum(self.shares + more @ moved, 0.0))
 
     def margin(self, margin: Floats) -> Floats:
@@ -183,13 +189,23 @@ def finely_drawn(numbers: Mapping[int, Coordinate], rows: Ints, rng: np.random.G
     return found
 
 
-def _at_least_none(change: Floats, lacking: Floats) -> Floats:
-    """Return how much is moved at either end: least squares with a prior, nowhere below 0."""
-    from scipy.optimize import nnls
+def _moved(change: Floats, lacking: Floats, most: Floats) -> Floats:
+    """Return how much is moved, at either end: outwards from a code, from a bin, and inwards.
 
-    prior = np.repeat([1 / _HIDDEN, 1 / _INNER], 2)
-    found, _ = nnls(np.concatenate([change, np.diag(prior)]), np.append(lacking, np.zeros(4)))
-    return np.asarray(np.minimum(found, [0.5, 0.5, _MOST_INNER, _MOST_INNER]))
+    Least squares with a prior, from 0 to ``most``. Of a bin as a whole nothing is moved outwards
+    while its outermost code has anything left that moments would miss.
+    """
+    from scipy.optimize import lsq_linear
+
+    def least(of: slice, lacking: Floats) -> Floats:
+        sums = np.append(lacking, np.zeros(len(most[of])))
+        parts = np.concatenate([change[:, of], np.diag(1 / _MOVED[of])])
+        return np.asarray(lsq_linear(parts, sums, (0.0, most[of] + _FLOOR)).x)
+
+    first = least(slice(4), lacking)
+    outermost, whole = np.abs(change[:, :2]).sum(axis=0), np.abs(change[:, 4:]).sum(axis=0)
+    spent = (first[:2] >= most[:2]) | (outermost < _SEEN * whole)
+    return np.append(first, least(slice(4, 6), lacking - change[:, :4] @ first) * spent)
 
 
 def finely(schema: Schema) -> Schema:

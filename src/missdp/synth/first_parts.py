@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import compress
+from itertools import compress, pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -59,6 +59,7 @@ _FADES = 0.25  # from one piece to the next, where no mass stands out
 _LEAST = 1e-6
 _LOOK = 4  # level of the tree by which the range is found
 _BINS = 10  # of equal mass, for all rows; for those that are in no spike, their share of it
+_LEAST_BIN = 0.02  # of the rows, on either side of a spike inside a bin
 _MOST_BINS = 16  # where counts are so large that noise does not matter
 _LARGE = 1000  # rows of a bin, in units of noise, with which there may be more than ten
 
@@ -178,6 +179,8 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> N
     pieces, shares = _pieces(grid, told.starts, rest)
     bins = _how_many(float(rest.sum()), told.rows / unit)
     edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))
+    apart = _apart(edges, pieces, shares, spikes)
+    edges = apart if len(apart) + len(spikes) <= MOST_CODES + 1 else edges
     shares = np.where(_inside(edges, pieces, shares) > 0, shares, _fading(pieces, shares, spikes))
     return replace(
         attribute,
@@ -212,6 +215,28 @@ def _pieces(
     pieces, piece = np.unique(first, return_inverse=True)
     shares = np.bincount(piece, weights=mass)
     return np.append(pieces, edges[-1]), np.asarray(shares, dtype=np.float64)
+
+
+def _apart(
+    edges: NDArray[np.float64],
+    pieces: NDArray[np.float64],
+    shares: NDArray[np.float64],
+    spikes: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return edges, and those spikes that have much of a bin's mass on either side of them.
+
+    Else small and large numbers share a bin whenever what is between them are spikes.
+    """
+    found = [edges[0]]
+    for low, high in pairwise(edges):
+        own = (pieces[:-1] >= low) & (pieces[:-1] < high)
+        start, mass = pieces[:-1][own], shares[own]
+        for spike in spikes[(spikes > low) & (spikes < high)]:
+            below = mass[(start >= found[-1]) & (start < spike)].sum()
+            if min(below, mass[start >= spike].sum()) > _LEAST_BIN:
+                found.append(spike)
+        found.append(high)
+    return np.array(found)
 
 
 def _inside(
@@ -312,6 +337,9 @@ def release_sizes(
     return EffectiveSize(total=total, square=square, std=std, bound=float(bound), weight=weight)
 
 
+_NOTHING = 0.99  # shares so far apart tell nothing
+
+
 def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool) -> str:
     """Say what is known, from what was released, of rows and weight that did not take part."""
     unit, own = guarantee.unit, "to tell it takes a release of its own"
@@ -323,8 +351,8 @@ def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool)
             "weight is at the largest that counts: only of these was weight cut off, if of any. "
             "How much is not known; compare the sum of the weights with a total that is known."
         )
-    if size is not None and not weighed:
-        low, high = size.full
+    low, high = (0.0, 1.0) if size is None or weighed else size.full
+    if high - low < _NOTHING:
         return (
             f"About {low:.0%} to {high:.0%} of the rows that took part belong to a {unit} with "
             f"{guarantee.max_rows} of them, as many as may: only these can have had more. How many "

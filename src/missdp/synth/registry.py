@@ -36,8 +36,6 @@ def synthesizers() -> dict[str, type[Synthesizer]]:
     A package adds one with an entry point of the group ``missdp.synthesizers``. It cannot take
     the name of one of ours.
 
-    Examples
-    --------
     >>> import missdp
     >>> sorted(missdp.synthesizers())[:4]
     ['aim', 'all-pairs', 'dp-autogan', 'dp-ctgan']

@@ -55,8 +55,6 @@ _BYTES_PER_CELL = 20
 def block_sizes(n: int, columns: int) -> list[int]:
     """Return how many rows each block has; there is always one, perhaps without rows.
 
-    Examples
-    --------
     >>> block_sizes(0, 5), block_sizes(200_000, 5), block_sizes(500_000, 5)
     ([0], [200000], [166667, 166667, 166666])
     """

@@ -404,12 +404,6 @@ def read_columns(
     yield from in_order(encoded, stream.batches(read))
 
 
-def check_rows_fit(data: Any, schema: Schema) -> None:
-    """Refuse data of which a row does not fit the schema, and keep none."""
-    for _ in read_columns(rows_of_units(data, schema), schema.of_rows):
-        pass
-
-
 def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
     """Return the columns of all blocks of rows together, each freed once it is joined."""
     import pyarrow as pa
