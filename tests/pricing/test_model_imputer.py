@@ -17,17 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import missdp
-from missdp import (
-    MST,
-    AllPairs,
-    Categorical,
-    DPImputer,
-    Kamino,
-    Numeric,
-    PrivBayes,
-    Schema,
-    Table,
-)
+from missdp import MST, AllPairs, Categorical, DPImputer, Kamino, Numeric, PrivBayes, Schema, Table
 from missdp import pricing as mp
 from missdp.accounting import MissingCompletelyAtRandom
 from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, UnprovenError
