@@ -31,7 +31,7 @@ from missdp.ground_truth import ground_truth_guarantee
 DELTAS = np.geomspace(1e-12, 0.1, 20)
 
 
-def spent_a_little(**options) -> Guarantee:
+def spent_a_little(**options):
     budget = Budget(1.0, 1e-6, schedule="adaptive", **options)
     budget.charge(GaussianEvent(sensitivity=1, sigma=20.0, discrete=False))
     return budget.spent

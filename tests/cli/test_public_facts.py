@@ -132,17 +132,6 @@ def test_evaluate_says_nothing_of_what_a_schema_does_not_have(folder, run):
     assert "kinds" in document
 
 
-def test_evaluate_takes_thin_tables(folder, ok):
-    """Without rows, and without a value of one attribute."""
-    thin = survey(60, 2)
-    thin["age"], thin["born"] = -3, pd.NA
-    for other in (thin, thin.head(0)):
-        other.to_csv("other.csv", index=False)
-        for arguments in (EVALUATE, ("evaluate", "other.csv", "data.csv", *EVALUATE[3:])):
-            out = ok(*arguments, "--json", quiet=True)
-            assert json.loads(out)["rules"]["synthetic"]["broken_rows"] == 0
-
-
 def test_check_shows_rules_in_words_and_never_how_many_rows_break_them(folder, run, fails):
     good = run("schema", "check", "schema.toml", "data.csv")
     bad = survey(400, 0)
@@ -230,22 +219,3 @@ def test_rules_about_two_rows_are_listed_and_counted_apart(folder, run, ok):
     assert out.count(text) == 2
     Path("schema.toml").write_text(stated().split("[[rule]]")[0] + rule, encoding="utf-8")
     assert "break a rule" not in run(*EVALUATE)[1]
-
-
-@pytest.mark.parametrize("mechanism", ["mcar", "self-masking"])
-def test_simulated_holes_are_where_there_are_values_and_rules_stay(folder, run, ok, mechanism):
-    whole = survey(4000, 0)
-    whole = whole[
-        ~whole.isin([-7, -1, -3, "-7", "-8", "REF"]).any(axis=1) & ~whole.isna().any(axis=1)
-    ]
-    whole.to_csv("whole.csv", index=False)
-    arguments = ("simulate", "whole.csv", "--schema", "schema.toml", "--rate", 0.2, "--seed", 1)
-    arguments += ("--mechanism", mechanism, "--output-schema", "holes.toml", "--holes", "codes")
-    ok(*arguments, "-o", "holes.csv")
-    schema = Schema.from_toml("holes.toml")
-    assert schema.rules == Schema.from_toml("schema.toml").rules
-    before, after = pd.read_csv("whole.csv"), pd.read_csv("holes.csv")
-    assert ((before["Löhne"] == -9) == (after["Löhne"] == -9)).all()
-    assert after.isna().any().any()
-    other = ("evaluate", "whole.csv", "holes.csv", "--schema", "holes.toml", "--json")
-    assert json.loads(run(*other)[1])["rules"]["synthetic"]["broken_rows"] == 0

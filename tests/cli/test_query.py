@@ -118,23 +118,6 @@ def test_brackets_say_which_of_two_things_they_are(run, ruled, tmp_path):
     assert run(*ask, "--questions", tmp_path / "q.toml", "--uncertainty", "total")[0] == 2
 
 
-def test_a_question_is_about_those_to_whom_it_applies(run, ok, ruled):
-    ask = ruled(ROWS)
-    answer = json.loads(
-        ok(*ask, "--mean", "hours", "--uncertainty", "worst-case", "--json", quiet=True)
-    )
-    assert answer["applicable"] == ["hours"]
-    assert 25 < answer["value"] < 35
-    assert Estimate.from_dict(answer).to_dict().items() <= answer.items()
-    out = ok(*ask, "--correlation", "hours,pay")
-    assert "About the rows in which hours and pay are applicable" in out
-    _, out, _ = run(*ask, "--histogram", "hours", "--where", "age > 20")
-    assert "About the rows in which hours is applicable;" in out
-    _, out, _ = run(*ask, "--count", "--where", "hours > 20", "--json")
-    assert "applicable" not in json.loads(out)
-    assert 900 < json.loads(out)["value"] < 1100  # of 1,000
-
-
 RULED = [
     ("--count", "--where", "pay > 3"),
     ("--proportion", "hours >= 3 or pay > 2", "--uncertainty", "worst-case"),

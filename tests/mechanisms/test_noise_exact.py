@@ -263,9 +263,7 @@ def fit(draws, law, scale):
 
 
 @pytest.mark.parametrize(
-    "source",
-    [SecureNoise(), pytest.param(SeededNoise(20240229), marks=pytest.mark.slow)],
-    ids=repr,
+    "source", [SecureNoise(), pytest.param(SeededNoise(20240229), marks=pytest.mark.slow)], ids=repr
 )
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scale", REGIMES)

@@ -289,10 +289,9 @@ def test_rows_with_holes_are_read_as_the_strategy_says(missing):
     moved = found.total * PLAN.grid(3).width
     holes = {name: (rows.codes(name) == SCHEMA[name].size) for name in "ab"}
     complete = ~(holes["a"] | holes["b"])
-    expected = {
-        "complete-rows": [0, 0, complete.sum()],
-        "impute-first": [0, 0, 60],
-    }.get(missing, [holes["a"].sum(), holes["b"].sum(), 60])
+    expected = {"complete-rows": [0, 0, complete.sum()], "impute-first": [0, 0, 60]}.get(
+        missing, [holes["a"].sum(), holes["b"].sum(), 60]
+    )
     np.testing.assert_allclose(moved, 0.5 * np.array(expected), rtol=1e-6)
     gate = budget.events[-1].gate
     assert gate == (frozenset("ab") if missing == "complete-rows" else None)

@@ -17,22 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import missdp
-from missdp import (
-    MST,
-    AllPairs,
-    Categorical,
-    DPImputer,
-    Kamino,
-    Numeric,
-    PrivBayes,
-    Schema,
-    Table,
-)
+from missdp import MST, AllPairs, Categorical, DPImputer, Kamino, Numeric, PrivBayes, Schema, Table
 from missdp import pricing as mp
 from missdp.accounting import MissingCompletelyAtRandom
 from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, UnprovenError
 from missdp.pricing import load_pipeline, plan_test, price, rows_of
-from missdp.schema import Equation, Impossible, Ordinal
+from missdp.schema import Equation, Ordinal
 from missdp.sources.filling import ROWS_AT_ONCE
 from missdp.testing.made_up import RULED, made_up
 from testing.by_hand import HOLE, broken_by_hand, rows_by_hand
@@ -238,27 +228,6 @@ def test_a_sum_that_was_observed_is_kept():
     assert (filled["x"] + filled["y"] == filled["all"]).all()
     seen = lost.notna()
     assert (filled == lost).fillna(False).to_numpy()[seen.to_numpy()].all()
-
-
-def test_a_row_that_cannot_be_filled_keeps_its_holes():
-    schema = Schema(
-        (
-            Categorical(name="a", levels=("x", "y"), nullable=True),
-            Categorical(name="b", levels=("x", "y"), nullable=True),
-            Categorical(name="c", levels=("x", "y")),
-        ),
-        rules=(
-            Impossible("a = 'x' and c = 'x' and b = 'x'"),
-            Impossible("a = 'x' and c = 'x' and b = 'y'"),
-        ),
-    )
-    frame = pd.DataFrame({"a": ["y", "y", "x"] * 100, "b": ["x", "y"] * 150, "c": ["x", "y"] * 150})
-    model = AllPairs(epsilon=20.0, delta=1e-6, random_state=0)
-    model.fit(frame[~((frame["a"] == "x") & (frame["c"] == "x"))], schema=schema)
-    hard = pd.DataFrame({"a": [None, "y", None], "b": ["x", None, None], "c": ["x", "x", "y"]})
-    filled = DPImputer(model=model, random_state=0).transform(hard)
-    assert filled["a"].iloc[0] == "y"
-    assert filled.notna().all().all()
 
 
 # Pipelines

@@ -28,10 +28,7 @@ from missdp.accounting import (
 from missdp.errors import BudgetExceededError, DataError, ParameterError
 from missdp.mechanisms import SecureNoise, SeededNoise, Witness
 from missdp.pricing.domain import RowDomain
-from missdp.pricing.questions import (
-    VectorNoise,
-    _secret,
-)
+from missdp.pricing.questions import VectorNoise, _secret
 from missdp.pricing.replace_one import PreparedRows, ReplaceOneDoor
 
 DOMAIN = RowDomain(rows=40, columns=2)

@@ -163,17 +163,6 @@ def test_the_median_moves_by_h_gaps_if_one_value_is_common():
         assert shift == pytest.approx(0.1 * h)
 
 
-def test_a_missing_predictor_refuses_no_table():
-    whole = np.array([[0.1, 0.2], [0.3, 0.6], [0.2, NAN], [0.5, 0.9]])
-    holes = whole.copy()
-    holes[0, 0] = NAN
-    step = mp.RegressionImputer(target=1, max_incomplete=2, regularization=0.1)
-    domain = mp.RowDomain(rows=4, columns=2, complete=False)
-    tables = [clone(step).fit_transform(t) for t in (whole, holes)]
-    assert tables[1][0, 0] == 0
-    assert step.stability(mp.NEIGHBOURS, domain).covers(*tables)
-
-
 # Distances to failure: 1-Lipschitz, zero where the condition fails, refused where unknown
 
 COMPLETE = [

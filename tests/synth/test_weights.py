@@ -262,8 +262,7 @@ def test_some_columns_of_a_table_count_as_the_rows_do():
             UnprovenError,
             "declare its levels",
             lambda f: AllPairs(epsilon=1.0).fit(
-                f,
-                schema=schema_of(weight=SURVEY, attributes=(OpenCategorical(name="sex"), ILL)),
+                f, schema=schema_of(weight=SURVEY, attributes=(OpenCategorical(name="sex"), ILL))
             ),
         ),
         (

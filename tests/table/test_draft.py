@@ -273,11 +273,7 @@ def test_every_block_works_when_pasted_and_says_in_a_line_why(header, tmp_path):
     draft.to_toml(tmp_path / "d.toml")
     text = (tmp_path / "d.toml").read_text()
     names = dict(
-        zip(
-            frame,
-            list(frame) if header else [f"column{k + 1}" for k in range(11)],
-            strict=True,
-        )
+        zip(frame, list(frame) if header else [f"column{k + 1}" for k in range(11)], strict=True)
     )
     assert "secret" not in text
     for name in ("zip", "smoker", "pain", "admission", "discharge", "birth", "hours", "ward"):
