@@ -131,7 +131,6 @@ def test_what_was_released_under_add_remove_counts_twice_its_mu_under_replace_on
 
 
 # Charges and parts in any currency
-
 amounts = st.floats(1e-4, 0.4)
 PLAIN = st.one_of(
     st.builds(PureEvent, epsilon=amounts),
@@ -225,8 +224,6 @@ def _share(cost, part):
 
 
 # Replace-one
-
-
 def replace_one_fact(**more):
     return LaplaceEvent(sensitivity=2, scale=9.0, adjacency="replace-one", **more)
 

@@ -120,8 +120,6 @@ def test_where_only_not_applicable_is_declared_a_null_is_that():
 
 
 # -- distances -----------------------------------------------------------------------------------
-
-
 def seen(table, name):
     """Numbers of levels, "na", and "?" for every other kind."""
     attribute, codes = table.schema[name], table.codes(name)
@@ -192,8 +190,6 @@ def test_tables_that_declare_other_kinds_are_compared():
 
 
 # -- classifiers ---------------------------------------------------------------------------------
-
-
 def test_rows_without_holes_are_said_to_have_none():
     for made, hint in ((0.0, True), (0.1, False)):
         found = MissingFidelity({"a": 0.2}, {"a": made}, {}, 0.1)

@@ -365,8 +365,6 @@ class Loose:
 
 
 # Rows that depend on other rows
-
-
 class Known:
     """One row moves at most three others."""
 
@@ -586,8 +584,6 @@ def test_a_door_cannot_be_copied():
 
 
 # Laws
-
-
 @given(
     st.floats(0.1, 4.0), st.floats(-1, 1), st.floats(-1, 1), st.floats(-1e4, 1e4),
     st.floats(0.1, 1e3),

@@ -137,8 +137,6 @@ def test_deviation_and_quantiles_match_the_density():
 
 
 # Samplers
-
-
 def lomax_cdf(x, shape=6):
     return 0.5 + np.sign(x) * 0.5 * (1 - (1 + np.abs(x)) ** -float(shape))
 
@@ -216,8 +214,6 @@ def test_noise_at_a_released_scale_costs_no_more_than_the_rho_that_is_stated(own
 
 
 # Noise that tells its own scale
-
-
 def telling(shape=6, dimension=1, alpha=0.125, **more):
     return SelfScaledNoise(
         epsilon=shape * 0.125 * 1.001, shape=shape, alpha=alpha, beta=0.125,
@@ -294,8 +290,6 @@ def test_plans_are_good_wherever_a_profile_starts(epsilon):
 
 
 # The law, the error bars, and draws
-
-
 def beyond(c, shape, dimension):
     """P(|x_1| > c w), the density integrated by brute force."""
 

@@ -174,8 +174,6 @@ def test_habits_of_scikit_learn_and_a_loaded_model(tmp_path):
 
 
 # Rules
-
-
 @cache
 def ruled_model(one_free):
     with warnings.catch_warnings():
@@ -231,8 +229,6 @@ def test_a_sum_that_was_observed_is_kept():
 
 
 # Pipelines
-
-
 def test_rows_of_numbers_are_filled_as_tables_are():
     rows = Table.read(holey(300), SCHEMA)
     filled, numbers = IMPUTER.transform(rows), IMPUTER.transform(rows_of(rows))

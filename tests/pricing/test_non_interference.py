@@ -106,8 +106,6 @@ def chained(name, estimator, **more):
 
 
 # Estimators that leak
-
-
 class Storing(mp.PrivateMean):
     """Keeps the mean of the rows."""
 
@@ -226,8 +224,6 @@ def test_what_a_test_shows_was_released(chain, name):
 
 
 # What is left of the rows after a fit
-
-
 def reachable(start):
     """Every object that can be reached from one, what functions close over too; modules aside."""
     found, queue = {}, [start]

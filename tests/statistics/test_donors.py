@@ -262,7 +262,6 @@ def spaced(rows):
 
 
 # Rows are looked at in parts: answers are those of all rows at once.
-
 WHOLE = Schema(
     (
         Ordinal(name="grade", levels=(1, 2, 3), nullable=True),

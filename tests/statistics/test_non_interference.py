@@ -88,8 +88,6 @@ def test_repeated_answers_read_nothing(name, way):
 
 
 # Statistics that leak
-
-
 def counting(asked, **cost):
     """Publish an exact count."""
     door = asked._door
@@ -152,8 +150,6 @@ def test_a_function_that_fails_says_nothing():
 
 
 # Who holds what
-
-
 def held(thing):
     """Everything that can be reached from an object without going through a door."""
     found, todo, known = [], [thing], set()

@@ -256,8 +256,6 @@ def test_what_a_question_costs_is_no_outcome(monkeypatch, donees):
 
 
 # Questions in text
-
-
 @pytest.mark.parametrize(
     "facts",
     [

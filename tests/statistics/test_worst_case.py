@@ -141,7 +141,6 @@ def test_the_stated_sensitivity_is_reached():
 
 
 # -- price -----------------------------------------------------------------------------------------
-
 SMALL = as_table([Row(i % 3, "f", None if i % 4 == 0 else 3, "no", 2 * i) for i in range(40)])
 
 
@@ -164,7 +163,6 @@ def test_the_budget_is_what_was_asked_and_charged_first(name):
 
 
 # -- coverage: the complete table is known, values are missing for what they are -------------------
-
 MNAR = Schema(
     (
         Ordinal(name="age", levels=tuple(range(4))),

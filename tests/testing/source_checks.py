@@ -306,8 +306,6 @@ class _Source:
 
 
 # By hand
-
-
 def _by_hand(table, clique, rows, kept, weight=None):
     """Add up the rows that are kept, or their weights, as the documentation of sources says."""
     each = np.ones(int(kept.sum()), dtype=np.int64)
