@@ -62,7 +62,7 @@ def test_names_and_options_are_completed_without_a_heavy_import(typed, offered, 
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
     code = "import atexit, sys; atexit.register(lambda: print('numpy' in sys.modules)); " + (
-        "from missdp.cli.app import app; app(args=[], prog_name='missdp')"
+        "sys.argv = ['missdp']; from missdp.cli.main import run; run()"  # as the script does
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *found, heavy = done.stdout.split()
