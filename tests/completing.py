@@ -1,14 +1,12 @@
 """What a person does with a draft: paste its blocks, and delete its marks."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 
 from missdp.schema import Schema
 
 
-def pasted(text: str) -> list[dict]:
+def pasted(text):
     """The blocks in comments of a draft, each of which is TOML by itself; but for the rule."""
     found = []
     for note in text.split("\n\n"):
@@ -20,7 +18,7 @@ def pasted(text: str) -> list[dict]:
     return found
 
 
-def completed(text: str) -> Schema:
+def completed(text):
     """The schema of a draft, all its blocks pasted, in place of others of these names."""
     document = tomllib.loads(text)
     blocks = pasted(text)

@@ -145,7 +145,6 @@ def test_the_landing_page_leads_to_every_page():
 
 
 # The README's commands, run as they stand there.
-
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```console\n(.*?)^```", README, flags=re.M | re.S)
 PIPELINE = """
@@ -200,7 +199,6 @@ def test_the_commands_of_the_readme(tmp_path, monkeypatch, capsys):
 
 
 # docs/refused.md quotes the messages that are really raised, and the messages keep silent.
-
 CELLS = ("140", "female", "Ann", "\xe9")  # of private rows, in the cases
 
 
@@ -225,7 +223,6 @@ def test_every_refusal_is_met_as_the_page_has_it(tmp_path, monkeypatch):
 
 
 # What pages state was measured, and the scripts run.
-
 PAPERS = ROOT / "bench" / "papers"
 PRICES = ("b_table1", "b_table2", "b_table3", "b_table4", "b_figure2", "b_figure3", "c_figures4_6")
 FIGURES = ("a_figure2", "a_figure3", "a_figure4", "a_figure5", "a_decay")

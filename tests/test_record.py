@@ -454,7 +454,6 @@ def test_a_guarantee_without_the_number_of_its_format_is_refused():
 
 
 # Saved documents show damage and edits.
-
 json_values = st.recursive(
     st.none()
     | st.booleans()

@@ -5,7 +5,6 @@ state is a whole number (the loss so far) and what is left of the capacity, in w
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -23,14 +22,14 @@ class Step:
     cost: int
 
 
-def two_outcomes(up: int, down: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+def two_outcomes(up, down):
     """The pair with losses ``up`` and ``-down``: of range ``up + down``."""
     a, b = math.exp(up * H), math.exp(-down * H)
     q = (1 - b) / (a - b)
     return (up, -down), (a * q, 1 - a * q)
 
 
-def discrete_gaussian(share: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+def discrete_gaussian(share):
     """Unit shift, sigma^2 = 1 / (2 share H): its loss at x is (2x - 1) share H."""
     x = np.arange(-80, 82)
     mass = np.exp(-((x - 1.0) ** 2) * float(share * H))
@@ -40,9 +39,7 @@ def discrete_gaussian(share: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
     return losses, tuple(mass[kept].tolist())
 
 
-def true_delta(
-    steps: Sequence[Step], capacity: int, epsilons: Sequence[float], *, reach: int = 250
-) -> np.ndarray:
+def true_delta(steps, capacity, epsilons, *, reach=250):
     """Largest delta, at each epsilon, that any adaptive choice of steps within capacity attains."""
     losses = np.arange(-reach, reach + 1)
     stop = np.maximum(0.0, -np.expm1(np.asarray(epsilons)[:, None] - losses * float(H)))

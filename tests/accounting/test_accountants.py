@@ -3,10 +3,7 @@
 import math
 
 import pytest
-from accounting_oracles import (
-    hockey_stick,
-    laplace_pmf,
-)
+from accounting_oracles import hockey_stick, laplace_pmf
 from accounting_strategies import elementary
 from hypothesis import given, settings
 from hypothesis import strategies as st

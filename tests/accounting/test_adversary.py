@@ -8,7 +8,6 @@ import pytest
 from adversary import H, Step, discrete_gaussian, true_delta, two_outcomes
 
 from missdp.accounting import (
-    Event,
     GaussianEvent,
     PureEvent,
     RDPEvent,
@@ -22,9 +21,9 @@ from missdp.accounting.filters import Cost
 DELTAS = np.geomspace(1e-9, 0.3, 20)
 
 
-def known_mechanisms(largest: int) -> list[tuple[Event, tuple]]:
+def known_mechanisms(largest):
     """Events with the exact laws they may have: any bounded range, both ways, and Gaussians."""
-    found: list[tuple[Event, tuple]] = []
+    found = []
     for k in range(1, largest + 1):
         epsilon = float(k * H)
         found.append((PureEvent(epsilon=epsilon), two_outcomes(k, k)))
@@ -40,14 +39,8 @@ def known_mechanisms(largest: int) -> list[tuple[Event, tuple]]:
     [
         (Cost(currency="pure", amount=1.0), PureEvent(epsilon=1.0)),
         (Cost(currency="zcdp", amount=0.3), ZCDPEvent(rho=0.3)),
-        (
-            Cost(currency="renyi", amount=0.6, order=4.0),
-            RDPEvent(orders=[4.0], epsilons=[0.6]),
-        ),
-        (
-            Cost(currency="renyi", amount=0.6, order=12.0),
-            RDPEvent(orders=[12.0], epsilons=[0.6]),
-        ),
+        (Cost(currency="renyi", amount=0.6, order=4.0), RDPEvent(orders=[4.0], epsilons=[0.6])),
+        (Cost(currency="renyi", amount=0.6, order=12.0), RDPEvent(orders=[12.0], epsilons=[0.6])),
         (
             Cost(currency="gdp", amount=0.6),
             GaussianEvent(sensitivity=math.sqrt(0.6), sigma=1.0, discrete=False),

@@ -31,7 +31,7 @@ from missdp.ground_truth import ground_truth_guarantee
 DELTAS = np.geomspace(1e-12, 0.1, 20)
 
 
-def spent_a_little(**options) -> Guarantee:
+def spent_a_little(**options):
     budget = Budget(1.0, 1e-6, schedule="adaptive", **options)
     budget.charge(GaussianEvent(sensitivity=1, sigma=20.0, discrete=False))
     return budget.spent
@@ -131,7 +131,6 @@ def test_what_was_released_under_add_remove_counts_twice_its_mu_under_replace_on
 
 
 # Charges and parts in any currency
-
 amounts = st.floats(1e-4, 0.4)
 PLAIN = st.one_of(
     st.builds(PureEvent, epsilon=amounts),
@@ -225,8 +224,6 @@ def _share(cost, part):
 
 
 # Replace-one
-
-
 def replace_one_fact(**more):
     return LaplaceEvent(sensitivity=2, scale=9.0, adjacency="replace-one", **more)
 

@@ -323,7 +323,6 @@ def test_a_guarantee_cannot_be_edited():
 
 
 # Whatever numbers it is asked about, accounting answers or refuses, and soon
-
 TWO = {
     "zcdp_rho": zcdp_rho,
     "replace_one_of": replace_one_of,

@@ -80,9 +80,7 @@ def test_a_warning_made_an_error_loses_no_release():
             model.fit(table())
         assert len(model.sample(5)) == 5  # paid for, and there
         asked = ImputedStatistics(
-            table(),
-            KNNImputation(impute="income", match_on="grade"),
-            budget=Budget(20.0),
+            table(), KNNImputation(impute="income", match_on="grade"), budget=Budget(20.0)
         )
         with pytest.raises(WeakGuaranteeWarning):
             asked.count(where="income > 5", epsilon=12.0)

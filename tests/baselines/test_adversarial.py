@@ -120,8 +120,6 @@ def test_without_torch_nothing_is_charged(name, monkeypatch):
 
 
 # What rows say
-
-
 def chained(n, seed, holes):
     """Four levels that hang together; holes where the first is high, as MAR has them."""
     rng = np.random.default_rng(seed)

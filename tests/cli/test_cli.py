@@ -351,8 +351,6 @@ def test_a_terminal_without_unicode_shows_what_it_can(folder, terminal):
 
 
 # ``missdp synthesize --ground-truth-epsilon``
-
-
 TRUTH_SCHEMA = Schema(
     tuple(Categorical(name=n, levels=("x", "y"), nullable=n != "d") for n in "abd")
 )

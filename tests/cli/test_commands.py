@@ -71,8 +71,6 @@ def test_names_and_options_are_completed_without_a_heavy_import(typed, offered, 
 
 
 # The examples of the help, which are those of docs/commands.md, run in the order of the page
-
-
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^\$ (.*)$", PAGE, re.M)
 LONG = ("missdp plan", "missdp estimate", "missdp sensitivity", "--ground-truth-epsilon")
@@ -113,8 +111,6 @@ def test_a_shell_completes_commands_and_options():
 
 
 # The doctor
-
-
 def test_the_doctor_finds_what_is_here_and_says_what_is_wrong(monkeypatch, capsys):
     def seen():
         code = main(["doctor", "--json"])

@@ -61,8 +61,6 @@ def on_a_small_disk(bench, folder):
 
 
 # -- refused in time ---------------------------------------------------------------------------
-
-
 @posix
 def test_a_disk_without_room_for_the_model_is_refused_before_the_charge(folder, on_a_small_disk):
     code, _, err = on_a_small_disk(100_000, *SYNTHESIZE)
@@ -98,8 +96,6 @@ def test_a_disk_that_fills_up_while_rows_are_sampled_leaves_what_was_there(
 
 
 # -- charged, and then something fails ---------------------------------------------------------
-
-
 @posix
 def test_a_disk_that_fills_up_later_leaves_the_model_and_says_how_to_go_on(
     folder, monkeypatch, on_a_small_disk
@@ -166,8 +162,6 @@ def test_an_empty_file_is_only_written_if_asked_for(folder, run, ok, monkeypatch
 
 
 # -- printing fails ----------------------------------------------------------------------------
-
-
 @needs_full
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
 def test_an_answer_that_cannot_be_printed_is_told_on_the_other_stream(
@@ -209,7 +203,6 @@ def test_nobody_hears_anything_and_it_still_ends_well(folder, capsys, monkeypatc
 
 
 # -- stopped while it starts -------------------------------------------------------------------
-
 EARLY = """
 import os, signal, sys
 

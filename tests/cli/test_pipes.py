@@ -55,7 +55,7 @@ def test_drafts_rows_and_models_go_through_pipes(run, monkeypatch):
     assert Path("rows.csv").read_text() == printed
     impute = ("impute", "-", "--schema", "s.toml", "--model", model, "-o", "-")
     with monkeypatch.context() as patched:
-        left: list[Path] = []  # by a run that is killed while it prints
+        left = []  # by a run that is killed while it prints
         as_always = options._print
         patched.setattr(
             options, "_print", lambda file: (left.extend(files_in("tmp")), as_always(file))

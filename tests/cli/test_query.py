@@ -266,8 +266,6 @@ def test_names_with_commas_stand_in_backticks(run, ok, tmp_path):
 
 
 # -- the limit of memory -------------------------------------------------------------------------
-
-
 @pytest.fixture
 def seeded(monkeypatch):
     monkeypatch.setattr(statistics, "ImputedStatistics", partial(ImputedStatistics, random_state=1))

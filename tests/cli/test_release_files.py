@@ -55,8 +55,6 @@ def ids():
 
 
 # -- stops -------------------------------------------------------------------------------------
-
-
 @posix
 @pytest.mark.parametrize(
     ("template", "how", "each"),
@@ -158,8 +156,6 @@ def test_a_stop_that_python_swallows_is_a_stop(bench, folder):
 
 
 # -- names that are taken ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_there_is_refused_before_the_charge(folder, run, monkeypatch, name):
     monkeypatch.setattr(Synthesizer, "fit", None)
@@ -231,8 +227,6 @@ def test_an_input_is_not_removed_with_an_old_release(replacing, fails):
 
 
 # -- failures on the way into place ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_if_one_file_cannot_take_its_place_all_is_as_it_was(replacing, fails, monkeypatch, name):
     before = {path.name: path.read_bytes() for path in replacing.iterdir()}
@@ -287,8 +281,6 @@ def test_a_side_file_from_elsewhere_moves_nothing_of_other_folders(tmp_path, mon
 
 
 # -- what commands say -------------------------------------------------------------------------
-
-
 def test_commands_say_when_files_of_two_releases_are_mixed(replacing, run, ok):
     looks = [
         ("evaluate", "data.csv", "out.csv", "--schema", "schema.toml"),
@@ -338,8 +330,6 @@ def test_nothing_of_a_release_is_said_before_its_model_is_on_the_disk(folder, ok
 
 
 # -- room ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("method", "columns", "levels"),
     [

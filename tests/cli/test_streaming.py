@@ -62,8 +62,6 @@ SYNTHESIZE = ("synthesize", "rows.csv", "--schema", "s.toml", "--epsilon", 1, "-
 
 
 # -- the limit -----------------------------------------------------------------------------------
-
-
 def test_rows_and_columns_decide_and_not_the_size_of_the_file(tmp_path):
     path = tmp_path / "flat.parquet"  # many rows in few bytes
     pq.write_table(pa.table({"a": pa.array(["x"]).take(pa.array([0] * 2_000_000))}), path)
@@ -132,8 +130,6 @@ def test_rows_are_drawn_within_the_limit_and_are_the_same(folder, run, ok, monke
 
 
 # -- the same results ----------------------------------------------------------------------------
-
-
 def test_every_command_says_the_same_of_a_table_that_streams(folder, run, ok, monkeypatch):
     frame(3000).fillna({"a": "x", "b": 1.0}).to_csv("whole.csv", index=False)
     ok(*SYNTHESIZE, "--seed", 1)
@@ -182,7 +178,6 @@ def test_rows_are_the_same_in_blocks_and_at_once_and_of_any_number(folder, ok, m
 
 
 # -- odd tables ----------------------------------------------------------------------------------
-
 ODD = {
     "no rows": pd.DataFrame({"a": pd.array([], "string"), "b": pd.array([], "float64")}),
     "one row": pd.DataFrame({"a": ["x"], "b": [3.0]}),
@@ -264,8 +259,6 @@ def test_nothing_is_written_among_the_parts_that_are_read(folder, fails, ok):
 
 
 # -- disks and signals ---------------------------------------------------------------------------
-
-
 @posix
 def test_a_run_that_is_stopped_while_it_writes_leaves_no_half_written_file(bench, folder):
     def hook():
@@ -288,8 +281,6 @@ def test_a_run_that_is_stopped_while_it_writes_leaves_no_half_written_file(bench
 
 
 # -- drafts --------------------------------------------------------------------------------------
-
-
 def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     n = 1_500

@@ -317,7 +317,6 @@ def test_an_output_does_not_replace_the_database(sqlite, duck, tmp_path, capsys,
 
 
 # -- the public kit of sources -------------------------------------------------------------------
-
 AGAIN = "What has to be read again is counted once"
 
 

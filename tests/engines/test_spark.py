@@ -235,8 +235,7 @@ def told(spark, spark_log, capfd):
 
 
 @pytest.mark.parametrize(
-    "query",
-    [pytest.param(q, marks=pytest.mark.short) if q == "error" else q for q in HOSTILE],
+    "query", [pytest.param(q, marks=pytest.mark.short) if q == "error" else q for q in HOSTILE]
 )
 def test_no_engine_prints_or_raises_a_cell(spark, query, told):
     def quoting(cell):

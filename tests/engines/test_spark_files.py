@@ -129,8 +129,6 @@ def test_engines_are_not_imported_unasked_and_old_names_lead_to_them():
 
 
 # -- rows drawn by tasks -------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def model():
     table = made_up(RULED, 400, seed=1)

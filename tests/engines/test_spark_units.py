@@ -16,10 +16,7 @@ from missdp.errors import DataError, SchemaError
 from missdp.schema import SurveyWeight, Unit
 from missdp.schema.layout import STEPS
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")]
 WHO = Numeric(name="who", lower=0, upper=400, bins=400)
 LAST = Categorical(name="last", levels=("no", "yes"), nullable=True)
 

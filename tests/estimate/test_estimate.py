@@ -111,6 +111,21 @@ def test_what_clipping_takes_is_not_known_exactly():
     assert parts[1.0] > 0.005 > 10 * parts[100.0]
 
 
+@pytest.mark.parametrize(("family", "delta"), [(AIM, 0.0), (MST, 0.0), (AllPairs, 1e-6)])
+@pytest.mark.parametrize("n", [1, 2000])
+@pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
+def test_numbers_whose_bins_were_found_have_estimates(family, delta, n):
+    """With Laplace noise too, and of one row, whose values may be missing."""
+    frame = paid(n)[["pay", "sex"]].assign(pay=lambda f: f["pay"].where(f["sex"] == "m"))
+    pay = Numeric(name="pay", lower=0, upper=1000, nullable=True)
+    schema = Schema((pay, Categorical(name="sex", levels=("f", "m"))))
+    model = family(epsilon=50, delta=delta, random_state=0).fit(frame, schema=schema)
+    found = model.estimate("mean(pay)")
+    assert np.isfinite([*found.estimate, *found.errors]).all()
+    if n > 1:
+        assert found.intervals[0][0] < frame["pay"].mean() < found.intervals[0][1]
+
+
 def test_pairs_that_were_not_measured_are_flagged():
     model = AIM(epsilon=1.0, rounds=1, random_state=0).fit(people(500), schema=SCHEMA)
     names = ("age", "well", "sex or so")

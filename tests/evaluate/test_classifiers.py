@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import itertools
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +22,7 @@ SCHEMA = Schema(
 FAST = ("LogisticRegression", "BernoulliNB", "DecisionTree")
 
 
-def linked(n: int, seed: int) -> Table:
+def linked(n, seed):
     """Columns c, o and n determine each other up to 5 % noise; "noise" is a coin."""
     rng = np.random.default_rng(seed)
     o = rng.integers(0, 4, n)
@@ -35,7 +32,7 @@ def linked(n: int, seed: int) -> Table:
     return Table.from_codes(SCHEMA, {"c": c, "o": o, "n": n_bin, "noise": coin})
 
 
-def shuffled(table: Table, seed: int) -> Table:
+def shuffled(table, seed):
     """The same one-way marginals, all dependence destroyed."""
     rng = np.random.default_rng(seed)
     return Table.from_codes(
@@ -46,7 +43,7 @@ def shuffled(table: Table, seed: int) -> Table:
 TRUTH = linked(1500, 0)
 
 
-def test_every_learner_tells_a_faithful_table_from_a_shuffled_one() -> None:
+def test_every_learner_tells_a_faithful_table_from_a_shuffled_one():
     """All nine learn the link; none learns it from a table without dependence."""
     good = classifier_f1(TRUTH, linked(600, 1), random_state=0, attributes=("o",))
     bad = classifier_f1(TRUTH, shuffled(TRUTH, 2), random_state=0, attributes=("o",), max_rows=600)
@@ -57,14 +54,14 @@ def test_every_learner_tells_a_faithful_table_from_a_shuffled_one() -> None:
         assert bad.scores["o"][name] < 0.75
 
 
-def test_scores_are_f1_of_the_rarer_class_on_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_f1_of_the_rarer_class_on_the_test_rows(monkeypatch):
     """Recomputed by hand for a learner that copies one feature."""
 
     class CopyCoin:
-        def fit(self, X: np.ndarray, y: np.ndarray) -> None:
+        def fit(self, X, y):
             pass
 
-        def predict(self, X: np.ndarray) -> np.ndarray:
+        def predict(self, X):
             return X[:, -3].astype(int)  # the indicator of noise == "u"
 
     monkeypatch.setitem(LEARNERS, "MLP", lambda _: CopyCoin())
@@ -82,9 +79,9 @@ def test_scores_are_f1_of_the_rarer_class_on_the_test_rows(monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_seeds_decide_and_a_score_does_not_depend_on_the_selection() -> None:
+def test_seeds_decide_and_a_score_does_not_depend_on_the_selection():
     made = linked(400, 1)
-    options: dict[str, Any] = {"learners": ("RandomForest", "Bagging"), "max_rows": 100}
+    options = {"learners": ("RandomForest", "Bagging"), "max_rows": 100}
     options["attributes"] = ("noise", "n")
     one = classifier_f1(TRUTH, made, random_state=3, **options)
     assert one == classifier_f1(TRUTH, made, random_state=3, **options)
@@ -94,25 +91,25 @@ def test_seeds_decide_and_a_score_does_not_depend_on_the_selection() -> None:
     assert alone.scores["n"]["Bagging"] == one.scores["n"]["Bagging"]
 
 
-def test_the_row_cap_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[int, int]] = []
+def test_the_row_cap_is_kept(monkeypatch):
+    seen = []
 
     class Spy:
-        def fit(self, X: np.ndarray, y: np.ndarray) -> None:
+        def fit(self, X, y):
             seen.append((len(X), 0))
 
-        def predict(self, X: np.ndarray) -> np.ndarray:
+        def predict(self, X):
             seen.append((0, len(X)))
             return np.ones(len(X))
 
     monkeypatch.setitem(LEARNERS, "MLP", lambda _: Spy())
-    options: dict[str, Any] = {"random_state": 0, "learners": ("MLP",), "attributes": ("o",)}
+    options = {"random_state": 0, "learners": ("MLP",), "attributes": ("o",)}
     classifier_f1(TRUTH, linked(900, 1), max_rows=100, **options)
     classifier_f1(TRUTH, linked(900, 1), **options)
     assert seen == [(100, 0), (0, 100), (900, 0), (0, 450)]
 
 
-def test_degenerate_targets() -> None:
+def test_degenerate_targets():
     constant = Table.from_codes(
         SCHEMA, {"c": [1] * 60, "o": [0, 1] * 30, "n": [0, 2] * 30, "noise": [0, 1] * 30}
     )
@@ -135,7 +132,7 @@ def test_degenerate_targets() -> None:
     assert empty.to_dict()["mean"] is None
 
 
-def test_holes_on_either_side_are_handled() -> None:
+def test_holes_on_either_side_are_handled():
     holed = MCAR(rate=0.2).apply(TRUTH, random_state=0)
     found = classifier_f1(holed, holed, random_state=0, attributes=("o",), learners=FAST)
     assert found.mean > 0.8
@@ -163,7 +160,7 @@ def test_holes_on_either_side_are_handled() -> None:
         ({"synthetic": TRUTH.take(np.arange(0))}, DataError, "rows to train"),
     ],
 )
-def test_bad_requests_are_refused(facts, kind, says) -> None:
+def test_bad_requests_are_refused(facts, kind, says):
     known = {"truth": TRUTH, "synthetic": TRUTH, "random_state": 0, "learners": FAST}
     with pytest.raises(kind, match=says) as caught:
         classifier_f1(**known | facts)
@@ -174,19 +171,19 @@ def test_bad_requests_are_refused(facts, kind, says) -> None:
     "facts",
     [{"table": "x"}, {"random_state": "x"}, *({"share": s} for s in (0.0, 1.0, -1.0, np.nan, "x"))],
 )
-def test_a_split_needs_a_table_a_share_and_a_seed(facts) -> None:
+def test_a_split_needs_a_table_a_share_and_a_seed(facts):
     with pytest.raises((ParameterError, DataError)):
         holdout(**{"table": TRUTH, "random_state": 0, **facts})
 
 
-def test_a_missing_library_is_named_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_before_any_work(monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(MissingDependencyError, match=r"missdp\[learners\]"):
         classifier_f1(TRUTH, TRUTH, random_state=0)
     classifier_f1(TRUTH, TRUTH, random_state=0, learners=("BernoulliNB",))
 
 
-def test_holdout_splits_without_overlap() -> None:
+def test_holdout_splits_without_overlap():
     codes = np.arange(200)
     schema = Schema((Ordinal(name="id", levels=tuple(range(200))),))
     fit, test = holdout(Table.from_codes(schema, {"id": codes}), random_state=1)
@@ -199,7 +196,7 @@ COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=6)
 
 @settings(max_examples=60)
 @given(COUNTS)
-def test_splits_are_as_balanced_as_possible(counts: list[int]) -> None:
+def test_splits_are_as_balanced_as_possible(counts):
     array = np.array(counts)
     names = tuple(range(len(counts)))
     subsets = [
@@ -220,7 +217,7 @@ def test_splits_are_as_balanced_as_possible(counts: list[int]) -> None:
         assert any(np.array_equal(split, s) or np.array_equal(~split, s) for s in allowed)
 
 
-def test_features_are_fixed_by_the_schema() -> None:
+def test_features_are_fixed_by_the_schema():
     table = MCAR(rate=0.3).apply(TRUTH, random_state=0)
     encoded = _features(table, SCHEMA.names)
     assert encoded.shape == (len(table), 4 + 2 + 2 + 3)

@@ -1,10 +1,7 @@
 """Distances of marginals and of missingness follow their definitions, whatever the tables are."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,7 +32,7 @@ SCHEMA = Schema(
 )
 
 
-def frame(n: int, seed: int, holes: float = 0.0) -> pd.DataFrame:
+def frame(n, seed, holes=0.0):
     rng = np.random.default_rng(seed)
     data = pd.DataFrame(
         {
@@ -52,10 +49,10 @@ def frame(n: int, seed: int, holes: float = 0.0) -> pd.DataFrame:
 
 @settings(max_examples=8)
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 3))
-def test_it_is_a_distance_on_complete_tables(a: int, b: int, c: int, k: int) -> None:
+def test_it_is_a_distance_on_complete_tables(a, b, c, k):
     one, two, three = (frame(1 + seed % 40, seed) for seed in (a, b, c))
 
-    def distance(x: pd.DataFrame, y: pd.DataFrame) -> dict[tuple[str, ...], float]:
+    def distance(x, y):
         return marginal_distance(x, y, k=k, schema=SCHEMA).per_marginal
 
     assert not any(distance(one, one).values())
@@ -66,7 +63,7 @@ def test_it_is_a_distance_on_complete_tables(a: int, b: int, c: int, k: int) -> 
         assert direct <= detour + 1e-12
 
 
-def test_finer_bins_see_what_the_declared_ones_hide() -> None:
+def test_finer_bins_see_what_the_declared_ones_hide():
     spread = frame(4000, 0)
     centred = spread.assign(n=pd.array((spread["n"] // 25) * 25 + 12.5, dtype="Float64"))
     same = marginal_distance(spread, centred, k=1, schema=SCHEMA).per_marginal
@@ -76,14 +73,14 @@ def test_finer_bins_see_what_the_declared_ones_hide() -> None:
     assert finer["i",] == 0.0
 
 
-def test_whole_numbers_and_finer_declared_bins_stay_as_they_are() -> None:
+def test_whole_numbers_and_finer_declared_bins_stay_as_they_are():
     one, two = frame(500, 1), frame(500, 2)
     declared = marginal_distance(one, two, k=1, schema=SCHEMA, bins=2).per_marginal
     assert declared == marginal_distance(one, two, k=1, schema=SCHEMA).per_marginal
     marginal_distance(one, two, k=1, schema=SCHEMA, bins=1000)
 
 
-def test_bins_only_cannot_be_cut_finer() -> None:
+def test_bins_only_cannot_be_cut_finer():
     table = Table.read(frame(50, 0), SCHEMA)
     bare = Table.from_codes(SCHEMA, {name: table.codes(name) for name in SCHEMA.names})
     assert marginal_distance(table, bare).max == 0.0
@@ -92,7 +89,7 @@ def test_bins_only_cannot_be_cut_finer() -> None:
     marginal_distance(table, bare.with_values(np.random.default_rng(0)), bins=20)
 
 
-def test_any_kind_of_table_compares_with_any_other() -> None:
+def test_any_kind_of_table_compares_with_any_other():
     data = frame(80, 3, holes=0.3)
     table = Table.read(data, SCHEMA)
     strict = Schema(tuple(replace(a, nullable=False) for a in SCHEMA))
@@ -103,7 +100,7 @@ def test_any_kind_of_table_compares_with_any_other() -> None:
     assert marginal_distance(table, table.to_arrow()).max == 0.0
 
 
-def test_tables_that_do_not_compare_are_refused() -> None:
+def test_tables_that_do_not_compare_are_refused():
     table = Table.read(frame(10, 0), SCHEMA)
     with pytest.raises(ParameterError, match="schema"):
         marginal_distance(frame(10, 0), frame(10, 1))
@@ -122,7 +119,7 @@ def test_tables_that_do_not_compare_are_refused() -> None:
             marginal_distance(table, Table.from_codes(schema, codes))
 
 
-def test_tables_without_rows_are_as_far_as_can_be() -> None:
+def test_tables_without_rows_are_as_far_as_can_be():
     empty, some = frame(0, 0), frame(5, 0)
     assert marginal_distance(some, empty, schema=SCHEMA).mean == 1.0
     assert marginal_distance(empty, empty, schema=SCHEMA).mean == 0.0
@@ -132,16 +129,16 @@ def test_tables_without_rows_are_as_far_as_can_be() -> None:
     "options",
     [*({"k": k} for k in (0, 5, True, 1.5)), {"bins": 0}, {"bins": 2.5}, {"missing": "ignore"}],
 )
-def test_bad_options_are_refused(options: dict[str, Any]) -> None:
+def test_bad_options_are_refused(options):
     with pytest.raises(ParameterError):
         marginal_distance(frame(5, 0), frame(5, 1), schema=SCHEMA, **options)
 
 
-def test_batches_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_do_not_change_the_result(monkeypatch):
     one, two = frame(100, 0), frame(100, 1)
     whole = marginal_distance(one, two, schema=SCHEMA)
     monkeypatch.setattr(module, "_BATCH_CELLS", 1)
-    steps: list[tuple[str, float]] = []
+    steps = []
     parts = marginal_distance(
         one, two, schema=SCHEMA, progress=lambda stage, done: steps.append((stage, done))
     )
@@ -153,12 +150,12 @@ ABC = ("a", "b", "c")
 THREE = Schema(tuple(Categorical(name=n, levels=(0, 1, 2)) for n in ABC))
 
 
-def complete(n: int, seed: int) -> Table:
+def complete(n, seed):
     rng = np.random.default_rng(seed)
     return Table.from_codes(THREE, {name: rng.integers(0, 3, n) for name in ABC})
 
 
-def naive_patterns(one: np.ndarray, two: np.ndarray, columns: tuple[int, ...]) -> float:
+def naive_patterns(one, two, columns):
     distance = 0.0
     for pattern in itertools.product([False, True], repeat=len(columns)):
         share = [np.mean(np.all(m[:, columns] == pattern, axis=1)) for m in (one, two)]
@@ -166,7 +163,7 @@ def naive_patterns(one: np.ndarray, two: np.ndarray, columns: tuple[int, ...]) -
     return distance
 
 
-def test_rates_and_patterns_follow_their_definitions() -> None:
+def test_rates_and_patterns_follow_their_definitions():
     one = MCAR(rate={"a": 0.3, "b": 0.1}).apply(complete(400, 0), random_state=0)
     two = MAR(rate=0.4, drivers=("a",), strength=3.0).apply(complete(300, 1), random_state=1)
     found = missing_fidelity(one, two)
@@ -181,7 +178,7 @@ def test_rates_and_patterns_follow_their_definitions() -> None:
     assert found.max_rate_difference == pytest.approx(gap.max())
 
 
-def test_equal_rates_with_another_dependence_are_told_apart() -> None:
+def test_equal_rates_with_another_dependence_are_told_apart():
     """Holes that come together, against holes that come alone: only the patterns see it."""
     schema = Schema(tuple(Categorical(name=n, levels=(0,), nullable=True) for n in "ab"))
     together = Table.from_codes(schema, {"a": [1, 1, 0, 0], "b": [1, 1, 0, 0]})
@@ -191,7 +188,7 @@ def test_equal_rates_with_another_dependence_are_told_apart() -> None:
     assert found.pairs["a", "b"] == found.patterns == 1.0
 
 
-def test_tables_without_rows() -> None:
+def test_tables_without_rows():
     table = MCAR(rate=0.3).apply(complete(100, 0), random_state=0)
     empty = table.take(np.arange(0))
     assert missing_fidelity(table, empty).patterns == 1.0
@@ -214,7 +211,7 @@ WITH_HOLES = pd.DataFrame(
 )
 
 
-def test_mask_and_patterns_match_pandas() -> None:
+def test_mask_and_patterns_match_pandas():
     table = Table.read(WITH_HOLES, HOLED)
     np.testing.assert_array_equal(missing_mask(table), WITH_HOLES.isna().to_numpy())
     patterns = missing_patterns(table)
@@ -225,7 +222,7 @@ def test_mask_and_patterns_match_pandas() -> None:
     assert missing_patterns(empty) == {}
 
 
-def test_holes_hide_the_value_and_leave_the_others_alone() -> None:
+def test_holes_hide_the_value_and_leave_the_others_alone():
     complete = Table.read(WITH_HOLES.iloc[:1], HOLED)
     rows = complete.take(np.zeros(200, dtype=int))
     holed = MCAR(rate=0.5, columns=("n",)).apply(rows, random_state=1)
@@ -236,7 +233,7 @@ def test_holes_hide_the_value_and_leave_the_others_alone() -> None:
     np.testing.assert_array_equal(holed.codes("a"), rows.codes("a"))
 
 
-def test_a_table_of_bins_only_can_have_holes() -> None:
+def test_a_table_of_bins_only_can_have_holes():
     table = Table.from_codes(HOLED, {"a": [0] * 50, "n": [3] * 50, "b": [1] * 50})
     holed = MCAR(rate=0.5).apply(table, random_state=0)
     assert holed.schema.nullable == ("a", "n", "b")

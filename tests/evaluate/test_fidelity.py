@@ -1,7 +1,5 @@
 """Scores of numbers and relations: against another program, and where the answer is known."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import json
@@ -10,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,7 +36,7 @@ SCHEMA = Schema(
 REST = SCHEMA.subset([name for name in SCHEMA.names if name != "pay"])
 
 
-def people(n: int, seed: int, holes: float = 0.0) -> pd.DataFrame:
+def people(n, seed, holes=0.0):
     """Skewed, heaped and related numbers, with holes."""
     rng = np.random.default_rng(seed)
     age = rng.integers(0, 100, n)
@@ -53,7 +50,7 @@ def people(n: int, seed: int, holes: float = 0.0) -> pd.DataFrame:
     return frame
 
 
-def domain() -> dict[str, Any]:
+def domain():
     return {
         a.name: {"kind": "numeric", "lower": a.lower, "upper": a.upper}
         if isinstance(a, Numeric)
@@ -62,7 +59,7 @@ def domain() -> dict[str, Any]:
     }
 
 
-def oracle() -> Any:
+def oracle():
     spec = importlib.util.spec_from_file_location("fidelity_of_shared", ORACLE)
     assert spec is not None
     assert spec.loader is not None
@@ -80,9 +77,7 @@ def oracle() -> Any:
     holes=st.tuples(st.sampled_from([0.0, 0.3]), st.sampled_from([0.0, 0.3])),
     drop=st.sampled_from([(), ("age",), ("age", "pay"), ("work", "sex")]),
 )
-def test_scores_are_those_of_another_program(
-    seed: int, rows: tuple[int, int], holes: tuple[float, float], drop: tuple[str, ...]
-) -> None:
+def test_scores_are_those_of_another_program(seed, rows, holes, drop):
     schema = SCHEMA.subset([name for name in SCHEMA.names if name not in drop])
     frames = [people(rows[k], seed + k, holes[k]).drop(columns=[*drop]) for k in (0, 1)]
     tool, facts = oracle(), {name: domain()[name] for name in schema.names}
@@ -92,9 +87,7 @@ def test_scores_are_those_of_another_program(
         if "levels" in f
     }
     read = [
-        frame.assign(
-            **{n: frame[n].map(codes[n]).fillna(-1).astype(int) for n in codes}  # type: ignore[arg-type]
-        )
+        frame.assign(**{n: frame[n].map(codes[n]).fillna(-1).astype(int) for n in codes})
         for frame in frames
     ]
     expected = tool.score(*read, facts)
@@ -104,7 +97,7 @@ def test_scores_are_those_of_another_program(
     assert found.scores == pytest.approx(expected, abs=1e-9)
 
 
-def test_scores_of_tables_that_are_known() -> None:
+def test_scores_of_tables_that_are_known():
     n = 400
     truth = people(n, 0)
     same = fidelity(truth, truth.sample(frac=1, random_state=1), schema=SCHEMA)
@@ -121,7 +114,7 @@ def test_scores_of_tables_that_are_known() -> None:
     assert Fidelity.from_json(none.to_json()).ks == none.ks
 
 
-def test_a_column_without_a_value_in_the_truth_does_not_drown_the_others() -> None:
+def test_a_column_without_a_value_in_the_truth_does_not_drown_the_others():
     """The verdict is that of the other columns, and says so."""
     truth, made = people(500, 0), people(500, 1)
     rest = fidelity(truth.drop(columns="pay"), made.drop(columns="pay"), schema=REST)
@@ -135,7 +128,7 @@ def test_a_column_without_a_value_in_the_truth_does_not_drown_the_others() -> No
     assert fidelity(nothing, made, schema=none).scores["two_way_deciles"] == 1
 
 
-def test_bins_cannot_hide_what_becomes_of_numbers_inside_them() -> None:
+def test_bins_cannot_hide_what_becomes_of_numbers_inside_them():
     """The distance on ten equal bins is next to nothing, and everything else is lost."""
     truth = people(4000, 1)
     rng = np.random.default_rng(0)
@@ -151,7 +144,7 @@ def test_bins_cannot_hide_what_becomes_of_numbers_inside_them() -> None:
 @pytest.mark.parametrize(
     ("sizes", "off"), [((200, 200), 0.04), ((3000, 3000), 0.04), ((2000, 500), 0.1)]
 )
-def test_what_chance_does_is_what_samples_do(sizes: tuple[int, int], off: float) -> None:
+def test_what_chance_does_is_what_samples_do(sizes, off):
     """Of tables of few frequent cells and of many rare ones; a simulation of 4,000 pairs."""
     rng = np.random.default_rng(3)
     for shares in ([0.5, 0.5], [0.9, 0.1, 0.0], rng.dirichlet(np.full(300, 0.2))):
@@ -162,7 +155,7 @@ def test_what_chance_does_is_what_samples_do(sizes: tuple[int, int], off: float)
         assert _by_chance(truth, sizes[1]) == pytest.approx(np.mean(drawn), rel=off)
 
 
-def test_the_verdict_is_about_samples_of_this_size() -> None:
+def test_the_verdict_is_about_samples_of_this_size():
     """Two samples are as far apart as the line says, columns drawn by themselves are not."""
     truth = Table.read(people(3000, 5), SCHEMA)
     rng = np.random.default_rng(0)
@@ -179,7 +172,7 @@ def test_the_verdict_is_about_samples_of_this_size() -> None:
 
 @settings(max_examples=20)
 @given(cuts=st.lists(st.integers(0, 60), max_size=6), most=st.integers(1, 80))
-def test_the_same_rows_are_sampled_however_a_table_comes(cuts: list[int], most: int) -> None:
+def test_the_same_rows_are_sampled_however_a_table_comes(cuts, most):
     table = Table.read(people(60, 0), SCHEMA)
     at = [0, *sorted(cuts), 60]
     blocks = [table.take(np.arange(low, high)) for low, high in itertools.pairwise(at)]
@@ -193,7 +186,7 @@ def test_the_same_rows_are_sampled_however_a_table_comes(cuts: list[int], most: 
 
 
 @given(share=st.floats(0, 1), rows=st.integers(1, 10**9))
-def test_digits_are_those_that_the_rows_support(share: float, rows: int) -> None:
+def test_digits_are_those_that_the_rows_support(share, rows):
     text = rounded(share, rows)
     unit = 10.0 ** -len(text.partition(".")[2])
     error = 0.5 / rows**0.5
@@ -202,14 +195,14 @@ def test_digits_are_those_that_the_rows_support(share: float, rows: int) -> None
     assert unit > error / 10 or unit == 0.1  # nor is there another one
 
 
-def test_bins_without_values_are_refused() -> None:
+def test_bins_without_values_are_refused():
     table = Table.from_codes(SCHEMA, {name: [0, 1] for name in SCHEMA.names})
     with pytest.raises(DataError, match="no numeric values"):
         fidelity(table, table)
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     SCHEMA.to_toml("schema.toml")
     people(500, 0, 0.2).to_csv("real.csv", index=False)
@@ -220,9 +213,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 EVALUATE = ["evaluate", "real.csv", "made.csv", "--schema", "schema.toml"]
 
 
-def test_the_command_ends_with_a_verdict_and_rounds(
-    files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_ends_with_a_verdict_and_rounds(files, capsys):
     assert main(EVALUATE) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("Verdict: two-way tables of the synthetic and the real rows are 0.")
@@ -235,9 +226,7 @@ def test_the_command_ends_with_a_verdict_and_rounds(
     assert document["verdict"] == lines[-1]
 
 
-def test_pictures_are_whole_files_of_every_column(
-    files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pictures_are_whole_files_of_every_column(files, capsys):
     assert main([*EVALUATE, "--plot", "columns.svg"]) == 0
     two = SCHEMA.subset(("pay", "sex"))
     for suffix, start in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
@@ -258,9 +247,7 @@ def test_pictures_are_whole_files_of_every_column(
         assert capsys.readouterr().out == ""  # refused before anything is read
 
 
-def test_pictures_name_the_extra_and_their_formats(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_name_the_extra_and_their_formats(files, monkeypatch):
     odd = Schema((Categorical(name="pay $x^", levels=("$a_", "b"), nullable=True),))
     table = Table.from_codes(odd, {"pay $x^": [2, 2, 2]})
     plot_columns(table, table, "odd.svg")
@@ -274,7 +261,7 @@ def test_pictures_name_the_extra_and_their_formats(
 
 
 @pytest.mark.slow
-def test_the_bench_scores_any_table_with_holes(tmp_path: Path) -> None:
+def test_the_bench_scores_any_table_with_holes(tmp_path):
     """Fits without bins, on a table with holes, are scored against the table without."""
     truth = people(400, 0)
     truth.to_parquet(tmp_path / "truth.parquet")

@@ -1,10 +1,7 @@
 """Kinds of missing: their shares, and what counts as a level and as missing in every comparison."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +31,7 @@ SCHEMA = Schema(
 )
 
 
-def drawn(n: int, seed: int) -> Table:
+def drawn(n, seed):
     """Codes of every kind, at random."""
     rng = np.random.default_rng(seed)
     codes = {a.name: rng.integers(0, a.extended_size, n) for a in SCHEMA}
@@ -44,7 +41,7 @@ def drawn(n: int, seed: int) -> Table:
 ONE, TWO = drawn(400, 0), drawn(300, 1)
 
 
-def test_shares_are_those_of_the_cells() -> None:
+def test_shares_are_those_of_the_cells():
     found = missingness_by_kind(ONE, TWO)
     assert {name: [*shares] for name, shares in found.truth_shares.items()} == {
         "work": ["missing", "refused"],
@@ -55,7 +52,7 @@ def test_shares_are_those_of_the_cells() -> None:
     }
     gaps = []
     for (name, kind), gap in found.differences.items():
-        shares = [float(table.mask(name, kind).mean()) for table in (ONE, TWO)]  # type: ignore[arg-type]
+        shares = [float(table.mask(name, kind).mean()) for table in (ONE, TWO)]
         assert found.truth_shares[name][kind] == shares[0]
         assert found.synthetic_shares[name][kind] == shares[1]
         assert gap == pytest.approx(shares[1] - shares[0])
@@ -64,7 +61,7 @@ def test_shares_are_those_of_the_cells() -> None:
     assert found.max_difference == pytest.approx(np.max(gaps))
 
 
-def test_the_same_table_has_the_same_shares_and_no_rows_have_none() -> None:
+def test_the_same_table_has_the_same_shares_and_no_rows_have_none():
     assert missingness_by_kind(ONE, ONE).max_difference == 0.0
     empty = ONE.take(np.arange(0))
     found = missingness_by_kind(ONE, empty)
@@ -76,7 +73,7 @@ def test_the_same_table_has_the_same_shares_and_no_rows_have_none() -> None:
     assert missingness_by_kind(none, none).max_difference == 0.0
 
 
-def test_kinds_survive_files_that_hold_codes_and_not_those_that_hold_nulls() -> None:
+def test_kinds_survive_files_that_hold_codes_and_not_those_that_hold_nulls():
     schema = replace(SCHEMA, rules=()).subset(("work", "mood", "plain"))
     table = ONE.subset(schema.names)
     table = Table(schema, {name: table.column(name) for name in schema.names})
@@ -88,7 +85,7 @@ def test_kinds_survive_files_that_hold_codes_and_not_those_that_hold_nulls() -> 
     assert found["work"]["missing"] == table.mask("work").mean()
 
 
-def test_what_is_not_applicable_follows_from_the_rules_where_a_frame_holds_nulls() -> None:
+def test_what_is_not_applicable_follows_from_the_rules_where_a_frame_holds_nulls():
     frame = pd.DataFrame(
         {
             "work": ["yes", "no", None, "no"],
@@ -102,7 +99,7 @@ def test_what_is_not_applicable_follows_from_the_rules_where_a_frame_holds_nulls
     assert shares == {"not_applicable": 0.5, "missing": 0.5, "refused": 0.0}
 
 
-def test_undeclared_holes_are_listed_where_they_occur() -> None:
+def test_undeclared_holes_are_listed_where_they_occur():
     frame = pd.DataFrame({name: ["x", None] for name in ("plain", "whole")})
     schema = SCHEMA.subset(("plain", "whole"))
     full = ONE.subset(schema.names)
@@ -110,7 +107,7 @@ def test_undeclared_holes_are_listed_where_they_occur() -> None:
     assert missingness_by_kind(full, full).synthetic_shares["whole"] == {}
 
 
-def test_where_only_not_applicable_is_declared_a_null_is_that() -> None:
+def test_where_only_not_applicable_is_declared_a_null_is_that():
     """As in `Table.read`: holes that are not declared change nothing about it."""
     hours = Numeric(name="hours", lower=0, upper=80)
     work = Categorical(name="work", levels=("no", "yes"), nullable=True)
@@ -123,9 +120,7 @@ def test_where_only_not_applicable_is_declared_a_null_is_that() -> None:
 
 
 # -- distances -----------------------------------------------------------------------------------
-
-
-def seen(table: Table, name: str) -> np.ndarray:
+def seen(table, name):
     """Numbers of levels, "na", and "?" for every other kind."""
     attribute, codes = table.schema[name], table.codes(name)
     cells = codes.astype(object)
@@ -134,7 +129,7 @@ def seen(table: Table, name: str) -> np.ndarray:
     return cells
 
 
-def naive(one: Table, two: Table, names: tuple[str, ...], missing: str) -> float:
+def naive(one, two, names, missing):
     rows = []
     for table in (one, two):
         cells = [*zip(*(seen(table, name) for name in names), strict=True)]
@@ -147,7 +142,7 @@ def naive(one: Table, two: Table, names: tuple[str, ...], missing: str) -> float
 
 @pytest.mark.parametrize("missing", ["unobserved", "level"])
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_distances_follow_the_definition(missing: Any, k: int) -> None:
+def test_distances_follow_the_definition(missing, k):
     """Not applicable is a level, and all other kinds are one."""
     found = marginal_distance(ONE, TWO, k=k, missing=missing)
     assert list(found.per_marginal) == list(itertools.combinations(SCHEMA.names, k))
@@ -157,7 +152,7 @@ def test_distances_follow_the_definition(missing: Any, k: int) -> None:
     assert (found.mean, found.max) == (pytest.approx(np.mean(values)), max(values))
 
 
-def test_finer_bins_keep_kinds_apart() -> None:
+def test_finer_bins_keep_kinds_apart():
     table = ONE.subset(("hours",))
     shifted = Table(
         table.schema, {"hours": replace(table.column("hours"), values=table.values("hours"))}
@@ -171,7 +166,7 @@ def test_finer_bins_keep_kinds_apart() -> None:
     assert marginal_distance(only, others, k=1, bins=40).mean == 1.0
 
 
-def test_missing_rates_count_holes_alone() -> None:
+def test_missing_rates_count_holes_alone():
     found = missing_fidelity(ONE, TWO)
     for name in SCHEMA.names:
         holes = ONE.mask(name) & ~ONE.mask(name, "not_applicable")
@@ -180,7 +175,7 @@ def test_missing_rates_count_holes_alone() -> None:
     assert missing_fidelity(skipped, skipped).truth_rates["hours"] == 0.0
 
 
-def test_tables_that_declare_other_kinds_are_compared() -> None:
+def test_tables_that_declare_other_kinds_are_compared():
     """Kinds that the first table does not have are plainly missing."""
     fewer = Schema(tuple(replace(a, refused=None) for a in SCHEMA.attributes), SCHEMA.rules)
     codes = {name: [0, 1] for name in SCHEMA.names} | {"work": [0, 2]}
@@ -195,15 +190,13 @@ def test_tables_that_declare_other_kinds_are_compared() -> None:
 
 
 # -- classifiers ---------------------------------------------------------------------------------
-
-
-def test_rows_without_holes_are_said_to_have_none() -> None:
+def test_rows_without_holes_are_said_to_have_none():
     for made, hint in ((0.0, True), (0.1, False)):
         found = MissingFidelity({"a": 0.2}, {"a": made}, {}, 0.1)
         assert ("--keep-holes" in str(found)) == hint
 
 
-def test_learners_see_not_applicable_and_missing_apart() -> None:
+def test_learners_see_not_applicable_and_missing_apart():
     schema = SCHEMA.subset(("work", "hours"))
     hours = schema["hours"]
     codes = np.arange(hours.extended_size)
@@ -217,6 +210,6 @@ def test_learners_see_not_applicable_and_missing_apart() -> None:
     np.testing.assert_array_equal(_features(table, ["c"]), np.eye(4)[[0, 1, 2, 3, 3]])
 
 
-def test_learners_take_every_kind() -> None:
+def test_learners_take_every_kind():
     found = classifier_f1(ONE, TWO, random_state=0, learners=("BernoulliNB", "DecisionTree"))
     assert set(found.scores) == set(SCHEMA.names)

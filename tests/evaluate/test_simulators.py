@@ -4,11 +4,6 @@ Dependence is tested both ways: the same statistic that finds no dependence unde
 under self-masking, so a test that could not fail would be noticed.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,7 +18,6 @@ from missdp.evaluate import (
     MCAR,
     MNAR,
     DeclaredMechanism,
-    MissingMechanism,
     SelfMasking,
     missing_mask,
     missing_patterns,
@@ -45,7 +39,7 @@ DECLARED = DeclaredMechanism(
 )
 
 
-def correlated(n: int, seed: int = 0) -> Table:
+def correlated(n, seed=0):
     """A table in which y follows x and z follows c, so that confounding would show."""
     rng = np.random.default_rng(seed)
     x, c = rng.integers(0, 5, n), rng.integers(0, 3, n)
@@ -57,7 +51,7 @@ def correlated(n: int, seed: int = 0) -> Table:
 TABLE = correlated(20_000)
 
 
-def p_value(holes: np.ndarray, other: np.ndarray, given: list[np.ndarray] | None = None) -> float:
+def p_value(holes, other, given=None):
     """Chi-square test of independence of holes and ``other``, summed over strata."""
     strata = np.zeros(len(holes), dtype=int)
     for codes in given or []:
@@ -75,7 +69,7 @@ def p_value(holes: np.ndarray, other: np.ndarray, given: list[np.ndarray] | None
     return float(stats.chi2.sf(statistic, freedom))
 
 
-MECHANISMS: dict[str, Callable[..., MissingMechanism]] = {
+MECHANISMS = {
     "mcar": MCAR,
     "mar": MAR,
     "mnar": MNAR,
@@ -85,11 +79,11 @@ MECHANISMS: dict[str, Callable[..., MissingMechanism]] = {
 
 
 @pytest.fixture(params=MECHANISMS.values(), ids=MECHANISMS.keys())
-def make(request: pytest.FixtureRequest) -> Callable[..., MissingMechanism]:
+def make(request):
     return request.param
 
 
-def test_the_expected_rate_equals_the_target(make: Any) -> None:
+def test_the_expected_rate_equals_the_target(make):
     for rate in (0.0, 0.01, 0.5, 0.9):
         for chance in make(rate=rate).probabilities(TABLE, random_state=5).values():
             assert abs(chance.mean() - rate) < 1e-10
@@ -103,7 +97,7 @@ def test_the_expected_rate_equals_the_target(make: Any) -> None:
     n=st.integers(1, 80),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_exact_rates_are_met_hole_for_hole(kind: str, rate: float, n: int, seed: int) -> None:
+def test_exact_rates_are_met_hole_for_hole(kind, rate, n, seed):
     mechanism = MECHANISMS[kind](rate=rate, rates="exact")
     table = TABLE.take(np.arange(n))
     holed = mechanism.apply(table, random_state=seed)
@@ -112,7 +106,7 @@ def test_exact_rates_are_met_hole_for_hole(kind: str, rate: float, n: int, seed:
     assert not mechanism.row_independent
 
 
-def test_holes_are_drawn_with_the_probabilities(make: Any) -> None:
+def test_holes_are_drawn_with_the_probabilities(make):
     mechanism, table = make(rate=0.3), correlated(40_000, seed=9)
     chances = mechanism.probabilities(table, random_state=3)
     holed = mechanism.apply(table, random_state=3)
@@ -126,7 +120,7 @@ def test_holes_are_drawn_with_the_probabilities(make: Any) -> None:
             assert abs(holes[part].sum() - chance[part].sum()) < 4.5 * sd
 
 
-def test_exact_draws_keep_each_cells_probability() -> None:
+def test_exact_draws_keep_each_cells_probability():
     rng = np.random.default_rng(0)
     chance = np.array([0.05, 0.2, 0.35, 0.6, 0.8])
     draws = np.array([_draw_exact(chance, rng) for _ in range(8000)])
@@ -135,7 +129,7 @@ def test_exact_draws_keep_each_cells_probability() -> None:
     assert np.all(np.abs(draws.mean(axis=0) - chance) < 4.5 * sd)
 
 
-def test_the_seed_decides_everything_and_nothing_else_does(make: Any) -> None:
+def test_the_seed_decides_everything_and_nothing_else_does(make):
     np.random.seed(0)  # noqa: NPY002  the global state must not matter
     one = missing_mask(make(rate=0.3).apply(TABLE, random_state=7))
     np.random.seed(1)  # noqa: NPY002
@@ -145,7 +139,7 @@ def test_the_seed_decides_everything_and_nothing_else_does(make: Any) -> None:
     assert np.any(one != other)
 
 
-def test_mcar_depends_on_nothing() -> None:
+def test_mcar_depends_on_nothing():
     holed = MCAR(rate=0.3).apply(TABLE, random_state=0)
     mask = missing_mask(holed)
     values = [p_value(mask[:, i], TABLE.codes(n)) for i in range(4) for n in SCHEMA.names]
@@ -154,7 +148,7 @@ def test_mcar_depends_on_nothing() -> None:
     assert stats.kstest(values, "uniform").pvalue > 1e-3
 
 
-def test_mar_depends_on_its_drivers_and_given_them_not_on_its_own_value() -> None:
+def test_mar_depends_on_its_drivers_and_given_them_not_on_its_own_value():
     holed = MAR(rate=0.3, drivers=("x", "c")).apply(TABLE, random_state=1)
     assert holed.schema.nullable == ("y", "z")
     given = [TABLE.codes("x"), TABLE.codes("c")]
@@ -166,7 +160,7 @@ def test_mar_depends_on_its_drivers_and_given_them_not_on_its_own_value() -> Non
         assert p_value(holes, TABLE.codes(other), given) > 1e-3
 
 
-def test_self_masking_depends_on_its_own_value_only() -> None:
+def test_self_masking_depends_on_its_own_value_only():
     holed = SelfMasking(rate=0.3).apply(TABLE, random_state=0)
     for name in SCHEMA.names:
         holes, own = holed.mask(name), TABLE.codes(name)
@@ -175,13 +169,13 @@ def test_self_masking_depends_on_its_own_value_only() -> None:
             assert p_value(holes, TABLE.codes(other), [own]) > 1e-3
 
 
-def test_the_same_statistic_tells_mar_from_self_masking() -> None:
+def test_the_same_statistic_tells_mar_from_self_masking():
     holed = SelfMasking(rate=0.3, columns=("y",)).apply(TABLE, random_state=1)
     given = [TABLE.codes("x"), TABLE.codes("c")]
     assert p_value(holed.mask("y"), TABLE.codes("y"), given) < 1e-9
 
 
-def test_mnar_hides_its_drivers_at_random() -> None:
+def test_mnar_hides_its_drivers_at_random():
     holed = MNAR(rate=0.3, drivers=("x", "c"), strength=2.0).apply(TABLE, random_state=2)
     assert holed.schema.nullable == SCHEMA.names
     for driver in ("x", "c"):
@@ -196,7 +190,7 @@ def test_mnar_hides_its_drivers_at_random() -> None:
     assert min(own) < 1e-6
 
 
-def test_mnar_of_all_columns_depends_on_its_own_value_given_the_rest() -> None:
+def test_mnar_of_all_columns_depends_on_its_own_value_given_the_rest():
     holed = MNAR(rate=0.3, model="all-columns").apply(TABLE, random_state=3)
     values = []
     for name in SCHEMA.names:
@@ -205,7 +199,7 @@ def test_mnar_of_all_columns_depends_on_its_own_value_given_the_rest() -> None:
     assert min(values) < 1e-9
 
 
-def test_strength_is_the_spread_of_the_logits() -> None:
+def test_strength_is_the_spread_of_the_logits():
     for strength in (0.5, 2.0):
         chance = MAR(rate=0.3, drivers=("x", "c"), strength=strength).probabilities(
             TABLE, random_state=0
@@ -214,7 +208,7 @@ def test_strength_is_the_spread_of_the_logits() -> None:
             assert np.std(np.log(p / (1 - p))) == pytest.approx(strength, rel=1e-9)
 
 
-def test_half_of_the_columns_drive_by_default() -> None:
+def test_half_of_the_columns_drive_by_default():
     seen = set()
     for seed in range(20):
         nullable = MAR(rate=0.2).apply(TABLE.take(np.arange(50)), random_state=seed).schema.nullable
@@ -223,7 +217,7 @@ def test_half_of_the_columns_drive_by_default() -> None:
     assert len(seen) > 2
 
 
-def test_the_declared_mechanism_follows_its_formula() -> None:
+def test_the_declared_mechanism_follows_its_formula():
     chance = DECLARED.probabilities(TABLE, random_state=0)
     x, c, y, z = (TABLE.codes(n).astype(int) for n in SCHEMA.names)
     of_c = np.array([0.5, 0.0, -1.0])
@@ -233,7 +227,7 @@ def test_the_declared_mechanism_follows_its_formula() -> None:
     np.testing.assert_allclose(chance["z"], 1 / (1 + np.exp(-logit_z)), rtol=1e-12)
 
 
-def test_only_declared_parameters_make_rows_independent() -> None:
+def test_only_declared_parameters_make_rows_independent():
     """A row's probabilities stay the same, whatever the other rows are, exactly when claimed."""
     row = TABLE.take(np.array([17]))
     crowds = [TABLE.take(np.array([17, *range(a, a + 40)])) for a in (0, 500, 900)]
@@ -256,7 +250,7 @@ def test_only_declared_parameters_make_rows_independent() -> None:
                 mechanism.observed_at_most(SCHEMA)
 
 
-def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain() -> None:
+def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain():
     grid = np.array(list(np.ndindex(SCHEMA.shape(SCHEMA.names))))
     every = Table.from_codes(SCHEMA, {n: grid[:, i] for i, n in enumerate(SCHEMA.names)})
     bound = DECLARED.observed_at_most(SCHEMA)
@@ -267,7 +261,7 @@ def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain() -> None:
     assert bound["x"] == bound["c"] == 1.0
 
 
-def test_mcar_states_its_rates() -> None:
+def test_mcar_states_its_rates():
     assert MCAR(rate=0.25, columns=("x",)).observed(SCHEMA)["x"] == 0.75
     assert MCAR(rate={"c": 0.5, "z": 0.1}).observed(SCHEMA) == {"x": 1, "c": 0.5, "y": 1, "z": 0.9}
     holed = MCAR(rate={"c": 0.5, "z": 0.1}).apply(TABLE, random_state=0)
@@ -276,7 +270,7 @@ def test_mcar_states_its_rates() -> None:
         MCAR(rate=0.25, rates="exact").observed(SCHEMA)
 
 
-def test_constant_columns_and_tiny_tables_are_fine_and_incomplete_ones_refused(make: Any) -> None:
+def test_constant_columns_and_tiny_tables_are_fine_and_incomplete_ones_refused(make):
     constant = Table.from_codes(SCHEMA, {n: [1] * 30 for n in SCHEMA.names})
     for chance in make(rate=0.2).probabilities(constant, random_state=0).values():
         np.testing.assert_allclose(chance, 0.2, rtol=1e-9)
@@ -286,8 +280,8 @@ def test_constant_columns_and_tiny_tables_are_fine_and_incomplete_ones_refused(m
         make(rate=0.1).apply(MCAR(rate=0.5).apply(TABLE, random_state=0), random_state=0)
 
 
-def test_bad_options_are_refused() -> None:
-    cases: list[Callable[[], object]] = [
+def test_bad_options_are_refused():
+    cases = [
         lambda: MCAR(rate=0.1, rates="about"),
         lambda: MCAR(rate={"x": 0.1}, columns=("x",)),
         lambda: MCAR(rate={"x": 2.0}),
@@ -318,7 +312,7 @@ def test_bad_options_are_refused() -> None:
         declared({"nope": 1.0})
 
 
-def declared(drivers: dict[str, Any]) -> Table:
+def declared(drivers):
     mechanism = DeclaredMechanism(intercepts={"y": 0.0}, weights={"y": drivers})
     return mechanism.apply(TABLE, random_state=0)
 
@@ -350,7 +344,7 @@ SURVEY = Schema(
 SIZE = 3000
 
 
-def survey(size: int = SIZE) -> Table:
+def survey(size=SIZE):
     rng = np.random.default_rng(0)
     work, degree = rng.integers(0, 2, size), rng.integers(0, 3, size)
     frame = pd.DataFrame(

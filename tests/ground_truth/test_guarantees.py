@@ -70,8 +70,6 @@ def truth(events, assumption=MCAR, structure=FIXED, **options):
 
 
 # --- What is refused ---
-
-
 @dataclass(frozen=True)
 class HarmlessCondition(Condition):
     """A condition of another module that says of itself that masks do not matter to it."""
@@ -174,8 +172,6 @@ def test_conditions_may_declare_themselves_harmless_and_without_gates_nothing_is
 
 
 # --- What is carried along ---
-
-
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_row_independence_alone_keeps_epsilon(adjacency):
     plain = Guarantee.from_events(PURE, conditions=[PublicDomain()], adjacency=adjacency)
@@ -221,8 +217,6 @@ def test_never_worse_than_the_incomplete_guarantee(kind):
 
 
 # --- Which number ---
-
-
 def test_pure_events():
     found = truth(PURE)
     expected = mask_mixture([{"a"}, {"a", "b"}, None], [0.5, 0.5, 0.25], observed=RATES)
@@ -296,7 +290,6 @@ def test_what_the_events_do_not_explain_is_not_amplified():
 
 
 # --- Several releases of one table ---
-
 SCHEMA = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "abcd"))
 KNOWN = MissingCompletelyAtRandom(dict.fromkeys("abcd", 0.5))
 FITS = {

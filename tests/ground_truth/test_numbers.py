@@ -129,7 +129,6 @@ def test_table_1(name):
 
 
 # --- The table of privacy.md: 14 attributes, all pairs, a third of it on one-way marginals ---
-
 NAMES = [f"a{i}" for i in range(14)]
 PAIRS = list(itertools.combinations(NAMES, 2))
 
@@ -238,8 +237,6 @@ def test_a_cap_at_one_order_proves_nothing_above_it():
 
 
 # --- Profiles and loss distributions against other people's, and direct integration ---
-
-
 def profile(e):
     """Of one Gaussian answer of mu 1."""
     return float(stats.norm.cdf(0.5 - e) - math.exp(e) * stats.norm.cdf(-0.5 - e))
@@ -290,8 +287,6 @@ def test_two_gated_responses_that_may_fail_match_enumeration(p):
 
 
 # --- Rounding ---
-
-
 def test_tiny_and_huge_losses():
     names = {f"a{i}" for i in range(120)}
     bound = mask_mixture([names], [1.0], observed=dict.fromkeys(names, 0.5))

@@ -77,8 +77,6 @@ def claim(events, assumption, structure=FIXED, delta=0.0):
 
 
 # --- What holds ---
-
-
 @given(gates, rates, costs, st.integers(1, 2))
 @settings(max_examples=50, deadline=None)
 def test_the_mask_mixture_is_the_loss(gates, rates, epsilons, limit):
@@ -295,8 +293,6 @@ def test_more_observed_smaller_gates_and_larger_costs_cost_more(gates, rates, ep
 
 
 # --- Smaller claims are refuted ---
-
-
 def test_smaller_claims_are_refuted():
     """The adversaries have power: each of these claims is false, and is seen to be."""
     even, uneven = dict.fromkeys(NAMES, 0.5), {"a": 0.5, "b": 0.02, "c": 0.02}

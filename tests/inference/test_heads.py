@@ -196,8 +196,6 @@ def test_levels_that_limits_decide_do_not_spoil_the_others(seed):
 
 
 # Laws given all other attributes, against enumeration of all rows
-
-
 REST = (2, 3, 4)
 
 

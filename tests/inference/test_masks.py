@@ -122,8 +122,6 @@ def test_a_level_that_is_always_observed_takes_no_holes():
 
 
 # -- holes that coincide -------------------------------------------------------------------------
-
-
 def expected_both(chances, rho):
     """Mean over rows of the bivariate normal distribution function, by SciPy."""
     law = multivariate_normal([0, 0], [[1, rho], [rho, 1]])
@@ -185,8 +183,6 @@ def test_kept_holes_coincide_as_they_did():
 
 
 # -- attributes that count where they are observed -----------------------------------------------
-
-
 def model(*, behind=-1.0):
     """Three attributes: the second's mask counts for the first's, the third's for the second's."""
     masks = MaskModel(np.array([0.3, 0.3, 0.2]))
@@ -352,8 +348,6 @@ def test_holes_are_not_learned_from_a_level_that_they_hide():
 
 
 # Columns that are missing together stay together, whatever noise their counts have
-
-
 ROWS, NOISE = 10_000, 240.0
 
 
@@ -424,8 +418,6 @@ def test_what_is_known_of_a_group_is_averaged():
 
 
 # A column that is never there in most rows leaves the margins of where it is there as they are
-
-
 LEVELS = {"works": "ny", "school": "0123", "wage": "012345"}
 
 
@@ -475,8 +467,6 @@ def test_kept_margins_are_the_released_ones_where_a_rate_of_holes_is_near_one(fa
 
 
 # What released marginals say about holes, against sums written out by hand
-
-
 READ = [2, 3, 4]
 TABLE = np.random.default_rng(0).uniform(0, 100, (3, 4, 5))  # each axis ends with "missing"
 EVERYONE = np.ones(3, dtype=bool)

@@ -189,7 +189,6 @@ def test_extremes_are_summed_or_refused():
 
 
 # -- what has moved ------------------------------------------------------------------------------
-
 SIZES = [3, 2, 4, 3, 2, 3, 2, 4]
 TOLERANCE = 1e-3
 

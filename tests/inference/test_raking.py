@@ -206,7 +206,6 @@ def test_what_is_forbidden_is_never_drawn_however_few_rows(n):
 
 
 # -- tables leaned on a model's -------------------------------------------------------------------
-
 SHAPES = st.lists(st.integers(2, 5), min_size=1, max_size=3).map(tuple)
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -283,8 +282,6 @@ def test_shrunk_tables_are_nearer_to_the_truth_than_model_and_table():
 
 
 # -- rows swapped for others of a pool -----------------------------------------------------------
-
-
 def misfit(rows, tables):
     """What swaps lessen, computed in another way."""
     total = 0.0

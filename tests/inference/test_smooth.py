@@ -141,8 +141,6 @@ def test_strong_trends_stay_as_strong_under_noise_that_hides_cells(correlation):
 
 
 # Nearly functional pairs are found under noise, and others are left to the smooth prior
-
-
 LEVELS = 20
 
 
@@ -225,8 +223,6 @@ def test_smooth_dependence_of_ordered_columns_keeps_its_own_prior():
 
 
 # Tables of pairs with numbers under them: what is gained, what stays, and missing values
-
-
 CODES = 40  # finer ones, four in each of ten bins
 BIN = np.repeat(np.arange(10), 4)
 

@@ -94,8 +94,6 @@ def test_seeded_noise_cannot_hide_that_it_is_seeded():
 
 
 # Counts plus noise
-
-
 def observed_loss(kind, scale, epsilon, source):
     """Lower confidence bound on P(A) - e^eps P'(A) over the events A = {output <= t}.
 

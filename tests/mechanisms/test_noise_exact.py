@@ -59,8 +59,6 @@ def exp_minus(x, scaled=0):
 
 
 # Arithmetic
-
-
 @pytest.mark.parametrize("top", [1e-9, 0.1, 1.0, 32.0])
 def test_floating_point_exp_is_as_near_as_proven(top):
     x = np.append(np.random.default_rng(1).uniform(0, top, 300), (0.0, top, top / 2))
@@ -115,8 +113,6 @@ def whole_digits(bound, count):
 
 
 # Every proposal, bit by bit
-
-
 def word_of(sampler, slot, offset, digits):
     form = sampler.form
     shifted = (slot << (form.width - form.slots)) | (offset << sampler.digits)
@@ -218,8 +214,6 @@ def test_proposals_of_the_tail_are_compared_exactly(law, scale, form):
 
 
 # Statistics
-
-
 def cells_of(law, scale, count=25):
     """Edges of cells of about equal mass, and the mass of each."""
     if law == "laplace":
@@ -263,9 +257,7 @@ def fit(draws, law, scale):
 
 
 @pytest.mark.parametrize(
-    "source",
-    [SecureNoise(), pytest.param(SeededNoise(20240229), marks=pytest.mark.slow)],
-    ids=repr,
+    "source", [SecureNoise(), pytest.param(SeededNoise(20240229), marks=pytest.mark.slow)], ids=repr
 )
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scale", REGIMES)
@@ -304,8 +296,6 @@ def test_scales_so_small_that_all_draws_are_zero(law):
 
 
 # Selection
-
-
 def test_the_coins_of_a_selection_are_compared_exactly():
     scores, scale = np.array([0.0, 1.5, 1.5 + 2**-40, -800.0, -38.8, 1.4]), 1.3
     for index, score in enumerate(scores):
@@ -346,8 +336,6 @@ def test_selections_with_extreme_scores(choose):
 
 
 # Where the bits come from
-
-
 def test_forked_processes_draw_different_noise():
     source = SecureNoise()
     source.discrete_gaussian(1e6, 10)

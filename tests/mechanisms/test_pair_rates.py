@@ -1,9 +1,5 @@
 """Rates of pairs that violate a denial constraint: what one row moves, and what comes out."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +11,7 @@ from missdp.accounting import Budget, Cost, GaussianEvent, LaplaceEvent
 from missdp.errors import BudgetExceededError, CheckFailedError, DataError, ParameterError
 from missdp.mechanisms import Door, Noise
 from missdp.mechanisms.queries import ViolatingPairs
-from missdp.schema import Denial, NotApplicable, PairDenial
+from missdp.schema import Denial, NotApplicable
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.table.encode import Column
 from missdp.testing import check_sensitivity, neighbours
@@ -29,30 +25,26 @@ SCHEMA = Schema(PLAIN.attributes, (Denial(ORDERS, holds="mostly"), Denial(CITY, 
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
 
 
-def door_to(
-    source: Any, missing: str = "observed", *, cost: Cost | None = None, witness: Any = None
-) -> tuple[Any, Door]:
+def door_to(source, missing="observed", *, cost=None, witness=None):
     witness = witness or Keeper(0)
     budget = Budget.from_cost(cost or Cost(currency="gdp", amount=1.0), delta=1e-6)
     source = source if hasattr(source, "counts") else MemorySource(source)
     return witness, Door(source, strategy_named(missing), budget=budget, noise=witness)
 
 
-def under(table: Table, *rules: Any) -> Table:
+def under(table, *rules):
     return Table(
         Schema(table.schema.attributes, rules), {n: table.column(n) for n in table.schema.names}
     )
 
 
-def without(table: Table, row: int) -> Table:
+def without(table, row):
     return table.take(np.arange(len(table)) != row)
 
 
 @settings(max_examples=70, deadline=None)
 @given(denials(), tables(), st.integers(0, 24), st.booleans(), st.sampled_from([1, 2]))
-def test_one_row_moves_the_numbers_by_no_more_than_was_charged_for(
-    denial: PairDenial, table: Table, row: int, holes: bool, norm: int
-) -> None:
+def test_one_row_moves_the_numbers_by_no_more_than_was_charged_for(denial, table, row, holes, norm):
     if not len(table):
         return
     row %= len(table)
@@ -72,7 +64,7 @@ def test_one_row_moves_the_numbers_by_no_more_than_was_charged_for(
         assert moved == [0, 0]
 
 
-def test_the_bound_is_reached() -> None:
+def test_the_bound_is_reached():
     """One row that violates it with all others: the test above has power."""
     schema = Schema((Ordinal(name="o", levels=("a", "b")),), (Denial("t1&t2&IQ(t1.o,t2.o)"),))
     (denial,) = schema.rulebook.pairs
@@ -86,7 +78,7 @@ def test_the_bound_is_reached() -> None:
 
 
 @pytest.mark.parametrize("missing", STRATEGIES)
-def test_it_is_charged_what_it_reads_and_gated_like_a_marginal(missing: str) -> None:
+def test_it_is_charged_what_it_reads_and_gated_like_a_marginal(missing):
     table = under(made(400, 1, values=10, holes=0.3), *SCHEMA.rules)
     witness, door = door_to(table, missing)
     for denial in door.denials:
@@ -110,7 +102,7 @@ def test_it_is_charged_what_it_reads_and_gated_like_a_marginal(missing: str) -> 
         assert found.std == pytest.approx(2 * found.partners_std / found.rows)
 
 
-def test_holes_that_were_filled_and_levels_that_were_merged_are_not_looked_at() -> None:
+def test_holes_that_were_filled_and_levels_that_were_merged_are_not_looked_at():
     table = under(made(300, 2, values=10, holes=0.3), *SCHEMA.rules)
     witness, door = door_to(table, "impute-first")
     denial = door.denials[0]
@@ -126,7 +118,7 @@ def test_holes_that_were_filled_and_levels_that_were_merged_are_not_looked_at() 
         assert witness.event.gate is None  # every row is filled, so nothing is gated
 
 
-def test_pure_budgets_get_laplace_noise() -> None:
+def test_pure_budgets_get_laplace_noise():
     witness, door = door_to(
         under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules),
         cost=Cost(currency="pure", amount=1.0),
@@ -139,13 +131,11 @@ def test_pure_budgets_get_laplace_noise() -> None:
 
 
 @pytest.mark.parametrize("missing", STRATEGIES)
-def test_the_kit_finds_nothing_and_finds_a_smaller_bound(
-    missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_kit_finds_nothing_and_finds_a_smaller_bound(missing, monkeypatch):
     rules = (*SCHEMA.rules, NotApplicable("x", unless="c = 'u'"))
     schema = Schema(PLAIN.attributes, rules)
 
-    def run(witness: Any, table: Any) -> Any:
+    def run(witness, table):
         _, door = door_to(table, missing, witness=witness)
         for denial in door.denials:
             door.pair_rate(denial, COST)
@@ -162,7 +152,7 @@ def test_the_kit_finds_nothing_and_finds_a_smaller_bound(
         check_sensitivity(run, pairs=pairs)
 
 
-def test_refusals_are_typed_and_come_before_the_charge() -> None:
+def test_refusals_are_typed_and_come_before_the_charge():
     table = under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules)
     _, door = door_to(table)
     (own, _), other = door.denials, Denial(ORDERS).pair(PLAIN)
@@ -187,8 +177,8 @@ def test_refusals_are_typed_and_come_before_the_charge() -> None:
 @pytest.mark.parametrize("rows", [0, 1, 2, 40])
 @pytest.mark.parametrize("holes", [0.0, 1.0])
 def test_that_there_are_bins_only_is_said_before_the_charge_however_many_rows_there_are(
-    rows: int, holes: float
-) -> None:
+    rows, holes
+):
     """An error from two rows on would tell of the second one."""
     table = under(made(rows, 3, values=10, holes=holes), *SCHEMA.rules)
     bins = Table(table.schema, {n: Column(table.codes(n)) for n in table.schema.names})
@@ -198,10 +188,10 @@ def test_that_there_are_bins_only_is_said_before_the_charge_however_many_rows_th
     assert door._budget.events == ()
 
 
-def test_what_fails_tells_nothing_of_the_rows(monkeypatch: Any) -> None:
+def test_what_fails_tells_nothing_of_the_rows(monkeypatch):
     """An array of a row for each row that could not be had, say, comes with its length."""
 
-    def fails(*_: Any, **__: Any) -> Any:
+    def fails(*_, **__):
         raise MemoryError("Unable to allocate an array of 37 rows")
 
     monkeypatch.setattr(ViolatingPairs, "exact", fails)
@@ -216,7 +206,7 @@ _SAME = "t1&t2&EQ(t1.a,t2.a)"
 _RELATED = (Categorical(name="a", levels=("x", "y")), Numeric(name="b", lower=0, upper=1))
 
 
-def _relation() -> Any:
+def _relation():
     import duckdb
 
     return duckdb.sql("select 'x' as a, 0.5 as b")

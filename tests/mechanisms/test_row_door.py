@@ -17,21 +17,8 @@ from hypothesis import strategies as st
 
 from mechanisms.witness import Keeper
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.accounting import (
-    ApproximateEvent,
-    Budget,
-    Cost,
-    GaussianEvent,
-    LaplaceEvent,
-    PureEvent,
-)
-from missdp.errors import (
-    BudgetExceededError,
-    DataError,
-    MissDPError,
-    ParameterError,
-    UnprovenError,
-)
+from missdp.accounting import ApproximateEvent, Budget, Cost, GaussianEvent, LaplaceEvent, PureEvent
+from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError, UnprovenError
 from missdp.mechanisms import (
     Ask,
     Counts,
@@ -378,8 +365,6 @@ class Loose:
 
 
 # Rows that depend on other rows
-
-
 class Known:
     """One row moves at most three others."""
 
@@ -599,8 +584,6 @@ def test_a_door_cannot_be_copied():
 
 
 # Laws
-
-
 @given(
     st.floats(0.1, 4.0), st.floats(-1, 1), st.floats(-1, 1), st.floats(-1e4, 1e4),
     st.floats(0.1, 1e3),
@@ -618,22 +601,14 @@ def test_log_ratios_of_neighbours_are_within_epsilon(epsilon, move, dilate, answ
     ("law", "exact", "other"),
     [
         (plan_smooth(1.0), Bounded((3,), 4.0), Bounded((7,), 4.4)),
-        (
-            plan_smooth(1.0, dimension=2),
-            Bounded((3, 9), 4.0),
-            Bounded((5, 8), 4.2),
-        ),
+        (plan_smooth(1.0, dimension=2), Bounded((3, 9), 4.0), Bounded((5, 8), 4.2)),
         (plan_smooth(1.0, tells=True), Bounded((3, 0), 4.0), Bounded((7, 0), 4.6)),
         (
             plan_smooth(1.0, dimension=2, tells=True),
             Bounded((3, 9, 0), 4.0),
             Bounded((5, 8, 0), 4.5),
         ),
-        (
-            SCALE.noise(0.5, own=1, donee=1),
-            np.array([3, 8]),
-            np.array([6, 4]),
-        ),
+        (SCALE.noise(0.5, own=1, donee=1), np.array([3, 8]), np.array([6, 4])),
     ],
 )
 def test_log_ratios_are_those_of_the_law(law, exact, other):

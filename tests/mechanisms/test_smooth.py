@@ -1,7 +1,5 @@
 """Noise scaled to a smooth bound, telling its scale or not: loss, laws, bars and exact draws."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import pairwise
@@ -29,11 +27,11 @@ from missdp.mechanisms.smooth import (
 )
 
 
-def log_lomax(x: np.ndarray, shape: float) -> np.ndarray:
+def log_lomax(x, shape):
     return -(shape + 1) * np.log1p(np.abs(x))
 
 
-def worst_ratio(log_density, alpha: float, beta: float) -> float:
+def worst_ratio(log_density, alpha, beta):
     """Largest log-ratio of the released densities over outputs, shifts and scale ratios.
 
     Shifts are in units of the denominator's noise scale; both tables take that place, because the
@@ -48,13 +46,13 @@ def worst_ratio(log_density, alpha: float, beta: float) -> float:
     return worst
 
 
-def lomax(shape: int, alpha: float, beta: float, dimension: int = 1) -> SmoothNoise:
+def lomax(shape, alpha, beta, dimension=1):
     return SmoothNoise(epsilon=1e9, shape=shape, alpha=alpha, beta=beta, dimension=dimension)
 
 
 @given(st.integers(1, 40), st.floats(1e-3, 2.0), st.floats(1e-3, 1.0))
 @settings(max_examples=40, deadline=None)
-def test_lomax_loss_is_exact(shape: int, alpha: float, beta: float) -> None:
+def test_lomax_loss_is_exact(shape, alpha, beta):
     stated = lomax(shape, alpha, beta)._loss(beta)
     worst = worst_ratio(lambda x: log_lomax(x, shape), alpha, beta)
     assert worst <= stated + 1e-9
@@ -63,7 +61,7 @@ def test_lomax_loss_is_exact(shape: int, alpha: float, beta: float) -> None:
 
 @given(st.integers(2, 4), st.integers(1, 12), st.floats(0.01, 1.0), st.floats(0.01, 0.5))
 @settings(max_examples=40, deadline=None)
-def test_lomax_loss_of_vectors(dimension: int, shape: int, alpha: float, beta: float) -> None:
+def test_lomax_loss_of_vectors(dimension, shape, alpha, beta):
     rng = np.random.default_rng(dimension * shape)
     stated = lomax(shape, alpha, beta, dimension)._loss(beta)
     x = rng.laplace(size=(4000, dimension)) * rng.choice([1e-4, 1.0, 1e4], (4000, 1))
@@ -81,12 +79,12 @@ def test_lomax_loss_of_vectors(dimension: int, shape: int, alpha: float, beta: f
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0])
 @pytest.mark.parametrize("dimension", [1, 2, 10])
-def test_plans_hold_what_they_state(epsilon: float, dimension: int) -> None:
+def test_plans_hold_what_they_state(epsilon, dimension):
     noise = plan_smooth(epsilon, donee=2.0, dimension=dimension)
     assert 0.99 * epsilon < noise._loss(noise.beta) < epsilon
 
 
-def test_reference_bound_is_the_supremum() -> None:
+def test_reference_bound_is_the_supremum():
     steps = np.arange(20000)
     for beta in (0.001, 0.02, 0.3, 2.0):
         exact = np.max(np.exp(-beta * steps) * (1 + 2 * (4 + steps)))
@@ -95,7 +93,7 @@ def test_reference_bound_is_the_supremum() -> None:
 
 @pytest.mark.parametrize("tells", [False, True])
 @pytest.mark.parametrize("dimension", [1, 2, 12, 60])
-def test_small_epsilons_have_noise_or_are_told_how_much_it_takes(dimension, tells) -> None:
+def test_small_epsilons_have_noise_or_are_told_how_much_it_takes(dimension, tells):
     with pytest.raises(UnprovenError, match=r"at epsilon 1e-06: it takes about (\S+)") as refused:
         plan_smooth(1e-6, dimension=dimension, tells=tells)
     enough = 1.05 * float(str(refused.value).rpartition(" ")[2])
@@ -106,7 +104,7 @@ def test_small_epsilons_have_noise_or_are_told_how_much_it_takes(dimension, tell
         plan_smooth(0.9 * enough, dimension=dimension, tells=tells)
 
 
-def test_what_is_not_proven_is_refused() -> None:
+def test_what_is_not_proven_is_refused():
     for refused, make in (
         (UnprovenError, lambda: SmoothNoise(shape=8, beta=0.125, epsilon=1.0, alpha=0.11)),
         (UnprovenError, lambda: SelfScaledNoise(epsilon=1.0, shape=8, alpha=0.1, beta=0.1251)),
@@ -124,10 +122,10 @@ def test_what_is_not_proven_is_refused() -> None:
     assert 0.999 < telling().epsilon / telling()._loss(0.125) < 1.002
 
 
-def test_deviation_and_quantiles_match_the_density() -> None:
+def test_deviation_and_quantiles_match_the_density():
     noise = plan_smooth(1.0)
 
-    def weighted(x: float, power: int) -> float:
+    def weighted(x, power):
         return x**power * float(np.exp(log_lomax(np.array(x), noise.shape)))
 
     mass = 2 * integrate.quad(weighted, 0, np.inf, args=(0,))[0]
@@ -139,9 +137,7 @@ def test_deviation_and_quantiles_match_the_density() -> None:
 
 
 # Samplers
-
-
-def lomax_cdf(x: np.ndarray, shape: float = 6) -> np.ndarray:
+def lomax_cdf(x, shape=6):
     return 0.5 + np.sign(x) * 0.5 * (1 - (1 + np.abs(x)) ** -float(shape))
 
 
@@ -149,7 +145,7 @@ FINE = Fraction(1 << 24)
 SIX = lomax(6, 0.1, 0.1)
 
 
-def test_answers_follow_the_law_at_the_scale_that_is_due_and_at_no_other() -> None:
+def test_answers_follow_the_law_at_the_scale_that_is_due_and_at_no_other():
     law, source = plan_smooth(1.0), SeededNoise(11)
     draws = [law.draw(Bounded((7,), 10.0), source)[0] for _ in range(3000)]
     sample = (np.array(draws, dtype=float) - 7) * law.alpha / 10
@@ -158,7 +154,7 @@ def test_answers_follow_the_law_at_the_scale_that_is_due_and_at_no_other() -> No
         assert found > 1e-3 if right else found < 1e-6
 
 
-def test_rounding_is_exact_on_a_coarse_grid() -> None:
+def test_rounding_is_exact_on_a_coarse_grid():
     # Masses of single grid points, with value and scale off the grid: rounding, not truncation.
     value, scale, points = Fraction(1, 3), Fraction(7, 5), np.array([-1, 0, 1, 2])
     words = seeded_words(np.random.default_rng(7))
@@ -170,7 +166,7 @@ def test_rounding_is_exact_on_a_coarse_grid() -> None:
     assert stats.chisquare([*found, rest[0]], [*expected, rest[1]]).pvalue > 1e-3
 
 
-def test_vector_noise_is_uncorrelated_but_shares_its_scale() -> None:
+def test_vector_noise_is_uncorrelated_but_shares_its_scale():
     words = seeded_words(np.random.default_rng(6))
     draws = [SIX._points([Fraction(0)] * 2, FINE, words) for _ in range(2000)]
     sample = np.array(draws) / float(FINE)
@@ -180,7 +176,7 @@ def test_vector_noise_is_uncorrelated_but_shares_its_scale() -> None:
 
 
 @pytest.mark.parametrize("behind", [(7,), (7, 0)])
-def test_output_lies_on_the_public_grid_whatever_the_bound(behind) -> None:
+def test_output_lies_on_the_public_grid_whatever_the_bound(behind):
     law = plan_smooth(1.0, own=1, donee=2, tells=len(behind) > 1)
     assert law.grid == Fraction(2) ** -7
     for bound in (0.1, math.pi, 1e6):
@@ -188,12 +184,12 @@ def test_output_lies_on_the_public_grid_whatever_the_bound(behind) -> None:
         assert all((number / law.grid).denominator == 1 for number in out)
 
 
-def test_lazy_uniforms_decide_equal_prefixes() -> None:
+def test_lazy_uniforms_decide_equal_prefixes():
     class Fixed:
-        def __init__(self, *words: int) -> None:
+        def __init__(self, *words):
             self.drawn = list(words)
 
-        def __call__(self, count: int) -> np.ndarray:
+        def __call__(self, count):
             return np.array([self.drawn.pop(0) for _ in range(count)], dtype=np.uint64)
 
     a, b = _LazyUniform(Fixed(5, 9)), _LazyUniform(Fixed(5, 4))
@@ -218,16 +214,14 @@ def test_noise_at_a_released_scale_costs_no_more_than_the_rho_that_is_stated(own
 
 
 # Noise that tells its own scale
-
-
-def telling(shape: int = 6, dimension: int = 1, alpha: float = 0.125, **more) -> SelfScaledNoise:
+def telling(shape=6, dimension=1, alpha=0.125, **more):
     return SelfScaledNoise(
         epsilon=shape * 0.125 * 1.001, shape=shape, alpha=alpha, beta=0.125,
         dimension=dimension, **more,
     )  # fmt: skip
 
 
-def least_time(x: float, w: float) -> float:
+def least_time(x, w):
     """Time from (0, 1) to (x, w), over all peaks or valleys of a path, by brute force."""
     at = np.linspace(-8.0, 8.0, 400_001)  # the log of the scale where a path turns
     times = np.abs(at) + np.abs(at - math.log(w))
@@ -237,7 +231,7 @@ def least_time(x: float, w: float) -> float:
 
 @given(st.floats(-20, 20), st.floats(0.05, 20))
 @settings(max_examples=30, deadline=None)
-def test_the_density_falls_with_the_least_time(x: float, w: float) -> None:
+def test_the_density_falls_with_the_least_time(x, w):
     noise = telling()
     scale = 1 / noise.alpha
     here = Bounded((0, 0), 1.0)
@@ -254,7 +248,7 @@ def test_the_density_falls_with_the_least_time(x: float, w: float) -> None:
 @settings(max_examples=150, deadline=None)
 def test_what_two_neighbours_release_is_about_as_likely(
     epsilon, dimension, move, dilate, far, told, seed
-) -> None:
+):
     """Of answers anywhere: a row may move the numbers by the smaller bound and it by beta."""
     noise, rng = plan_smooth(epsilon, dimension=dimension, tells=True), np.random.default_rng(seed)
     bounds = 1e6, 1e6 * math.exp(dilate * noise.beta)
@@ -270,7 +264,7 @@ def test_what_two_neighbours_release_is_about_as_likely(
 
 
 @pytest.mark.parametrize("dilate", [-1, 0, 1])
-def test_all_of_epsilon_is_used(dilate: int) -> None:
+def test_all_of_epsilon_is_used(dilate):
     """By a move of the numbers alone, of the bound alone, and of both."""
     noise = plan_smooth(1.0, tells=True)
     one, moved = 10**6, 0 if dilate else 10**6
@@ -281,12 +275,12 @@ def test_all_of_epsilon_is_used(dilate: int) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 10.0])
-def test_plans_are_good_wherever_a_profile_starts(epsilon: float) -> None:
-    def planned(level: float) -> SelfScaledNoise:
+def test_plans_are_good_wherever_a_profile_starts(epsilon):
+    def planned(level):
         with mock.patch("missdp.mechanisms.smooth._FIRST", level):
             return plan_smooth.__wrapped__(epsilon, donee=2.0, tells=True)
 
-    def width(noise: SelfScaledNoise, level: float) -> float:
+    def width(noise, level):
         return noise.standard_deviation * reference_bound(noise.beta, 1.0, 2.0, level)
 
     plan = plan_smooth(epsilon, donee=2.0, tells=True)
@@ -296,13 +290,11 @@ def test_plans_are_good_wherever_a_profile_starts(epsilon: float) -> None:
 
 
 # The law, the error bars, and draws
-
-
-def beyond(c: float, shape: int, dimension: int) -> float:
+def beyond(c, shape, dimension):
     """P(|x_1| > c w), the density integrated by brute force."""
 
-    def mass(c: float) -> float:
-        def density(log_w: float, log_r: float) -> float:
+    def mass(c):
+        def density(log_w, log_r):
             w, over = math.exp(log_w), math.exp(log_r)
             y = (1 + w + max(over + c * w, abs(w - 1))) / 2
             tail = shape * log_w - 2 * shape * math.log(y)
@@ -314,14 +306,14 @@ def beyond(c: float, shape: int, dimension: int) -> float:
 
 
 @pytest.mark.parametrize(("shape", "dimension"), [(4, 1), (5, 3)])
-def test_error_bars_follow_from_the_density(shape: int, dimension: int) -> None:
+def test_error_bars_follow_from_the_density(shape, dimension):
     for c in (0.4, 2.0):
         found = _log_beyond(c, shape, dimension) - _log_beyond(0.0, shape, dimension)
         assert found == pytest.approx(math.log(beyond(c, shape, dimension)), abs=2e-3)
 
 
 @pytest.mark.parametrize("shape", [2, 5, 60, 400])
-def test_error_bars_of_one_number_have_a_closed_form(shape: int) -> None:
+def test_error_bars_of_one_number_have_a_closed_form(shape):
     a = shape
     for level in (0.3, 0.95, 1 - 1e-9):
         c = telling(shape).quantile(level)
@@ -333,7 +325,7 @@ def test_error_bars_of_one_number_have_a_closed_form(shape: int) -> None:
 
 
 @pytest.mark.parametrize(("shape", "dimension"), [(4, 1), (9, 1), (7, 3)])
-def test_answers_lie_within_their_bars_as_often_as_stated(shape: int, dimension: int) -> None:
+def test_answers_lie_within_their_bars_as_often_as_stated(shape, dimension):
     noise, source, behind = telling(shape, dimension), SeededNoise(5), (7,) * dimension
     draws = [noise.draw(Bounded((*behind, 0), 40.0), source) for _ in range(1500)]
     sample = np.array(draws, dtype=float)
@@ -347,10 +339,10 @@ def test_answers_lie_within_their_bars_as_often_as_stated(shape: int, dimension:
             assert stats.binomtest(int(signs), len(sample)).pvalue > 1e-3
 
 
-def mass_of_scales(shape: int, edges: np.ndarray) -> np.ndarray:
+def mass_of_scales(shape, edges):
     """Masses of w between edges, for one number: what is left once x is integrated out."""
 
-    def density(w: float) -> float:
+    def density(w):
         near = abs(w - 1) * min(w, 1 / w) ** shape
         y = max(w, 1.0)
         return (near + 2 * w**shape * y ** (1 - 2 * shape) / (2 * shape - 1)) / w**2
@@ -359,7 +351,7 @@ def mass_of_scales(shape: int, edges: np.ndarray) -> np.ndarray:
     return np.array(parts) / sum(parts)
 
 
-def test_the_scale_is_told_by_its_law_and_no_other() -> None:
+def test_the_scale_is_told_by_its_law_and_no_other():
     noise, source = telling(6), SeededNoise(3)
     draws = [noise.draw(Bounded((0, 0), 40.0), source)[1] for _ in range(3000)]
     sample = np.array(draws, dtype=float) * noise.alpha / 40
@@ -370,7 +362,7 @@ def test_the_scale_is_told_by_its_law_and_no_other() -> None:
         assert pvalue > 1e-3 if right else pvalue < 1e-6
 
 
-def test_rounding_of_noise_that_tells_its_scale_is_exact_on_a_coarse_grid() -> None:
+def test_rounding_of_noise_that_tells_its_scale_is_exact_on_a_coarse_grid():
     """The same draws on a coarse and a fine grid: the coarse answer is the fine one, rounded."""
     value, scale, fine = Fraction(1, 3), Fraction(7, 5), 2**50
     for seed in range(300):

@@ -156,8 +156,6 @@ def test_all_parameters_are_clipped_together():
 
 
 # Sampling
-
-
 def test_coins_are_never_more_likely_than_promised():
     for rate in (0.1, 1 / 3, 2.0**-40, 0.75):
         threshold = int(rate * 2**64)
@@ -188,8 +186,6 @@ def test_the_sum_is_over_the_sample_with_the_noise_that_was_promised():
 
 
 # What is charged
-
-
 def test_all_steps_are_charged_once_before_anything_is_read():
     class Shut(MemorySource):
         @property
@@ -241,8 +237,6 @@ def test_the_noise_a_cost_buys_is_what_it_costs_by_the_oracle(currency, rate, ep
 
 
 # An attacker who sees every answer and uses the likelihood ratio
-
-
 def canary(codes):
     """Every row there is has gradient 0, but one, which has the clip norm."""
     return ((codes["a"] == 2) & (codes["b"] == 1))[:, None] * np.array([0.6, 0.8])
@@ -272,8 +266,6 @@ def test_the_likelihood_ratio_of_a_sample_averages_to_one_and_is_the_mixture():
 
 
 # Which rows are read
-
-
 def plain_codes(codes):
     return np.stack([codes["a"] == 3, codes["b"] == 2, codes["a"] >= 0], axis=1) * 0.5
 
@@ -289,10 +281,9 @@ def test_rows_with_holes_are_read_as_the_strategy_says(missing):
     moved = found.total * PLAN.grid(3).width
     holes = {name: (rows.codes(name) == SCHEMA[name].size) for name in "ab"}
     complete = ~(holes["a"] | holes["b"])
-    expected = {
-        "complete-rows": [0, 0, complete.sum()],
-        "impute-first": [0, 0, 60],
-    }.get(missing, [holes["a"].sum(), holes["b"].sum(), 60])
+    expected = {"complete-rows": [0, 0, complete.sum()], "impute-first": [0, 0, 60]}.get(
+        missing, [holes["a"].sum(), holes["b"].sum(), 60]
+    )
     np.testing.assert_allclose(moved, 0.5 * np.array(expected), rtol=1e-6)
     gate = budget.events[-1].gate
     assert gate == (frozenset("ab") if missing == "complete-rows" else None)
@@ -316,8 +307,6 @@ def test_merged_levels_are_merged_for_training_too(missing):
 
 
 # What a gradient function may not do
-
-
 def batch_norm(codes, theta):
     x = codes["a"].astype(float)
     return ((x - x.mean()) / (x.std() + 1))[:, None] * theta
@@ -543,8 +532,6 @@ def test_what_is_changed_or_read_up_after_the_charge_does_not_open_a_gate(given)
 
 
 # Refusals: nothing is charged and nothing is read
-
-
 BROKEN = [
     lambda codes: np.ones((3, 2)),
     lambda codes: [["x"]] * len(codes["a"]),

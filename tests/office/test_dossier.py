@@ -301,7 +301,6 @@ def test_the_ledger_line_of_the_release_is_kept(tmp_path, monkeypatch, capsys):
 
 
 # Names and labels that try to be more than text
-
 NASTY = (
     "<script>alert(1)</script>",
     "\"'><img src=x onerror=alert(1)>",
@@ -426,8 +425,6 @@ def test_the_report_of_a_family_without_measurements_states_no_noise(models, tmp
 
 
 # Synthesizers from published measurements
-
-
 @pytest.mark.parametrize("family", ["AllPairs", "AIM"])
 def test_a_released_synthesizer_comes_back_from_its_measurements(models, family, tmp_path):
     write_dossier(models[family], tmp_path / "d")

@@ -229,8 +229,6 @@ def test_add_remove_releases_cost_double_where_rows_are_replaced(url):
 
 
 # A budget for everything that takes one
-
-
 def test_it_is_a_budget(office):
     budget = office.budget("patients", purpose="report", ticket="T-1")
     assert isinstance(budget, Budget)
@@ -332,8 +330,6 @@ def test_budgets_in_other_currencies_never_grant_more_than_they_say(url, currenc
 
 
 # Trust
-
-
 @pytest.fixture
 def signed(office):
     office.create("patients/bob", epsilon=0.5)
@@ -457,8 +453,6 @@ def test_export_and_import_are_the_same_ledger(signed, tmp_path):
 
 
 # Bad input
-
-
 def test_when_a_release_ended_is_nowhere(url, office, monkeypatch):
     class Later(datetime):
         @classmethod

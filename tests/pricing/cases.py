@@ -1,7 +1,5 @@
 """Estimators and pipelines that the promises of the replace-one door are tested on."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from missdp import pricing as mp
@@ -72,11 +70,11 @@ KINDS = {
 }
 
 
-def released(estimator) -> dict[str, bytes]:
+def released(estimator):
     """The released attributes, bit by bit."""
     names = ("mean_", "covariance_", "counts_", "coef_")
     return {n: vars(estimator)[n].tobytes() for n in names if n in vars(estimator)}
 
 
-def target(rows: int, seed: int) -> np.ndarray:
+def target(rows, seed):
     return np.random.default_rng(seed).choice(np.array([0, 1, 0.4, None, "odd"], object), rows)

@@ -1,8 +1,5 @@
 """Pairs of tables, and each step with the tightest collection parameters a pair allows."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -16,7 +13,7 @@ Pair = tuple[np.ndarray, np.ndarray]
 Case = tuple[mp.StableTransformer, mp.RowDomain]
 
 
-def random_rows(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+def random_rows(rng, n, d):
     """Rows in the unit ball: corners, clusters, coarse grids and plain Gaussians."""
     kind = rng.integers(4)
     if kind == 0:
@@ -30,9 +27,7 @@ def random_rows(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
     return clip_rows(rows, 1.0)
 
 
-def complete_pair(
-    seed: int, *, replaced: int = 1, moving: bool = False, d: int | None = None
-) -> Pair:
+def complete_pair(seed, *, replaced=1, moving=False, d=None):
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(8, 30)), int(rng.integers(1, 4)) if d is None else d
     x = random_rows(rng, n, d)
@@ -45,14 +40,7 @@ def complete_pair(
     return x, y
 
 
-def holey_pair(
-    seed: int,
-    *,
-    replaced: int = 1,
-    moving: bool = False,
-    d: int | None = None,
-    target: bool = False,
-) -> Pair:
+def holey_pair(seed, *, replaced=1, moving=False, d=None, target=False):
     """A pair whose masks agree except in the replaced rows; ``target``: only column 0 has holes."""
     rng = np.random.default_rng(seed)
     x, y = complete_pair(int(rng.integers(2**32)), replaced=replaced, moving=moving, d=d)
@@ -70,9 +58,7 @@ def holey_pair(
     return np.where(mask, np.nan, x), np.where(other, np.nan, y)
 
 
-def extreme_pair(
-    seed: int, *, replaced: int = 1, moving: bool = False, d: int | None = None, holes: bool = True
-) -> Pair:
+def extreme_pair(seed, *, replaced=1, moving=False, d=None, holes=True):
     """Tables at the edge of a collection: tiny, tied, constant, next to nothing observed.
 
     Every observed cell may be in the replaced rows; columns may be missing altogether; half of the
@@ -97,32 +83,32 @@ def extreme_pair(
     return np.where(mask, np.nan, x), np.where(other, np.nan, y)
 
 
-def distance_of(pair: Pair, replaced: int) -> mp.TableDistance:
+def distance_of(pair, replaced):
     return mp.TableDistance.between(*pair, replaced=replaced)
 
 
-def incomplete(pair: Pair) -> int:
+def incomplete(pair):
     return max(1, max(int(np.isnan(t).any(axis=1).sum()) for t in pair))
 
 
-def _domain(pair: Pair, **facts: bool) -> mp.RowDomain:
+def _domain(pair, **facts):
     return mp.RowDomain(rows=pair[0].shape[0], columns=pair[0].shape[1], **facts)
 
 
-def _columns(pair: Pair) -> list[np.ndarray]:
+def _columns(pair):
     return [np.sort(c[~np.isnan(c)]) for t in pair for c in t.T]
 
 
-def mean_case(pair: Pair) -> Case:
+def mean_case(pair):
     return mp.MeanImputer(max_incomplete=incomplete(pair)), _domain(pair, complete=False)
 
 
-def mean_one_cell_case(pair: Pair) -> Case:
+def mean_one_cell_case(pair):
     step = mp.MeanImputer(max_incomplete=incomplete(pair), cells_per_row=1)
     return step, _domain(pair, complete=False)
 
 
-def median_case(pair: Pair) -> Case:
+def median_case(pair):
     ranks, gaps = 5, [0.0]
     for column in _columns(pair):
         middle = (column.size - 1) / 2
@@ -136,7 +122,7 @@ def median_case(pair: Pair) -> Case:
     return step, _domain(pair, complete=False)
 
 
-def trimmed_case(pair: Pair, trim: int = 2) -> Case:
+def trimmed_case(pair, trim=2):
     spans = [0.0]
     for column in _columns(pair):
         if column.size >= 2 * trim:
@@ -147,7 +133,7 @@ def trimmed_case(pair: Pair, trim: int = 2) -> Case:
     return step, _domain(pair, complete=False)
 
 
-def regression_case(pair: Pair) -> Case:
+def regression_case(pair):
     least = []
     for table in pair:
         seen = ~np.isnan(table[:, 0])
@@ -164,7 +150,7 @@ def regression_case(pair: Pair) -> Case:
 
 
 @cache
-def model_of(d: int) -> AllPairs:
+def model_of(d):
     names = "abc"[:d]
     facts = [Numeric(name=n, lower=-1, upper=1, bins=4, nullable=True) for n in names]
     rng = np.random.default_rng(d)
@@ -173,20 +159,20 @@ def model_of(d: int) -> AllPairs:
     return AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(frame, schema=Schema(tuple(facts)))
 
 
-def constant_case(pair: Pair) -> Case:
+def constant_case(pair):
     return mp.ConstantImputer(value=-0.5), _domain(pair, complete=False)
 
 
-def clip_case(pair: Pair) -> Case:
+def clip_case(pair):
     return mp.RowClipper(radius=0.3), _domain(pair, complete=False)
 
 
-def model_case(pair: Pair) -> Case:
+def model_case(pair):
     step = mp.DPImputer(model=model_of(pair[0].shape[1]), random_state=1)
     return step, _domain(pair, complete=False)
 
 
-def neighbours_case(pair: Pair) -> Case:
+def neighbours_case(pair):
     k, most = max(1, min(3, len(pair[0]) - incomplete(pair))), 0
     for table in pair:
         missing = np.isnan(table)
@@ -201,16 +187,16 @@ def neighbours_case(pair: Pair) -> Case:
     return step, _domain(pair, complete=False)
 
 
-def standard_case(pair: Pair) -> Case:
+def standard_case(pair):
     least = min(float(t.std(axis=0).min()) for t in pair)
     return mp.StandardScaler(least_std=max(least, 0.05) * (1 - 1e-9)), _domain(pair)
 
 
-def standard_floor_case(pair: Pair) -> Case:
+def standard_floor_case(pair):
     return mp.StandardScaler(least_std=0.4, below="floor"), _domain(pair)
 
 
-def min_max_case(pair: Pair) -> Case:
+def min_max_case(pair):
     ranks = 3
     gap = max(
         float(max(np.diff(c)[:ranks].max(), np.diff(c)[-ranks:].max())) for c in _columns(pair)
@@ -220,24 +206,24 @@ def min_max_case(pair: Pair) -> Case:
     return step, _domain(pair)
 
 
-def _gap(table: np.ndarray, k: int, moment: str) -> float:
+def _gap(table, k, moment):
     rows = table - table.mean(axis=0) if moment == "covariance" else table
     matrix = rows.T @ rows / (len(rows) - (moment == "covariance"))
     values = np.sort(np.linalg.eigvalsh(matrix))[::-1]
     return float(values[k - 1] - values[k])
 
 
-def pca_case(pair: Pair, moment: str = "covariance") -> Case:
+def pca_case(pair, moment="covariance"):
     least = min(_gap(t, 1, moment) for t in pair) * (1 - 1e-9)
     step = mp.PCARankReducer(n_components=1, least_gap=max(least, 1e-6), moment=moment)
     return step, _domain(pair)
 
 
-def pca_second_case(pair: Pair) -> Case:
+def pca_second_case(pair):
     return pca_case(pair, "second")
 
 
-def pca_dimension_case(pair: Pair) -> Case:
+def pca_dimension_case(pair):
     least = min(_gap(t, 1, "covariance") for t in pair) * (1 - 1e-9)
     overlaps = []
     for table in pair:
@@ -251,21 +237,21 @@ def pca_dimension_case(pair: Pair) -> Case:
     return step, _domain(pair)
 
 
-def _largest_cluster(table: np.ndarray, eta: float) -> int:
+def _largest_cluster(table, eta):
     gaps = np.sqrt(((table[:, None] - table[None]) ** 2).sum(axis=2))
     near, wide = (gaps <= eta).sum(axis=1), (gaps <= 3 * eta).sum(axis=1)
     return int(near[near == wide].max(initial=1))
 
 
-def _cluster_case(kind: Callable[..., mp.StableTransformer], pair: Pair) -> Case:
+def _cluster_case(kind, pair):
     eta = 0.1
     most = max(_largest_cluster(t, eta) for t in pair)
     return kind(eta=eta, max_cluster=most), _domain(pair)
 
 
-def deduplicate_case(pair: Pair) -> Case:
+def deduplicate_case(pair):
     return _cluster_case(mp.Deduplicator, pair)
 
 
-def quantize_case(pair: Pair) -> Case:
+def quantize_case(pair):
     return _cluster_case(mp.Quantizer, pair)

@@ -3,8 +3,6 @@
 The answers of one table are repeated for its neighbour, so that both are asked the same questions.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from unittest import mock
 
@@ -54,7 +52,7 @@ def norm(law, gap):
     return np.abs(gap).sum() if law.kind == "laplace" else np.sqrt((gap**2).sum())
 
 
-def share(law, one, other, distance) -> float:
+def share(law, one, other, distance):
     """How much of the declared sensitivity two neighbours use up."""
     if isinstance(law, VectorNoise):
         return norm(law, np.asarray(one, float) - np.asarray(other, float)) / law.sensitivity

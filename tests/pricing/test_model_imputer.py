@@ -17,17 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import missdp
-from missdp import (
-    MST,
-    AllPairs,
-    Categorical,
-    DPImputer,
-    Kamino,
-    Numeric,
-    PrivBayes,
-    Schema,
-    Table,
-)
+from missdp import MST, AllPairs, Categorical, DPImputer, Kamino, Numeric, PrivBayes, Schema, Table
 from missdp import pricing as mp
 from missdp.accounting import MissingCompletelyAtRandom
 from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, UnprovenError
@@ -184,8 +174,6 @@ def test_habits_of_scikit_learn_and_a_loaded_model(tmp_path):
 
 
 # Rules
-
-
 @cache
 def ruled_model(one_free):
     with warnings.catch_warnings():
@@ -241,8 +229,6 @@ def test_a_sum_that_was_observed_is_kept():
 
 
 # Pipelines
-
-
 def test_rows_of_numbers_are_filled_as_tables_are():
     rows = Table.read(holey(300), SCHEMA)
     filled, numbers = IMPUTER.transform(rows), IMPUTER.transform(rows_of(rows))

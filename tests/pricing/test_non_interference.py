@@ -1,7 +1,5 @@
 """Whatever a fit shows was released; estimators see answers only; and nothing is left out."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import gc
@@ -40,7 +38,7 @@ def _priced_once(monkeypatch):
     monkeypatch.setattr(prices, "bounds", lru_cache(prices.bounds))
 
 
-def tables() -> list[tuple[object, np.ndarray]]:
+def tables():
     """Rows and targets in the collection and far from it, of one shape."""
     rng = np.random.default_rng(0)
     plain = rng.normal(size=(ROWS, COLUMNS)) * 0.4
@@ -61,7 +59,7 @@ def outcome(fit, tape):
     return shown, [(w.category, str(w.message)) for w in warned]
 
 
-def interferes(fit) -> bool:
+def interferes(fit):
     """Whether fits on other tables show more of the rows than they were answered."""
     (first, *others), tape = tables(), Tape()
     shown = outcome(lambda t: fit(t, *first), tape)
@@ -74,7 +72,7 @@ def interferes(fit) -> bool:
     return False
 
 
-def seen(estimator) -> tuple[object, ...]:
+def seen(estimator):
     hidden = {"guarantee_", *estimator.get_params()}
     public = {k: v for k, v in vars(estimator).items() if k not in hidden}
     plain = clone(estimator).set_params(random_state=0)
@@ -108,8 +106,6 @@ def chained(name, estimator, **more):
 
 
 # Estimators that leak
-
-
 class Storing(mp.PrivateMean):
     """Keeps the mean of the rows."""
 
@@ -228,8 +224,6 @@ def test_what_a_test_shows_was_released(chain, name):
 
 
 # What is left of the rows after a fit
-
-
 def reachable(start):
     """Every object that can be reached from one, what functions close over too; modules aside."""
     found, queue = {}, [start]
@@ -306,7 +300,7 @@ CALLS = {
         *("count", "one_of", "real", "require"),
     },
     "missdp.pricing.questions": {
-        *("GradientSteps", "Loss", "NoiseKind", "Question", "SecretStop", "VectorQuery"),
+        *("GradientSteps", "Loss", "NoiseKind", "Question", "SecretStop", "VectorQuery")
     },
 }
 

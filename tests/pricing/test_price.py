@@ -240,11 +240,7 @@ def test_the_test_passes_wrongly_with_less_than_the_stated_chance(test_epsilon):
     assert rate == pytest.approx(plan.failure_delta, rel=0.05)
 
 
-@given(
-    epsilon=st.floats(0.01, 0.3),
-    beta=st.floats(0.3, 1.0),
-    surplus=st.floats(0.0, 8.0),
-)
+@given(epsilon=st.floats(0.01, 0.3), beta=st.floats(0.3, 1.0), surplus=st.floats(0.0, 8.0))
 @settings(max_examples=15, deadline=None)
 def test_the_total_is_never_looser_than_theorem_8(epsilon, beta, surplus):
     """DP-GD with sigma = 2 L sqrt(T) / (epsilon n) after rank reduction, L = mu = 1, n >= 101."""

@@ -16,13 +16,7 @@ from sklearn.base import clone
 from missdp import Categorical, Numeric, Schema, Table
 from missdp import pricing as mp
 from missdp.accounting import Budget, PureEvent
-from missdp.errors import (
-    DataError,
-    NotFittedError,
-    ParameterError,
-    SchemaError,
-    UnprovenError,
-)
+from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, UnprovenError
 from missdp.mechanisms.exact_noise import SeededNoise
 from missdp.pricing import propose_test_release, rows_of
 from missdp.pricing.replace_one import ReplaceOneDoor, _charged

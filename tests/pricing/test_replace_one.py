@@ -28,10 +28,7 @@ from missdp.accounting import (
 from missdp.errors import BudgetExceededError, DataError, ParameterError
 from missdp.mechanisms import SecureNoise, SeededNoise, Witness
 from missdp.pricing.domain import RowDomain
-from missdp.pricing.questions import (
-    VectorNoise,
-    _secret,
-)
+from missdp.pricing.questions import VectorNoise, _secret
 from missdp.pricing.replace_one import PreparedRows, ReplaceOneDoor
 
 DOMAIN = RowDomain(rows=40, columns=2)
@@ -80,8 +77,6 @@ def steps(**more):
 
 
 # Laws
-
-
 @kinds
 @pytest.mark.parametrize("whole", [False, True])
 @settings(max_examples=30, deadline=None)
@@ -102,8 +97,6 @@ def test_a_log_ratio_is_that_of_the_probabilities(kind, whole, seed):
 
 
 # Queries
-
-
 def test_a_query_is_answered_with_the_noise_that_was_charged():
     budget = Budget(1e9, 1e-3, adjacency="replace-one")
     mean = mp.VectorQuery.mean(DOMAIN, multiplier=1e-4)
@@ -191,8 +184,6 @@ def test_what_the_budget_refuses_is_not_read():
 
 
 # Gradients
-
-
 @pytest.mark.parametrize("batch", [None, 40])
 def test_noisy_gradients_are_mean_gradients(batch):
     model = door().ask(steps(batch=batch))
@@ -293,8 +284,6 @@ def test_a_hidden_run_releases_its_last_iterate_only():
 
 
 # The test of conditions
-
-
 @dataclass(frozen=True)
 class Alarming:
     """A step with a condition that this table meets by a margin of its own."""
@@ -426,8 +415,6 @@ def test_what_fails_behind_the_door_says_nothing_of_the_rows(facts, asked, point
 
 
 # Floating point
-
-
 def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
     """Casacuberta et al. (2022): behind a replaced row, every later addition rounds differently."""
     n = 1 << 19

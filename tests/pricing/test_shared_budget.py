@@ -8,11 +8,7 @@ from sklearn.base import clone
 
 from missdp import MST, Numeric, Schema, Table
 from missdp import pricing as mp
-from missdp.accounting import (
-    Budget,
-    ExplicitSeed,
-    epsilon_under,
-)
+from missdp.accounting import Budget, ExplicitSeed, epsilon_under
 from missdp.datasets import yrbss
 from missdp.errors import LedgerError, UnprovenError
 from missdp.pricing import propose_test_release

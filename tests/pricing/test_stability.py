@@ -128,8 +128,6 @@ def test_chains_without_a_proof_are_refused_by_name():
 
 
 # The edges of stated collections
-
-
 def test_gaps_between_values_that_are_all_replaced_prove_nothing():
     """Every observed value may be replaced: no gap is left, yet the median moves by 2."""
     x = np.array([[1.0]] + [[NAN]] * 49)
@@ -164,7 +162,6 @@ def test_the_median_moves_by_h_gaps_if_one_value_is_common():
 
 
 # Distances to failure: 1-Lipschitz, zero where the condition fails, refused where unknown
-
 COMPLETE = [
     mp.PCARankReducer(n_components=1, least_gap=0.01),
     mp.PCARankReducer(n_components=1, least_gap=0.01, moment="second"),

@@ -1,17 +1,12 @@
 """Witnesses of the replace-one door that also see that everything was charged for first."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from missdp.accounting import Budget
 from missdp.testing.findings import Differs, Recorder, Repeater
 
 
 class Tape(Repeater):
     """Keep every answer with what was behind it; or, for another table, repeat what was kept."""
 
-    def __init__(self, repeat: Recorder | None = None, budget: Budget | None = None):
+    def __init__(self, repeat=None, budget=None):
         super().__init__(repeat or Recorder(0))
         self.repeats, self.budget = repeat is not None, budget
 
@@ -21,9 +16,9 @@ class Tape(Repeater):
         kind = Repeater if self.repeats else Recorder
         return kind.answer(self, event, law, exact)
 
-    def answered(self) -> list[tuple[Any, int]]:
+    def answered(self):
         """What was charged for, in order, and how often the rows were read for it."""
-        found: list[tuple[Any, int]] = []
+        found = []
         for one in self.kept:
             again = found and found[-1][0] is one.event
             found[-1:] = [(one.event, found[-1][1] + 1)] if again else [*found[-1:], (one.event, 1)]

@@ -1,10 +1,7 @@
 """Public facts about dates: how they are written, compared, cut, and refused."""
 
-from __future__ import annotations
-
 import datetime as dt
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +29,7 @@ ALL = Schema(
 )  # fmt: skip
 
 
-def test_facts_are_written_as_dates_and_read_again(tmp_path: Any) -> None:
+def test_facts_are_written_as_dates_and_read_again(tmp_path):
     ALL.to_toml(tmp_path / "schema.toml")
     text = (tmp_path / "schema.toml").read_text()
     for fact in ('lower = "2018-01-01"', 'step = "3 month"', 'format = "%Y-%m"'):
@@ -46,7 +43,7 @@ def test_facts_are_written_as_dates_and_read_again(tmp_path: Any) -> None:
     assert cut.interval_names == ("[2018-01-01, 2018-03-11)", "[2018-03-11, 2024-12-31)")
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"lower": "2018-02-30"}, "is no date like"),
     ({"lower": "2018"}, "is no date like"),
     ({"lower": dt.datetime(2018, 1, 1, 5)}, "is no date like"),
@@ -69,12 +66,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("facts", "why"), WRONG)
-def test_wrong_facts_are_refused(facts: dict[str, Any], why: str) -> None:
+def test_wrong_facts_are_refused(facts, why):
     with refuses(SchemaError, why):
         Date(**{"name": "a", **YEARS, **facts})
 
 
-def test_an_unknown_zone_is_refused() -> None:
+def test_an_unknown_zone_is_refused():
     with refuses(SchemaError, "timezone is unknown"):
         DateTime(name="a", timezone="Europe/Atlantis", **YEARS)
 
@@ -89,13 +86,13 @@ def test_an_unknown_zone_is_refused() -> None:
     ],
     ids=lambda rule: rule.text,
 )
-def test_rules_compare_dates_with_dates_of_their_unit(rule: Any) -> None:
+def test_rules_compare_dates_with_dates_of_their_unit(rule):
     number = Numeric(name="number", lower=0, upper=9, integer=True)
     with refuses(SchemaError):
         Schema((*ALL.attributes, number), (rule,))
 
 
-def test_rules_hold_in_rows_that_are_read() -> None:
+def test_rules_hold_in_rows_that_are_read():
     ends = {"nullable": True, **YEARS}
     schema = Schema(
         (Date(name="came", **ends), Date(name="left", **ends)),
@@ -109,7 +106,7 @@ def test_rules_hold_in_rows_that_are_read() -> None:
     assert found["came"] == [None, dt.date(2020, 1, 1), None]
 
 
-def test_the_grid_of_dates_is_even_also_around_1970() -> None:
+def test_the_grid_of_dates_is_even_also_around_1970():
     born = Date(name="born", lower="1920-01-01", upper="2020-12-31")
     grid = on_grid(pending(Schema((born,)), ["born"]))["born"]
     widths = np.diff(grid.edges)

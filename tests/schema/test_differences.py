@@ -1,12 +1,8 @@
 """Differences of dates: what they are in a row follows from this row alone, and dates come back."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,25 +29,23 @@ near = st.dates(dt.date(2020, 3, 1), dt.date(2020, 4, 1)).map(str)
 tables = st.lists(st.tuples(cells | near, cells | near), min_size=1, max_size=6)
 
 
-def read(pairs: list[tuple[str | None, str | None]]) -> Table:
+def read(pairs):
     return Table.read({"in": [p[0] for p in pairs], "out": [p[1] for p in pairs]}, SCHEMA)
 
 
-def shown(table: Table) -> list[tuple[Any, ...]]:
+def shown(table):
     names = SCHEMA.names
     return [*zip(*(table.codes(n) for n in names), *(table.values(n) for n in names), strict=True)]
 
 
 @given(pairs=tables)
-def test_what_a_row_becomes_follows_from_this_row_alone(
-    pairs: list[tuple[str | None, str | None]],
-) -> None:
+def test_what_a_row_becomes_follows_from_this_row_alone(pairs):
     """The sensitivity of every count rests on this: one row more or less is one count."""
     assert shown(read(pairs)) == [shown(read([pair]))[0] for pair in pairs]
 
 
 @given(pair=st.tuples(cells | near, cells | near))
-def test_a_difference_is_that_of_its_dates(pair: tuple[str | None, str | None]) -> None:
+def test_a_difference_is_that_of_its_dates(pair):
     table = read([pair])
     day = {name: None if table.mask(name)[0] else table.values(name)[0] for name in ("in", "out")}
     both = [d for d in day.values() if d is not None]
@@ -66,9 +60,7 @@ def test_a_difference_is_that_of_its_dates(pair: tuple[str | None, str | None]) 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=tables)
-def test_rows_that_stream_are_counted_as_those_in_memory(
-    tmp_path: Path, pairs: list[tuple[str | None, str | None]]
-) -> None:
+def test_rows_that_stream_are_counted_as_those_in_memory(tmp_path, pairs):
     data = pa.table({"in": [p[0] for p in pairs], "out": [p[1] for p in pairs]})
     csv.write_csv(data, tmp_path / "rows.csv")
     streamed, held = DuckDBSource(tmp_path / "rows.csv", SCHEMA), MemorySource(read(pairs))
@@ -77,14 +69,14 @@ def test_rows_that_stream_are_counted_as_those_in_memory(
         np.testing.assert_array_equal(*found)
 
 
-def test_hidden_dates_hide_their_difference() -> None:
+def test_hidden_dates_hide_their_difference():
     table = read([("2020-03-01", "2020-03-04")] * 2)
     hidden = table.with_missing({"out": np.array([True, False])})
     assert hidden.mask("stay").tolist() == [True, False]
 
 
 @pytest.mark.parametrize("unchecked", [True, False])
-def test_a_refusal_quotes_no_cell(tmp_path: Path, unchecked: bool) -> None:
+def test_a_refusal_quotes_no_cell(tmp_path, unchecked):
     strict = Schema((IN, OUT, Difference(name="stay", later="out", earlier="in", lower=0, upper=9)))
     data = pa.table({"in": ["2020-03-01"], "out": ["2020-03-20"]})
     csv.write_csv(data, tmp_path / "rows.csv")
@@ -95,7 +87,7 @@ def test_a_refusal_quotes_no_cell(tmp_path: Path, unchecked: bool) -> None:
     assert "03" not in str(refused.value)
 
 
-def test_facts_are_written_and_read_in_their_unit(tmp_path: Path) -> None:
+def test_facts_are_written_and_read_in_their_unit(tmp_path):
     ends = {"lower": "1920-01-01", "upper": "2020-12-31"}
     hours = {"lower": "2020-01-01T00:00", "upper": "2020-12-31T23:45", "step": "15min"}
     schema = Schema(
@@ -123,7 +115,7 @@ def test_facts_are_written_and_read_in_their_unit(tmp_path: Path) -> None:
 
 
 OTHER = Date(name="month", lower="2020-01", upper="2020-12", step="month")
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"later": "in"}, "must be two dates"),
     ({"later": "nobody"}, "must name dates"),
     ({"later": "sex"}, "must name dates"),
@@ -138,14 +130,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("facts", "why"), WRONG)
-def test_wrong_facts_are_refused(facts: dict[str, Any], why: str) -> None:
+def test_wrong_facts_are_refused(facts, why):
     sex = Categorical(name="sex", levels=("f", "m"))
     stay = {"name": "stay", "later": "out", "earlier": "in", "lower": 0, "upper": 60}
     with pytest.raises(SchemaError, match=why):
         Schema((IN, OUT, OTHER, sex, Difference(**{**stay, **facts})))
 
 
-def test_what_cannot_be_computed_back_is_refused() -> None:
+def test_what_cannot_be_computed_back_is_refused():
     known = Date(name="known", lower="2020-01-01", upper="2020-12-31")
     sure = Date(name="sure", lower="2020-01-01", upper="2020-12-31")
     stay = Difference(name="d", later="known", earlier="sure", lower=0, upper=9, outside="missing")
@@ -162,7 +154,7 @@ def test_what_cannot_be_computed_back_is_refused() -> None:
         Schema((IN, OUT, STAY, again))
 
 
-def test_no_gate_claims_that_one_date_was_observed_because_either_was() -> None:
+def test_no_gate_claims_that_one_date_was_observed_because_either_was():
     assert "in or out" in SCHEMA.rulebook.filled
     assert all(a.settled for a in SCHEMA.subset(("in or out", "stay")))
 
@@ -178,7 +170,7 @@ FOR_SPARK = [
 
 
 @pytest.mark.parametrize(("schema", "said"), FOR_SPARK)
-def test_spark_refuses_by_name_what_it_cannot_read(schema, said, tmp_path, capsys) -> None:
+def test_spark_refuses_by_name_what_it_cannot_read(schema, said, tmp_path, capsys):
     columns = {"__module__": "pyspark.sql.frames", "columns": ["in", "out"]}
     frame = type("DataFrame", (), columns)
     with pytest.raises(SchemaError, match=re.escape(said)):

@@ -127,8 +127,6 @@ def test_spikes_that_short_numbers_do_not_tell_apart_have_names_of_their_own():
 
 
 # Numeric attributes without bins: grids, steps, and values inside pieces
-
-
 STEPS = st.sampled_from(
     (
         {"integer": True},

@@ -2,8 +2,6 @@
 
 import functools
 import itertools
-from collections.abc import Callable
-from pathlib import Path
 
 import duckdb
 import pandas as pd
@@ -14,7 +12,7 @@ import pytest
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError
-from missdp.sources import DuckDBSource, MarginalSource, MemorySource, open_source
+from missdp.sources import DuckDBSource, MemorySource, open_source
 from refusing import refuses
 from testing.source_checks import check_source
 
@@ -29,7 +27,6 @@ SCHEMA = Schema(
         Categorical(name="sure", levels=("a", "b", "?"), nullable=False),
     )
 )
-Maker = Callable[[pa.Table, Path], MarginalSource]
 
 
 CONNECTION = duckdb.connect()  # one: each takes longer than what is counted

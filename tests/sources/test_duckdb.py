@@ -84,7 +84,6 @@ def test_a_frame_with_treacherous_column_names_is_a_frame():
 
 
 # -- errors of DuckDB and Arrow; of Spark: tests/engines -----------------------------------------
-
 FACTS = Schema((Numeric(name="x", lower=0, upper=10, nullable=True),))
 BAD = "(VALUES ('1'), ('SECRET')) t(v)"
 QUERIES = {

@@ -53,8 +53,6 @@ def test_bins_alone_do_not_tell_whether_numbers_are_equal():
 
 
 # Points in a relation to each query are counted as by looking at every pair, and sooner
-
-
 SIGNS = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt,
     "<=": operator.le, ">": operator.gt, ">=": operator.ge,

@@ -157,7 +157,6 @@ def test_rows_that_cannot_be_read_again_quote_nothing():
 
 
 # -- how long a private file is ------------------------------------------------------------------
-
 SCHEMA = Schema(
     tuple(Categorical(name=name, levels=("x", "y"), nullable=True) for name in ("a", "b"))
 )

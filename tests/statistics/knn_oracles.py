@@ -7,11 +7,9 @@ has no income.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import Any
 
 import pandas as pd
 from hypothesis import strategies as st
@@ -23,7 +21,7 @@ GRADES, SEXES, INCOMES, CARS = (0, 1, 2), ("f", "m"), (0, 3, 8), ("no", "yes")
 WORKS, DEFAULT_INCOME, DEFAULT_CAR = ("no", "yes"), 4, 0
 
 
-def income(**kinds: object) -> Numeric:
+def income(**kinds):
     edges = (0, 2, 5, 8)
     facts = {"lower": 0, "upper": 8, "integer": True, "edges": edges, "nullable": True}
     return Numeric(name="income", **facts, **kinds)
@@ -62,7 +60,7 @@ class Row:
     work: str | None = "yes"
 
     @property
-    def applies(self) -> bool | None:
+    def applies(self):
         """Whether an income applies; None if that is open."""
         if self.work in WORKS:
             return self.work == "yes"
@@ -71,28 +69,28 @@ class Row:
         return True if self.earned is not None else None
 
     @property
-    def earned(self) -> int | None:
+    def earned(self):
         """The income, if it is there."""
         return None if self.work == "no" or self.income in (None, -1, -7) else self.income
 
     @property
-    def drives(self) -> int | None:
+    def drives(self):
         return CARS.index(self.car) if self.car in CARS else None
 
     @property
-    def place(self) -> int | str:
+    def place(self):
         return {None: "hole", -8: "hole", -1: "n/a"}.get(self.grade, self.grade)
 
     @property
-    def gives(self) -> bool:
+    def gives(self):
         return self.drives is not None and (self.earned is not None or self.applies is False)
 
     @property
-    def takes(self) -> bool:
+    def takes(self):
         return self.drives is None or (self.earned is None and self.applies is True)
 
 
-def as_table(rows: list[Row], schema: Schema = PLAIN) -> Table:
+def as_table(rows, schema=PLAIN):
     """Return a table in which the rows stand in the order of their labels."""
     rows = in_order(rows)
     columns = {
@@ -105,7 +103,7 @@ def as_table(rows: list[Row], schema: Schema = PLAIN) -> Table:
     return Table.read(pd.DataFrame(columns), schema)
 
 
-def distance(x: Row, t: Row, group: bool = False) -> Fraction | None:
+def distance(x, t, group=False):
     """Gower distance on grade and sex; None (never matched) across groups of sex, or of work."""
     if (group and x.sex != t.sex) or (x.applies is not None and x.applies != t.applies):
         return None
@@ -114,11 +112,11 @@ def distance(x: Row, t: Row, group: bool = False) -> Fraction | None:
     return near + int(x.sex != t.sex)
 
 
-def in_order(rows: list[Row]) -> list[Row]:
+def in_order(rows):
     return sorted(rows, key=lambda row: row.label)
 
 
-def ways_of(x: Row, rows: list[Row], k: int, group: bool) -> list[list[Row | None]]:
+def ways_of(x, rows, k, group):
     """Every choice of k donors that x is averaged over: of those tied, runs round the table."""
     far = [(distance(x, t, group), t) for t in in_order(rows) if t.gives]
     found = sorted(((d, t) for d, t in far if d is not None), key=lambda pair: pair[0])
@@ -133,7 +131,7 @@ def ways_of(x: Row, rows: list[Row], k: int, group: bool) -> list[list[Row | Non
     return [[*nearer, *run] for run in (runs if len(nearer) + len(tied) > k else runs[:1])]
 
 
-def fills(x: Row, rows: list[Row], k: int, group: bool = False) -> list[tuple[Any, int]]:
+def fills(x, rows, k, group=False):
     """Income and code of the car of a row in each of its ways; None where no income applies."""
     found = []
     for donors in ways_of(x, rows, k, group) if x.takes else [[]]:
@@ -148,15 +146,13 @@ def fills(x: Row, rows: list[Row], k: int, group: bool = False) -> list[tuple[An
     return found
 
 
-def average(
-    rows: list[Row], k: int, of: Callable[[float | None, int], float], group: bool = False
-) -> float:
+def average(rows, k, of, group=False):
     """Sum over rows of what a function of income and car is on average over their ways."""
     each = (fills(x, rows, k, group) for x in rows)
     return math.fsum(math.fsum(of(*fill) for fill in ways) / len(ways) for ways in each)
 
 
-def share(x: Row, near: Fraction | None, others: list[Row], k: int, j: int, group: bool) -> float:
+def share(x, near, others, k, j, group):
     """Most of x that a donor at a distance could fill, if j others went: 0 if it never can."""
     far = (
         [d for t in others if (d := distance(x, t, group)) is not None] if near is not None else []
@@ -173,7 +169,7 @@ def share(x: Row, near: Fraction | None, others: list[Row], k: int, j: int, grou
     )
 
 
-def profile(rows: list[Row], k: int, j: int, group: bool = False) -> Fraction:
+def profile(rows, k, j, group=False):
     """M_j, over donors that are there and every possible one."""
     grades = (*GRADES, None, *({-1} if any(row.place == "n/a" for row in rows) else ()))
     works = ("yes", *({"no"} if any(row.applies is False for row in rows) else ()))
@@ -190,7 +186,7 @@ def profile(rows: list[Row], k: int, j: int, group: bool = False) -> Fraction:
     )
 
 
-def completions(row: Row) -> Iterator[Row]:
+def completions(row):
     """Every row without holes that it could be."""
     for grade in [row.grade] if row.place != "hole" else GRADES:
         for work in [row.work] if row.work in WORKS else WORKS:
@@ -213,23 +209,23 @@ CELLS = {
 }
 
 
-def cells(schema: Schema) -> st.SearchStrategy[tuple]:
+def cells(schema):
     return st.tuples(*map(st.sampled_from, CELLS[schema]))
 
 
-def row_of(drawn: tuple, label: int) -> Row:
+def row_of(drawn, label):
     return Row(*drawn[:4], label, drawn[4])
 
 
 @st.composite
-def tables(draw: st.DrawFn, schema: Schema = PLAIN, max_rows: int = 8) -> list[Row]:
+def tables(draw, schema=PLAIN, max_rows=8):
     size = draw(st.integers(1, max_rows))
     labels = draw(st.permutations(range(size)))
     return [row_of(draw(cells(schema)), 2 * label + 2) for label in labels]
 
 
 @st.composite
-def worlds(draw: st.DrawFn, max_rows: int = 8) -> tuple[Schema, list[Row]]:
+def worlds(draw, max_rows=8):
     schema = draw(st.sampled_from((PLAIN, RULED)))
     return schema, draw(tables(schema, max_rows))
 
@@ -248,7 +244,7 @@ MORE = {
 }  # fmt: skip
 
 
-def neighbours(schema: Schema, rows: list[Row]) -> list[list[Row]]:
+def neighbours(schema, rows):
     """Every table with one row less, and many with one row more at every place of the circle."""
     less = [[*rows[:i], *rows[i + 1 :]] for i in range(len(rows))]
     gaps = sorted({row.label + 1 for row in rows} or {1})

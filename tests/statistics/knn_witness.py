@@ -11,26 +11,25 @@ from unittest import mock
 
 import numpy as np
 
-from missdp import Table
 from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent, ZCDPEvent
 from missdp.errors import MissDPError
 from missdp.mechanisms import Noise, Prepared, Witness
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import FilledRows, _PrivateRows, _with_one_kind_of_hole
 from missdp.mechanisms.smooth import Bounded, SmoothNoise
-from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
+from missdp.statistics import ImputedStatistics, ScaleRelease
 from missdp.testing.findings import Differs, Repeater
 from missdp.testing.findings import Recorder as Tape
 
 
-def prepared(knn: KNNImputation, table: Table) -> Prepared:
+def prepared(knn, table):
     """What a door makes of the rows: ways to fill them and profile."""
     how = knn.preparation(table.schema)
     rows = Rows(FilledRows(_with_one_kind_of_hole(table), Prepared()), how.reads)
     return how.function(rows, None, *how.given)
 
 
-def filled(knn: KNNImputation, table: Table) -> FilledRows:
+def filled(knn, table):
     """Rows as they are filled in the first of their ways."""
     ways = prepared(knn, table).ways
     came, first = _with_one_kind_of_hole(table), ways.start[ways.lists]
@@ -50,16 +49,16 @@ class Behind:
     exact: Any
 
     @property
-    def totals(self) -> np.ndarray:
+    def totals(self):
         return np.array(self.exact.totals if isinstance(self.exact, Bounded) else self.exact)
 
 
-def _paid_for(law: Noise, event: ZCDPEvent) -> float:
+def _paid_for(law, event):
     """How far a row may move numbers with this noise, for what was charged."""
     return law.scale * math.sqrt(2 * event.rho)
 
 
-def moves_too_far(a: Behind, b: Behind) -> bool:
+def moves_too_far(a, b):
     """Whether the exact numbers of neighbours differ by more than event and law say."""
     assert (a.event, a.law) == (b.event, b.law)
     change = np.abs(np.subtract(a.totals, b.totals)).astype(float)
@@ -79,7 +78,7 @@ class Recorder(Witness):
 
     def __init__(self):
         super().__init__(0)
-        self.kept: list[Behind] = []
+        self.kept = []
 
     def answer(self, event, law, exact):
         self.kept.append(Behind(event, law, exact()))
@@ -101,7 +100,7 @@ class Exact(Witness):
 
     def __init__(self, seed=0):
         super().__init__(seed)
-        self.kept: list[Behind] = []
+        self.kept = []
 
     def answer(self, event, law, exact):
         self.kept.append(Behind(event, law, exact()))
@@ -159,12 +158,10 @@ OF_INCOME = {name: ask for name, ask in QUESTIONS.items() if name not in OF_ALL}
 RULED_QUESTIONS = (
     QUESTIONS
     | OF_INCOME
-    | {
-        "proportion of cars": lambda s, **c: s.proportion("car = 'yes'", where="work = 'yes'", **c),
-    }
+    | {"proportion of cars": lambda s, **c: s.proportion("car = 'yes'", where="work = 'yes'", **c)}
 )
 
-WAYS: dict[str, dict[str, Any]] = {
+WAYS = {
     "epsilon": {"cost": {"epsilon": 1.0}},
     "error bars": {"cost": {"epsilon": 1.0}, "scale": ScaleRelease()},
     "rho": {"cost": {"rho": 0.5}},
@@ -180,7 +177,7 @@ def asking(table, imputation, way, source):
     return ImputedStatistics(table, imputation, budget=budget, random_state=source, **how), cost
 
 
-def behind(table, imputation, *, way="epsilon", asks=QUESTIONS) -> list[Behind]:
+def behind(table, imputation, *, way="epsilon", asks=QUESTIONS):
     """What is behind all answers to all questions, with answers that do not depend on it."""
     recorder = Recorder()
     asked, cost = asking(table, imputation, way, recorder)
@@ -193,7 +190,7 @@ def behind(table, imputation, *, way="epsilon", asks=QUESTIONS) -> list[Behind]:
     return recorder.kept
 
 
-def shown(table, imputation, way, tape, asks) -> list[str]:
+def shown(table, imputation, way, tape, asks):
     """Everything that anyone sees of all questions."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -208,7 +205,7 @@ def shown(table, imputation, way, tape, asks) -> list[str]:
     return [*seen, repr(asked), repr(asked._door), repr(asked.budget.events)]
 
 
-def interferes(one, other, imputation, way, asks) -> bool:
+def interferes(one, other, imputation, way, asks):
     """Whether questions of two tables show more of their rows than they were answered."""
     first = shown(one, imputation, way, tape := Tape(0), asks)
     try:

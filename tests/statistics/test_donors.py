@@ -1,7 +1,5 @@
 """Donors, profile and smooth bound against brute force, in whatever parts rows are looked at."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -31,7 +29,6 @@ from knn_witness import Exact, filled, prepared
 
 from missdp import Budget, Categorical, Numeric, Ordinal, Schema, Table, shelf
 from missdp.errors import UnprovenError
-from missdp.mechanisms import Prepared
 from missdp.schema import NotApplicable
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.statistics.donors import build_metric
@@ -40,23 +37,23 @@ from missdp.statistics.imputation import _change_bounds, _share
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def imputation(k: int, group: bool = False, **more: object) -> KNNImputation:
+def imputation(k, group=False, **more):
     where = {"match_on": "grade", "group": "sex"} if group else {"match_on": ("grade", "sex")}
     return KNNImputation(impute=("income", "car"), k=k, **where, **more)
 
 
-def prepare(rows: list[Row], k: int, group: bool = False, schema=PLAIN, **more) -> Prepared:
+def prepare(rows, k, group=False, schema=PLAIN, **more):
     return prepared(imputation(k, group, **more), as_table(rows, schema))
 
 
-def is_at_least(found: float, exact: Fraction, donees: int) -> bool:
+def is_at_least(found, exact, donees):
     """Whether it is that, rounded up by 2**-20 at most for each donee."""
     return 0 <= found - exact <= donees * 2.0**-20
 
 
 @QUICK
 @given(worlds(), st.integers(1, 3), st.booleans())
-def test_filled_cells_equal_brute_force(world, k: int, group: bool) -> None:
+def test_filled_cells_equal_brute_force(world, k, group):
     schema, rows = world
     ways = prepare(rows, k, group, schema).ways
     donees = {i: x for i, x in enumerate(in_order(rows)) if x.takes}
@@ -77,13 +74,13 @@ def test_filled_cells_equal_brute_force(world, k: int, group: bool) -> None:
     assert there.tolist() == [fills(x, rows, k, group)[0][0] is not None for x in in_order(rows)]
 
 
-def tenths(income: float | None, car: int) -> float:
+def tenths(income, car):
     return 0.0 if income is None else income - 4
 
 
 @QUICK
 @given(worlds(), st.integers(1, 3))
-def test_answers_are_averages_over_all_ways(world, k: int) -> None:
+def test_answers_are_averages_over_all_ways(world, k):
     schema, rows = world
     noise = Exact()
     asked = ImputedStatistics(
@@ -100,7 +97,7 @@ def test_answers_are_averages_over_all_ways(world, k: int) -> None:
 
 @QUICK
 @given(worlds(), st.integers(1, 3), st.booleans())
-def test_profile_equals_brute_force(world, k: int, group: bool) -> None:
+def test_profile_equals_brute_force(world, k, group):
     schema, rows = world
     found = prepare(rows, k, group, schema).profile.served(5)
     for j in (0, 4, 1):
@@ -109,7 +106,7 @@ def test_profile_equals_brute_force(world, k: int, group: bool) -> None:
 
 @settings(QUICK, max_examples=20)
 @given(tables(), st.integers(1, 2))
-def test_blocks_are_at_the_smallest_distance(rows: list[Row], k: int) -> None:
+def test_blocks_are_at_the_smallest_distance(rows, k):
     # Blocks of grade {0, 1}, {2} and missing; sex stays exact.
     found = prepare(rows, k, partition={"grade": 2}).profile.served(3)
     donees, donors = ([x for x in rows if x.takes], [t for t in rows if t.gives])
@@ -135,7 +132,7 @@ def test_blocks_are_at_the_smallest_distance(rows: list[Row], k: int) -> None:
 
 
 @given(st.integers(0, 6), st.integers(0, 6), st.integers(1, 4), st.integers(0, 8))
-def test_shares_are_the_largest_over_donors_that_go(nearer, tied, k, j) -> None:
+def test_shares_are_the_largest_over_donors_that_go(nearer, tied, k, j):
     def found(nearer, tied, j):
         return int(_share(np.array([nearer]), np.array([tied]), k, j)[0]) / 2**20
 
@@ -149,10 +146,10 @@ def test_shares_are_the_largest_over_donors_that_go(nearer, tied, k, j) -> None:
 
 @settings(QUICK, max_examples=10)
 @given(worlds(6), st.integers(1, 3), st.booleans(), st.randoms(use_true_random=False))
-def test_bound_moves_by_one_step_between_neighbours(world, k, group, chance) -> None:
+def test_bound_moves_by_one_step_between_neighbours(world, k, group, chance):
     schema, rows = world
 
-    def bounds(table: list[Row], terms: int) -> tuple[np.ndarray, list[float]]:
+    def bounds(table, terms):
         found = prepare(table, k, group, schema).profile
         exact = found.served(terms)
         smooth = [found.smooth_bound(own=1.0, donee=2.0, beta=b) for b in (0.05, 0.4, 3.0)]
@@ -168,7 +165,7 @@ def test_bound_moves_by_one_step_between_neighbours(world, k, group, chance) -> 
             assert abs(math.log(a / b)) <= beta + 2.0**-40
 
 
-def random_rows(size: int, seed: int, holes: float = 0.4) -> list[Row]:
+def random_rows(size, seed, holes=0.4):
     rng = np.random.default_rng(seed)
     return [
         Row(
@@ -180,14 +177,14 @@ def random_rows(size: int, seed: int, holes: float = 0.4) -> list[Row]:
 
 
 @pytest.mark.parametrize(("size", "holes"), [(30, 0.3), (24, 0.9), (20, 1.0)])
-def test_profile_of_larger_tables(size: int, holes: float) -> None:
+def test_profile_of_larger_tables(size, holes):
     rows = random_rows(size, size, holes)
     found = prepare(rows, 2).profile.served(4)
     for j in (0, 3, 1):
         assert is_at_least(found[j], profile(rows, 2, j), size)
 
 
-def test_smooth_bound_is_the_maximum_over_all_terms() -> None:
+def test_smooth_bound_is_the_maximum_over_all_terms():
     rows = random_rows(80, 3)
     lazy, full = prepare(rows, 1).profile, prepare(rows, 1).profile
     terms = np.arange(300)
@@ -205,7 +202,7 @@ def test_smooth_bound_is_the_maximum_over_all_terms() -> None:
     assert found.smooth_bound(own=0.0, donee=1.0, beta=0.01) == pytest.approx(expected)
 
 
-def test_tables_without_donors_donees_or_rows() -> None:
+def test_tables_without_donors_donees_or_rows():
     nobody = random_rows(5, 0, holes=1.0)
     assert filled(imputation(2), as_table(nobody)).values("income").tolist() == [4.0] * 5
     assert prepare(nobody, 2).profile.served(1) == [5]
@@ -217,7 +214,7 @@ def test_tables_without_donors_donees_or_rows() -> None:
         assert not any(character.isdigit() for character in repr(thing).split(" at 0x")[0])
 
 
-def test_the_metric_refuses_domains_beyond_the_exact_bound() -> None:
+def test_the_metric_refuses_domains_beyond_the_exact_bound():
     schema = Schema(tuple(Ordinal(name=f"a{i}", levels=tuple(range(40))) for i in range(4)))
     facts = {"match_on": dict.fromkeys(schema.names, 1.0), "group": (), "metric": "gower"}
     with pytest.raises(UnprovenError, match="partition"):
@@ -228,18 +225,18 @@ def test_the_metric_refuses_domains_beyond_the_exact_bound() -> None:
 @pytest.mark.parametrize(
     ("examples", "each"), [(25, 4), pytest.param(100, 12, marks=pytest.mark.slow)]
 )
-def test_no_table_near_by_is_more_sensitive_than_the_bound_of_this_one(examples, each) -> None:
+def test_no_table_near_by_is_more_sensitive_than_the_bound_of_this_one(examples, each):
     """The bound at j holds for all tables that j rows more or less make of this one."""
 
-    def high(income: float | None, _: int) -> float:
+    def high(income, _):
         return float(income is not None and income > 3)
 
-    def centred(income: float | None, _: int) -> float:
+    def centred(income, _):
         return 0.0 if income is None else income - 4
 
     @settings(QUICK, max_examples=examples)
     @given(worlds(5), st.integers(1, 2), st.randoms(use_true_random=False))
-    def check(world, k, chance) -> None:
+    def check(world, k, chance):
         schema, rows = world
         changed = _change_bounds(prepare(rows, k, False, schema).profile.served(3))
         for j in range(3):
@@ -259,13 +256,12 @@ def test_no_table_near_by_is_more_sensitive_than_the_bound_of_this_one(examples,
     check()
 
 
-def spaced(rows: list[Row]) -> list[Row]:
+def spaced(rows):
     """Give rows even labels, in their order, so that others fit between them."""
     return [replace(row, label=2 * place + 2) for place, row in enumerate(in_order(rows))]
 
 
 # Rows are looked at in parts: answers are those of all rows at once.
-
 WHOLE = Schema(
     (
         Ordinal(name="grade", levels=(1, 2, 3), nullable=True),
@@ -310,7 +306,7 @@ BEFORE = {
 }  # fmt: skip
 
 
-def test_answers_are_what_they_were() -> None:
+def test_answers_are_what_they_were():
     for schema, before in BEFORE.items():
         found = answers(schema, KNNImputation(impute="income", match_on=("grade", "work")))
         # To the last bit on one machine; sums of floating point differ a little between machines.

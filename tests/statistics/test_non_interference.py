@@ -5,8 +5,6 @@ another table. What anyone sees must be the same, bit by bit: what differs came 
 another way. And what holds the rows, the noise and the bounds is the door alone.
 """
 
-from __future__ import annotations
-
 import copy
 import pickle
 import warnings
@@ -14,15 +12,7 @@ import warnings
 import numpy as np
 import pytest
 from knn_oracles import CARS, GRADES, INCOMES, RULED, WORKS, Row, as_table
-from knn_witness import (
-    QUESTIONS,
-    RULED_QUESTIONS,
-    WAYS,
-    Tape,
-    interferes,
-    nothing_is_read,
-    shown,
-)
+from knn_witness import QUESTIONS, RULED_QUESTIONS, WAYS, Tape, interferes, nothing_is_read, shown
 from test_sensitivity import IMPUTATIONS, RULED_IMPUTATIONS
 
 from missdp import Table
@@ -98,8 +88,6 @@ def test_repeated_answers_read_nothing(name, way):
 
 
 # Statistics that leak
-
-
 def counting(asked, **cost):
     """Publish an exact count."""
     door = asked._door
@@ -118,7 +106,7 @@ def choosing(asked, *, epsilon):
     return asked.count(epsilon=epsilon / len(asked._door._table))
 
 
-SEEN: list[int] = []
+SEEN = []
 
 
 def noting(rows):
@@ -162,9 +150,7 @@ def test_a_function_that_fails_says_nothing():
 
 
 # Who holds what
-
-
-def held(thing) -> list[object]:
+def held(thing):
     """Everything that can be reached from an object without going through a door."""
     found, todo, known = [], [thing], set()
     while todo:
@@ -193,7 +179,7 @@ PRIVATE = (
 )  # fmt: skip
 
 
-def private(thing) -> list[str]:
+def private(thing):
     """What is held that only a door may hold."""
     return [type(here).__name__ for here in held(thing) if isinstance(here, PRIVATE)]
 

@@ -1,7 +1,5 @@
 """Rows to which a question does not apply have no part in its answer; other kinds are holes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd
@@ -9,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from knn_oracles import CARS, RULED, WORKS, Row, as_table, cells, in_order, row_of, tables
-from knn_witness import OF_INCOME, RULED_QUESTIONS, Behind, Exact, behind, filled, prepared
+from knn_witness import OF_INCOME, RULED_QUESTIONS, Exact, behind, filled, prepared
 from test_sensitivity import RULED_IMPUTATIONS
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
@@ -23,19 +21,19 @@ QUICK = settings(max_examples=15, deadline=None, suppress_health_check=list(Heal
 ONE = RULED_IMPUTATIONS["one"]
 
 
-def read(rows: list[Row]) -> Table:
+def read(rows):
     return as_table(rows, RULED)
 
 
-def kept(rows: list[Row], name: str, asks=RULED_QUESTIONS) -> list[Behind]:
+def kept(rows, name, asks=RULED_QUESTIONS):
     return behind(read(rows), RULED_IMPUTATIONS[name], asks=asks)
 
 
-def came(table: Table) -> FilledRows:
+def came(table):
     return FilledRows(_with_one_kind_of_hole(table), Prepared())
 
 
-def exactly(table: Table, imputation: KNNImputation | None = ONE) -> ImputedStatistics:
+def exactly(table, imputation=ONE):
     return ImputedStatistics(table, imputation, budget=Budget(1e9), random_state=Exact())
 
 
@@ -43,8 +41,8 @@ def exactly(table: Table, imputation: KNNImputation | None = ONE) -> ImputedStat
 @given(tables(RULED, 7), st.lists(cells(RULED), max_size=3),
        st.lists(cells(RULED), min_size=7, max_size=7),
        st.sampled_from(["one", "one of work", "none"]))  # fmt: skip
-def test_rows_to_which_incomes_do_not_apply_change_no_answer(rows, more, drawn, name) -> None:
-    def not_working(row: Row, new: Row) -> Row:
+def test_rows_to_which_incomes_do_not_apply_change_no_answer(rows, more, drawn, name):
+    def not_working(row, new):
         car = row.car if name == "none" else new.car
         return replace(new, sex=row.sex, work="no", car=car, label=row.label)
 
@@ -63,7 +61,7 @@ def test_rows_to_which_incomes_do_not_apply_change_no_answer(rows, more, drawn, 
 
 @QUICK
 @given(tables(RULED, 7), st.sampled_from(sorted(RULED_IMPUTATIONS)))
-def test_other_kinds_are_holes_like_any(rows: list[Row], name: str) -> None:
+def test_other_kinds_are_holes_like_any(rows, name):
     gone = {-7: None, -8: None, "R": None, "X": None}
     plain = [
         replace(row, **{n: gone.get(v, v) for n, v in vars(row).items() if n != "label"})
@@ -75,7 +73,7 @@ def test_other_kinds_are_holes_like_any(rows: list[Row], name: str) -> None:
 
 @QUICK
 @given(tables(RULED, 7))
-def test_to_whom_an_attribute_applies_is_read_row_by_row(rows: list[Row]) -> None:
+def test_to_whom_an_attribute_applies_is_read_row_by_row(rows):
     together = came(read(rows)).applies("income")
     assert together[0].tolist() == [r.applies is True for r in in_order(rows)]
     assert together[1].tolist() == [r.applies is not False for r in in_order(rows)]
@@ -92,7 +90,7 @@ def test_a_hole_of_which_it_is_open_whether_it_applies_is_in_no_answer_but_in_th
         assert answer.applicable == ("income",)
 
 
-def test_answers_are_about_those_to_whom_the_question_applies() -> None:
+def test_answers_are_about_those_to_whom_the_question_applies():
     rows = [Row(i % 3, "f", 3, "yes", 2 + 2 * i, WORKS[i % 2]) for i in range(400)]
     asked, cost = exactly(read(rows)), {"epsilon": 1.0}
     for answer, value in (
@@ -110,7 +108,7 @@ def test_answers_are_about_those_to_whom_the_question_applies() -> None:
     assert sum(asked.histogram("income", **cost).values) == 200
 
 
-def test_what_is_not_applicable_matches_itself_best() -> None:
+def test_what_is_not_applicable_matches_itself_best():
     rows = [
         Row(grade, "f", income, "yes", 2 + 2 * i)
         for i, (grade, income) in enumerate(
@@ -121,7 +119,7 @@ def test_what_is_not_applicable_matches_itself_best() -> None:
     assert made.tolist() == [8, 3, 0, 8, 3, 0]
 
 
-def test_what_follows_from_what_may_not_apply_may_not_apply() -> None:
+def test_what_follows_from_what_may_not_apply_may_not_apply():
     schema = Schema(
         (
             Categorical(name="work", levels=WORKS, nullable=True),
@@ -151,7 +149,7 @@ SOME = [
 ]
 
 
-def test_an_answer_says_whom_it_is_about() -> None:
+def test_an_answer_says_whom_it_is_about():
     asked = ImputedStatistics(read(SOME), ONE, budget=Budget(100.0))
     answer = asked.mean("income", epsilon=1.0)
     assert answer.to_dict()["applicable"] == ["income"]
@@ -160,7 +158,7 @@ def test_an_answer_says_whom_it_is_about() -> None:
     assert asked.correlation("income", "income", epsilon=1.0).applicable == ("income",)
 
 
-def test_who_may_not_be_asked_at_all_adds_nothing_to_the_least_sum() -> None:
+def test_who_may_not_be_asked_at_all_adds_nothing_to_the_least_sum():
     schema = Schema(
         (
             Categorical(name="work", levels=WORKS, nullable=True),
@@ -176,7 +174,7 @@ def test_who_may_not_be_asked_at_all_adds_nothing_to_the_least_sum() -> None:
     assert (low, high) == pytest.approx((500, 1500), abs=1)
 
 
-def test_who_may_work_or_not_takes_what_else_is_missing_from_the_nearest_of_all() -> None:
+def test_who_may_work_or_not_takes_what_else_is_missing_from_the_nearest_of_all():
     rows = [
         Row(1, "f", None, None, 2, None),
         Row(1, "f", None, "yes", 4, "no"),
@@ -188,7 +186,7 @@ def test_who_may_work_or_not_takes_what_else_is_missing_from_the_nearest_of_all(
     assert cars.tolist() == [1, 1, 0, 0, 1]
 
 
-def test_blocks_have_a_place_for_what_is_not_applicable() -> None:
+def test_blocks_have_a_place_for_what_is_not_applicable():
     # Among donors at a distance each donee has its own next one; a nearer one would serve all.
     rows = [Row(-1, "f", -7, "yes", 2 + 4 * i) for i in range(7)]
     rows += [Row(0, "f", 3, "yes", 4 + 4 * i) for i in range(7)]

@@ -256,8 +256,6 @@ def test_what_a_question_costs_is_no_outcome(monkeypatch, donees):
 
 
 # Questions in text
-
-
 @pytest.mark.parametrize(
     "facts",
     [
@@ -283,10 +281,7 @@ def test_every_statistic_spends_its_epsilon_or_nothing(facts):
     assert (worst is not None) == ("uncertainty" in facts)
 
 
-@given(
-    epsilon=st.floats(1e-9, 1e9),
-    parts=st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=6),
-)
+@given(epsilon=st.floats(1e-9, 1e9), parts=st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=6))
 def test_shares_never_add_up_to_more_than_the_whole(epsilon, parts):
     total = math.fsum(parts)
     shares = [share(_cost_of(epsilon, None), part / total).amount for part in parts]

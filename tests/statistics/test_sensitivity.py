@@ -1,27 +1,14 @@
 """What is behind every answer moves between neighbours by at most what was charged for."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from knn_oracles import PLAIN, RULED, Row, as_table, average, neighbours, tables
-from knn_witness import (
-    QUESTIONS,
-    RULED_QUESTIONS,
-    WAYS,
-    Behind,
-    behind,
-    moves_too_far,
-    prepared,
-)
+from knn_witness import QUESTIONS, RULED_QUESTIONS, WAYS, behind, moves_too_far, prepared
 
-from missdp import Schema
 from missdp.mechanisms import Counts, Noise, Sums
 from missdp.mechanisms.questions import Question
 from missdp.mechanisms.smooth import SmoothNoise, plan_smooth
@@ -32,7 +19,7 @@ from missdp.statistics.asking import Asking
 from missdp.statistics.imputation import _Profile
 
 FILLED = {"impute": ("income", "car"), "match_on": ("grade", "sex")}
-IMPUTATIONS: dict[str, Any] = {
+IMPUTATIONS = {
     "nearest": KNNImputation(**FILLED),
     "two": KNNImputation(**FILLED, k=2),
     "three": KNNImputation(**FILLED, k=3),
@@ -40,7 +27,7 @@ IMPUTATIONS: dict[str, Any] = {
     "blocks": KNNImputation(**FILLED, partition={"grade": 2}),
     "none": None,
 }
-RULED_IMPUTATIONS: dict[str, Any] = IMPUTATIONS | {
+RULED_IMPUTATIONS = IMPUTATIONS | {
     "one": KNNImputation(impute="income", match_on="grade"),
     "one of work": KNNImputation(impute="income", match_on="grade", group="work"),
     "of others": KNNImputation(impute="car", match_on=("income", "grade")),
@@ -53,16 +40,16 @@ QUICK = settings(
 )  # fmt: skip
 
 
-def has_holes(row: Any) -> bool:
+def has_holes(row):
     return bool({None, -7, -8, "R", "X"} & set(vars(row).values()))
 
 
-def check_neighbours(data: Any, case: tuple[Schema, str], way: str, chance: Any, each: int) -> None:
+def check_neighbours(data, case, way, chance, each):
     schema, name = case
     imputations, asks = WORLDS[schema]
     rows = data.draw(tables(schema, 6))
 
-    def of(table: list[Row]) -> list[Behind]:
+    def of(table):
         read = as_table(table, schema)
         return behind(read, imputations[name], way=way, asks=asks)
 
@@ -90,21 +77,21 @@ def test_what_is_behind_an_answer_moves_no_further_than_was_charged_for(examples
     check()
 
 
-def kept(rows: list[Row], imputation: Any, way: str = "epsilon") -> list[Behind]:
+def kept(rows, imputation, way="epsilon"):
     return behind(as_table(rows), imputation, way=way)
 
 
-def one_donor(k: int) -> list[Row]:
+def one_donor(k):
     donors = [Row(0, "f", 8, "yes", 2 + 2 * i) for i in range(k)]
     return [*donors, *(Row(0, "f", None, None, 20 + 2 * i) for i in range(4))]
 
 
-def labelled(label: str, answers: list[Behind]) -> Behind:
+def labelled(label, answers):
     return next(answer for answer in answers if answer.event.label == label)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_the_bound_is_attained(k: int) -> None:
+def test_the_bound_is_attained(k):
     # Removing a donor moves every donee: neither a smaller weight nor a smaller M_0 would do.
     knn, rows = KNNImputation(**FILLED, k=k), one_donor(k)
     full, less = (labelled("centred sum of income", kept(r, knn)) for r in (rows, rows[1:]))
@@ -124,7 +111,7 @@ LEAVING = [
 ]
 
 
-def caught(ways: tuple[str, ...] = ("epsilon",)) -> set[str]:
+def caught(ways=("epsilon",)):
     """Labels of the answers that move further than they should, on pairs that move far."""
     pairs = [(kept(r, IMPUTATIONS["three"], w), kept(r[1:], IMPUTATIONS["three"], w))
              for r in (one_donor(3), LEAVING) for w in ways]  # fmt: skip
@@ -136,7 +123,7 @@ def caught(ways: tuple[str, ...] = ("epsilon",)) -> set[str]:
     }
 
 
-def test_pairs_that_move_far_move_within_the_bounds() -> None:
+def test_pairs_that_move_far_move_within_the_bounds():
     assert caught(("epsilon", "rho", "error bars")) == set()
     for answer in kept(one_donor(1), None):  # nothing depends on other rows: plain noise
         assert isinstance(answer.law, Noise)
@@ -157,7 +144,7 @@ def stating(**wrong):
     return state
 
 
-MUTANTS: dict[str, tuple[Any, str, Any, str]] = {
+MUTANTS = {
     "donees of counts": (Counts, "_state", stating(donee=0, donee_l2=0), "count"),
     "donees of sums": (Sums, "_state", stating(donee=0, donee_l2=0), "centred sum of income"),
     "rows of sums": (Sums, "_state", stating(own=1), "mean by car"),
@@ -170,13 +157,13 @@ MUTANTS: dict[str, tuple[Any, str, Any, str]] = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_wrong_bound_is_caught(name, monkeypatch) -> None:
+def test_a_wrong_bound_is_caught(name, monkeypatch):
     owner, attribute, wrong, label = MUTANTS[name]
     monkeypatch.setattr(owner, attribute, wrong)
     assert label in caught()
 
 
-def split_circle(size: int) -> tuple[list[Row], list[Row]]:
+def split_circle(size):
     """Neighbours between which the number of donees nearly doubles: two donors, and one."""
     donees = [Row(0, "f", None, "no", 10 + 2 * i) for i in range(size)]
     later = [Row(0, "f", None, "no", 10_010 + 2 * i) for i in range(size)]
@@ -184,11 +171,7 @@ def split_circle(size: int) -> tuple[list[Row], list[Row]]:
     return [*donees, *later, *donors], [*donees, *later, donors[0]]
 
 
-def released_loss(
-    log_density: Callable[[np.ndarray], np.ndarray],
-    here: tuple[float, float],
-    there: tuple[float, float],
-) -> float:
+def released_loss(log_density, here, there):
     """Largest |log-ratio| of the released density, at values and noise scales of two tables."""
     far = np.geomspace(1e-6, 1e9, 3001)
     x = np.concatenate([here[0] + far, here[0] - far, there[0] + far, there[0] - far])
@@ -198,7 +181,7 @@ def released_loss(
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 @pytest.mark.parametrize("size", [1, 50])
-def test_audit_on_neighbouring_tables(epsilon: float, size: int) -> None:
+def test_audit_on_neighbouring_tables(epsilon, size):
     noise, answers = plan_smooth(epsilon), []
     for rows in split_circle(size):
         found = prepared(IMPUTATIONS["nearest"], as_table(rows)).profile
@@ -220,7 +203,7 @@ def test_audit_on_neighbouring_tables(epsilon: float, size: int) -> None:
 
 
 @pytest.mark.parametrize("imputed", [("income", "car"), ("car",)])
-def test_donees_that_leave_a_subpopulation_take_their_whole_value(imputed) -> None:
+def test_donees_that_leave_a_subpopulation_take_their_whole_value(imputed):
     """Also where no value is filled, only who belongs: a donee takes its whole square with it."""
     who = KNNImputation(impute=imputed, match_on=("grade", "sex"), k=3)
     left = set()
@@ -232,8 +215,8 @@ def test_donees_that_leave_a_subpopulation_take_their_whole_value(imputed) -> No
     assert {"squares of income", "centred sum of income", "count"} - left <= {"count"}
 
 
-def test_changes_of_squares_and_products_are_exact() -> None:
-    def close(limit: float, width: float) -> tuple[np.ndarray, np.ndarray]:
+def test_changes_of_squares_and_products_are_exact():
+    def close(limit, width):
         """All pairs of some values that are within a width."""
         values = np.linspace(-limit, limit, 25)
         first, second = np.nonzero(np.abs(values[:, None] - values) <= width + 1e-9)

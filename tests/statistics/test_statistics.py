@@ -1,7 +1,5 @@
 """Statistics end to end: charging, noise, error bars, guarantees, refusals."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
@@ -40,7 +38,7 @@ SCHEMA = Schema(
 KNN = KNNImputation(impute="income", match_on=("age", "sex"))
 
 
-def survey(size: int = 4000, seed: int = 0) -> Table:
+def survey(size=4000, seed=0):
     rng = np.random.default_rng(seed)
     age = rng.integers(0, 10, size)
     hours = np.clip(rng.normal(35, 10, size), 0, 80)
@@ -65,7 +63,7 @@ OF_NUMBERS = Table.read(
 )
 
 
-def statistics(budget: Budget | None = None, **more: object) -> ImputedStatistics:
+def statistics(budget=None, **more):
     imputation = more.pop("imputation", KNN)
     budget = budget or Budget(1e6, 1e-3)
     return ImputedStatistics(more.pop("table", TABLE), imputation, budget=budget, **more)
@@ -84,7 +82,7 @@ ASKS = {
 
 
 @cache
-def in_all_ways() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def in_all_ways():
     """Row numbers, incomes and weights of all rows, those that are filled once for each way."""
     ways = prepared(KNN, TABLE).ways
     many = np.diff(ways.start)[ways.lists]
@@ -99,7 +97,7 @@ def in_all_ways() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @cache
-def truth() -> dict[str, float]:
+def truth():
     rows, income, weight = in_all_ways()
     hours, old = TABLE.values("hours")[rows], TABLE.codes("age")[rows] >= 5
     spread = np.cov(income, hours, aweights=weight, ddof=0)
@@ -117,14 +115,14 @@ def truth() -> dict[str, float]:
 
 @pytest.mark.parametrize("name", [n for n in ASKS if n != "histogram"])
 @pytest.mark.parametrize("cost", [{"epsilon": 1000.0}, {"rho": 1e5}])
-def test_answers_approach_the_imputed_table(name: str, cost: dict[str, float]) -> None:
+def test_answers_approach_the_imputed_table(name, cost):
     scale = ScaleRelease(rho=1e5, delta=1e-9) if "rho" in cost else None
     answer = ASKS[name](statistics(scale=scale, random_state=3), **cost)
     assert answer.value == pytest.approx(truth()[name], rel=0.01)
 
 
 @pytest.mark.parametrize("name", ASKS)
-def test_an_answer_is_charged_exactly_and_first_and_says_so(name: str) -> None:
+def test_an_answer_is_charged_exactly_and_first_and_says_so(name):
     budget = Budget(1.0)
     asked = statistics(budget, scale=ScaleRelease(epsilon=0.25))
     assert budget.events == ()  # answers tell the scale of their noise, for what they cost
@@ -144,14 +142,14 @@ def test_an_answer_is_charged_exactly_and_first_and_says_so(name: str) -> None:
     assert str(len(TABLE)) not in f"{asked!r}{asked._door!r}{asked._door._rows!r}"
 
 
-def test_zcdp_guarantee_includes_the_failure_of_the_scale() -> None:
+def test_zcdp_guarantee_includes_the_failure_of_the_scale():
     answer = statistics(scale=ScaleRelease(rho=0.05, delta=1e-7)).histogram("income", rho=0.1)
     assert answer.guarantee.delta == 1e-3
     assert math.isinf(answer.guarantee.epsilon_at(1e-8))
     assert answer.guarantee.epsilon_at(1e-6) < 3
 
 
-def test_seeds_and_undeclared_schemas_become_conditions() -> None:
+def test_seeds_and_undeclared_schemas_become_conditions():
     answer = statistics(random_state=4).count(epsilon=1.0)
     assert ExplicitSeed() in answer.guarantee.conditions
     drafted = Schema(
@@ -164,7 +162,7 @@ def test_seeds_and_undeclared_schemas_become_conditions() -> None:
     assert DataDependentDomain(("hours",)) in answer.guarantee.conditions
 
 
-def test_noise_of_a_count_has_the_smooth_scale() -> None:
+def test_noise_of_a_count_has_the_smooth_scale():
     noise = plan_smooth(1.0)
     asked = statistics(random_state=3)
     profile = prepared(KNN, TABLE).profile
@@ -174,7 +172,7 @@ def test_noise_of_a_count_has_the_smooth_scale() -> None:
         [asked.count(where="income > 40", epsilon=1.0).value - exact for _ in range(400)]
     )
 
-    def cdf(x: np.ndarray) -> np.ndarray:
+    def cdf(x):
         return 0.5 + np.sign(x) * 0.5 * (1 - (1 + np.abs(x) / scale) ** -noise.shape)
 
     assert stats.kstest(errors, cdf).pvalue > 1e-3
@@ -183,7 +181,7 @@ def test_noise_of_a_count_has_the_smooth_scale() -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in ASKS if n != "histogram"])
-def test_intervals_cover_and_are_not_absurd(name: str) -> None:
+def test_intervals_cover_and_are_not_absurd(name):
     found = prepared(KNN, TABLE)
     exact = ASKS[name](prepared_statistics(found, None, budget=Budget(1e9)), epsilon=1e7).value
     bars = []
@@ -195,7 +193,7 @@ def test_intervals_cover_and_are_not_absurd(name: str) -> None:
     assert np.median([high - low for low, high in bars]) < widest
 
 
-def prepared_statistics(found, seed, **more) -> ImputedStatistics:
+def prepared_statistics(found, seed, **more):
     with mock.patch("missdp.mechanisms.row_door.Rows", return_value=found):
         asked = statistics(imputation=Instead(), random_state=seed, **more)
         asked.count(where="income > 1", epsilon=1.0)
@@ -216,13 +214,13 @@ class Instead(KNNImputation):
         return Preparation(function=as_it_is, shared=frozenset(self.impute))
 
 
-def advised(note: str) -> float:
+def advised(note):
     assert "\n" not in note
     return float(re.search(r"(?:epsilon|rho) of about (\S+)", note)[1])
 
 
 @pytest.mark.parametrize("name", ASKS)
-def test_an_answer_without_an_interval_says_why_and_what_helps(name: str) -> None:
+def test_an_answer_without_an_interval_says_why_and_what_helps(name):
     def interval(answer):
         return answer.intervals if name == "histogram" else answer.interval
 
@@ -245,7 +243,7 @@ def test_an_answer_without_an_interval_says_why_and_what_helps(name: str) -> Non
 @pytest.mark.parametrize(
     ("first", "epsilon", "most"), [("age years", 0.02, 0.4), ("income", 0.05, 10)]
 )
-def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, most) -> None:
+def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, most):
     """From one answer that is lost in noise nobody can know exactly what would do."""
 
     def asked(amount, seed):
@@ -266,7 +264,7 @@ def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, m
     assert "note" not in asked(50.0, 0).to_dict()
 
 
-def test_groups_whose_intervals_are_the_whole_range_say_so() -> None:
+def test_groups_whose_intervals_are_the_whole_range_say_so():
     lost, told = (statistics().mean("hours", by="sex", epsilon=e) for e in (1e-3, 1e3))
     assert (0.0, 80.0) in lost.intervals
     assert "whole range" in lost.note
@@ -286,7 +284,7 @@ def test_groups_whose_intervals_are_the_whole_range_say_so() -> None:
 
 @pytest.mark.parametrize("paid", [False, True])
 @pytest.mark.parametrize("name", ["count", "proportion", "mean", "sum"])
-def test_a_worst_case_never_changes_the_noise_interval(name: str, paid: bool) -> None:
+def test_a_worst_case_never_changes_the_noise_interval(name, paid):
     """It is that of an answer for what is left of the cost, a tenth less."""
     scale = ScaleRelease() if paid else None
     beside = 1 - 0.02 * {"proportion": 2, "sum": 4}.get(name, 3) if paid else 1.0
@@ -302,7 +300,7 @@ def test_a_worst_case_never_changes_the_noise_interval(name: str, paid: bool) ->
         assert widths[0] == pytest.approx(widths[1], rel=0.02)
 
 
-def test_gaussian_noise_wins_for_vectors_and_the_pure_one_for_single_counts() -> None:
+def test_gaussian_noise_wins_for_vectors_and_the_pure_one_for_single_counts():
     asked = statistics(scale=ScaleRelease(rho=0.05, delta=1e-7))
     chosen, choose = {}, RowDoor._gaussian
 
@@ -321,7 +319,7 @@ def test_gaussian_noise_wins_for_vectors_and_the_pure_one_for_single_counts() ->
         assert left.rho == 0.5 if label != "count" else 0.46 < left.rho < 0.5  # and for the total
 
 
-def test_the_released_scale_bounds_the_private_one_and_fails_as_often_as_stated() -> None:
+def test_the_released_scale_bounds_the_private_one_and_fails_as_often_as_stated():
     found = prepared(KNN, TABLE)
     door = prepared_statistics(found, 8)._door
     for delta, least, most in ((1e-8, 0.0, 0.0), (0.1, 0.05, 0.16)):
@@ -334,7 +332,7 @@ def test_the_released_scale_bounds_the_private_one_and_fails_as_often_as_stated(
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.996, 0.9999])
-def test_an_interval_exists_at_any_confidence(confidence) -> None:
+def test_an_interval_exists_at_any_confidence(confidence):
     asked = statistics(scale=ScaleRelease(), confidence=confidence)
     low, high = asked.count(where="income > 40", epsilon=8.0).interval
     assert low < high

@@ -1,7 +1,5 @@
 """What missing cells could change: bounds over all completions, their price and their coverage."""
 
-from __future__ import annotations
-
 from itertools import product
 from unittest import mock
 
@@ -37,7 +35,7 @@ CONDITIONS = {
 ONE_ATTRIBUTE = ("", "sex = 'f'", "grade >= 1")
 
 
-def asked(table: Table, imputation: object = KNN, **more: object) -> ImputedStatistics:
+def asked(table, imputation=KNN, **more):
     budget = more.pop("budget", None) or Budget(1e9, 1e-3)
     return ImputedStatistics(table, imputation, budget=budget, **more)
 
@@ -47,7 +45,7 @@ def without_noise():
     return mock.patch.object(row_door, "_radius", return_value=lambda level: 0.0)
 
 
-def exact(name: str, rows: tuple[Row, ...], where: str, of: str) -> float | None:
+def exact(name, rows, where, of):
     """Of a complete table: a question of incomes is about those who have one."""
     inside = [r for r in rows if CONDITIONS[where](r)]
     if name in ("mean", "sum") or (name == "proportion" and "income" in of):
@@ -80,7 +78,7 @@ def test_bounds_hold_every_completion_and_those_of_counts_and_sums_are_attained(
 
 @given(st.lists(st.tuples(*[st.booleans()] * 3, st.integers(0, 4)), max_size=4), st.data())
 @settings(max_examples=100, deadline=None)
-def test_sums_of_values_of_either_sign(rows, data) -> None:
+def test_sums_of_values_of_either_sign(rows, data):
     """Straight on the numbers of rows, by the choices each row leaves."""
     lower = data.draw(st.sampled_from([-8.0, -3.0, 0.0, 2.0]))
     upper = lower + data.draw(st.sampled_from([1.0, 4.0, 12.0]))
@@ -103,7 +101,7 @@ def test_sums_of_values_of_either_sign(rows, data) -> None:
         assert (low, high) == pytest.approx((least, most), abs=1e-4)
 
 
-def released_sums(table: Table, imputation: object, name: str, where: str, of: str) -> np.ndarray:
+def released_sums(table, imputation, name, where, of):
     """Exact numbers that are handed to the noise of the worst-case part."""
     witness = Exact()
     statistics = asked(table, imputation, random_state=witness)
@@ -122,7 +120,7 @@ def released_sums(table: Table, imputation: object, name: str, where: str, of: s
     st.data(),
 )
 @settings(max_examples=12, deadline=None)
-def test_one_row_moves_the_released_numbers_by_one_row(rows, name, where, of, data) -> None:
+def test_one_row_moves_the_released_numbers_by_one_row(rows, name, where, of, data):
     for imputation in (KNN, None):
         before = released_sums(as_table(rows), imputation, name, where, of)
         for other in data.draw(
@@ -132,7 +130,7 @@ def test_one_row_moves_the_released_numbers_by_one_row(rows, name, where, of, da
             assert np.abs(after - before).sum() <= QUANTA
 
 
-def test_the_stated_sensitivity_is_reached() -> None:
+def test_the_stated_sensitivity_is_reached():
     rows = [Row(1, "f", 3, "yes", 2), Row(None, "f", None, "no", 4)]
     full = released_sums(as_table(rows), KNN, "mean", "grade >= 1", "")
     for i in range(2):
@@ -143,12 +141,11 @@ def test_the_stated_sensitivity_is_reached() -> None:
 
 
 # -- price -----------------------------------------------------------------------------------------
-
 SMALL = as_table([Row(i % 3, "f", None if i % 4 == 0 else 3, "no", 2 * i) for i in range(40)])
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_the_budget_is_what_was_asked_and_charged_first(name: str) -> None:
+def test_the_budget_is_what_was_asked_and_charged_first(name):
     epsilon, budget = 0.07, Budget(0.07)
     statistics = asked(SMALL, budget=budget)
     with nothing_is_read():
@@ -166,7 +163,6 @@ def test_the_budget_is_what_was_asked_and_charged_first(name: str) -> None:
 
 
 # -- coverage: the complete table is known, values are missing for what they are -------------------
-
 MNAR = Schema(
     (
         Ordinal(name="age", levels=tuple(range(4))),
@@ -175,7 +171,7 @@ MNAR = Schema(
 )
 
 
-def not_at_random(size: int = 500) -> tuple[Table, dict[str, float]]:
+def not_at_random(size=500):
     """A third of the incomes is 100 and all of those are missing: the worst that can be."""
     rng = np.random.default_rng(5)
     income = np.where(rng.random(size) < 0.33, 100.0, rng.uniform(0, 50, size))
@@ -196,7 +192,7 @@ OF_THE_RICH = {
 }
 
 
-def coverage(name: str, *, imputed: bool, epsilon: float, confidence: float) -> tuple[float, ...]:
+def coverage(name, *, imputed, epsilon, confidence):
     """Shares of runs with the truth in the noise interval, and in the other; width of the other."""
     table, truth = not_at_random()
     found = []
@@ -214,8 +210,7 @@ def coverage(name: str, *, imputed: bool, epsilon: float, confidence: float) -> 
 
 
 @pytest.mark.parametrize(
-    "name",
-    [n if n == "mean" else pytest.param(n, marks=pytest.mark.slow) for n in OF_THE_RICH],
+    "name", [n if n == "mean" else pytest.param(n, marks=pytest.mark.slow) for n in OF_THE_RICH]
 )
 def test_the_complete_statistic_is_covered_when_values_are_missing_for_what_they_are(name):
     noise_only, widened, width = coverage(name, imputed=True, epsilon=20.0, confidence=0.9)

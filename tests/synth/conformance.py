@@ -28,7 +28,7 @@ class Family:
     """Whether it works on a source that never holds all rows."""
 
     @property
-    def strategies(self) -> tuple[str, ...]:
+    def strategies(self):
         return self.some or self.build.strategies
 
 

@@ -37,8 +37,6 @@ def fit(table, **options):
 
 
 # What is refused, and what is not
-
-
 def test_what_cannot_be_fitted_is_refused_before_anything_is_charged():
     budget = Budget(10.0, 1e-3)
     with refuses(ParameterError, "MST"):  # too many cells
@@ -95,8 +93,6 @@ def test_a_clip_given_by_hand():
 
 
 # Accounting
-
-
 def test_one_cap_in_gaussian_dp_and_two_kinds_of_releases():
     model = fit(made([3, 2, 4], 500))
     (event,) = model.guarantee_.events
@@ -111,8 +107,6 @@ def test_one_cap_in_gaussian_dp_and_two_kinds_of_releases():
 
 
 # What is drawn
-
-
 def distance(drawn, wanted, names=None):
     """Mean total variation distance of pairs, over the rows observed on them."""
     found = []

@@ -74,7 +74,7 @@ def audited(case, most, *, trials, scale=1.0, **facts):
     return audit(fit, *tables, claim=claim, trials=trials, scale=scale)
 
 
-def along_one_path(case, most, *, draws=6000, scale=1.0):
+def along_one_path(case, most, *, draws, scale=1.0):
     """Return an audit of all noise of one fit, drawn again so often, with what is asked held fixed.
 
     A fit is what its door answered, and post-processing. So one run is kept and repeated on the
@@ -135,10 +135,11 @@ ALL = [(case, most) for case in CASES for most in (1, 3, 10)]
     ("case", "most"), [p if p in QUICK else pytest.param(*p, marks=pytest.mark.slow) for p in ALL]
 )
 def test_noise_of_a_fit_tells_of_a_unit_what_is_claimed_and_hardly_less(case, most, monkeypatch):
-    found = along_one_path(case, most)
+    quick = (case, most) in QUICK
+    found = along_one_path(case, most, draws=1500 if quick else 6000)
     assert not found.flagged
     assert found.ratio >= LEAST[case in CHOOSING]
-    assert along_one_path(case, most, draws=3000, scale=0.7).flagged
+    assert along_one_path(case, most, draws=1000 if quick else 3000, scale=0.7).flagged
     with monkeypatch.context() as broken:
         broken.setattr(units, "chosen", lambda units, _: units >= 0)
         assert along_one_path(case, most, draws=300).flagged

@@ -119,7 +119,6 @@ def test_imputation_costs_its_share_of_the_budget_in_its_own_currency(family):
 
 
 # -- one budget for all --------------------------------------------------------------------------
-
 TABLE = rows_of(schema_of(dict.fromkeys("abc", 3), "a"), 300)
 
 

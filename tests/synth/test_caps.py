@@ -302,8 +302,6 @@ def test_caps_of_the_wrong_type_are_no_model(tmp_path):
 
 
 # A fit is refused what would break its caps: nothing of what follows is left to an argument.
-
-
 def test_an_edge_that_gets_more_than_its_share_is_refused(monkeypatch):
     """The first edge of a tree again: within the budget, but beyond what the claim rests on."""
     measure = Learner._measure
@@ -443,8 +441,6 @@ def test_trained_heads_without_caps_state_no_more_than_the_whole():
 
 
 # What caps admit, whoever asks, costs no more than they claim: exact small worlds
-
-
 A, B, C, AB, AC, BC, ABC = (
     frozenset(names) for size in (1, 2, 3) for names in combinations("abc", size)
 )

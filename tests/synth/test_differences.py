@@ -1,9 +1,6 @@
 """Models of dates and what lies between them: a hospital's stays and ages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -33,7 +30,7 @@ DATES = Schema(
 SCHEMA = Schema((*DATES, Difference(**STAY), Difference(**AGE, unit="year")), DATES.rules)
 
 
-def hospital(n: int) -> pd.DataFrame:
+def hospital(n):
     """Stays by ward, ages by ward, more admissions from year to year; holes in two dates."""
     rng = np.random.default_rng(0)
     ward = rng.choice(WARDS, n, p=[0.4, 0.4, 0.2])
@@ -47,30 +44,28 @@ def hospital(n: int) -> pd.DataFrame:
     return data
 
 
-def between(data: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def between(data):
     stay = (data["discharge"] - data["admission"]).dropna().dt.days.to_numpy()
     return stay, (data["admission"] - data["birth"]).dropna().dt.days.to_numpy()
 
 
-def ks(one: np.ndarray, two: np.ndarray) -> float:
+def ks(one, two):
     both = np.union1d(one, two)
     left, right = (np.searchsorted(np.sort(x), both, side="right") / len(x) for x in (one, two))
     return float(np.abs(left - right).max())
 
 
 @pytest.fixture(scope="module")
-def data() -> pd.DataFrame:
+def data():
     return hospital(15_000)
 
 
 @pytest.fixture(scope="module")
-def model(data: pd.DataFrame) -> AllPairs:
+def model(data):
     return AllPairs(epsilon=1, delta=1e-6, random_state=0).fit(data, schema=SCHEMA)
 
 
-def test_stays_and_ages_are_kept_and_no_row_breaks_a_rule(
-    data: pd.DataFrame, model: AllPairs
-) -> None:
+def test_stays_and_ages_are_kept_and_no_row_breaks_a_rule(data, model):
     drawn = model.sample(15_000, missing_values="keep", random_state=1)
     assert list(drawn.columns) == list(data.columns)
     assert list(drawn.dtypes.astype(str)) == ["datetime64[s]"] * 3 + ["string"]
@@ -87,14 +82,14 @@ def test_stays_and_ages_are_kept_and_no_row_breaks_a_rule(
     assert alone[0] == pytest.approx(alone[1], rel=0.25)
 
 
-def test_cuts_are_written_for_another_table(tmp_path: Path, model: AllPairs) -> None:
+def test_cuts_are_written_for_another_table(tmp_path, model):
     cut = SCHEMA.with_cuts(model)
     assert cut["stay"].edges == model.cuts_["stay"].edges
     cut.to_toml(tmp_path / "cut.toml")
     assert Schema.from_toml(tmp_path / "cut.toml") == cut
 
 
-def test_tables_with_differences_are_compared(data: pd.DataFrame, model: AllPairs) -> None:
+def test_tables_with_differences_are_compared(data, model):
     truth = Table.read(data[:5000], SCHEMA)
     drawn = model.sample_table(5000, missing_values="keep", random_state=0)
     assert fidelity(truth, drawn).ks["stay"] < 0.05
@@ -103,14 +98,14 @@ def test_tables_with_differences_are_compared(data: pd.DataFrame, model: AllPair
     assert found.synthetic_rates == pytest.approx(found.truth_rates, abs=0.02)
 
 
-def test_stays_belong_to_their_wards(data: pd.DataFrame, model: AllPairs) -> None:
+def test_stays_belong_to_their_wards(data, model):
     drawn = model.sample(15_000, random_state=2)
     assert not drawn.isna().any(axis=None)
     means = [between(t[t["ward"] == "medicine"])[0].mean() for t in (drawn, data)]
     assert means[0] == pytest.approx(means[1], rel=0.1)
 
 
-def test_a_saved_model_draws_the_same(tmp_path: Path, model: AllPairs) -> None:
+def test_a_saved_model_draws_the_same(tmp_path, model):
     model.save(tmp_path / "model.json")
     again = load(tmp_path / "model.json")
     assert again.schema_ == model.schema_
@@ -126,7 +121,7 @@ def test_a_saved_model_draws_the_same(tmp_path: Path, model: AllPairs) -> None:
         *((PrivBayes, missing) for missing in ("observed", "complete-rows", "impute-first")),
     ],
 )
-def test_other_families_compute_dates_back(family: type[AllPairs], missing: str) -> None:
+def test_other_families_compute_dates_back(family, missing):
     rules = (Impossible("ward = 'surgery' and stay = 0"),)
     sure = replace(SCHEMA["admission"], nullable=False)
     columns = (sure, *DATES.attributes[1:], Difference(**STAY), Difference(**AGE, unit="year"))
@@ -141,7 +136,7 @@ def test_other_families_compute_dates_back(family: type[AllPairs], missing: str)
     assert model.modelled_.names == ("admission", "ward", "stay", "age")
 
 
-def test_nothing_is_promised_for_the_ground_truth(model: AllPairs) -> None:
+def test_nothing_is_promised_for_the_ground_truth(model):
     for assumption in (RowIndependentMissingness(), MissingCompletelyAtRandom({"discharge": 0.9})):
         with pytest.raises(UnprovenError, match="stay"):
             model.ground_truth_guarantee(assumption)
@@ -149,7 +144,7 @@ def test_nothing_is_promised_for_the_ground_truth(model: AllPairs) -> None:
             joint([model], assumption)
 
 
-def test_a_drawn_row_without_its_base_has_the_other_date_and_no_difference() -> None:
+def test_a_drawn_row_without_its_base_has_the_other_date_and_no_difference():
     """As a model may draw it: no admission, but a stay, and a date for either."""
     read = Table.read(hospital(50).dropna(), SCHEMA)
     columns = {name: read.column(name) for name in SCHEMA.names}

@@ -145,7 +145,6 @@ def test_the_workload_is_closed_downwards_and_weighted():
 
 
 # -- the tree of MST -----------------------------------------------------------------------------
-
 FIVE = schema_of(dict.fromkeys("abcde", 3))
 
 
@@ -180,8 +179,6 @@ def test_no_cycle_is_ever_measured():
 
 
 # -- what 'joint' corrects: holes by attributes that were measured with the hole's ---------------
-
-
 def three(causes, n=20_000):
     """``a`` tends to be 1 with its cause, and goes missing, and b too, by chance."""
     rng = np.random.default_rng(0)
@@ -229,8 +226,6 @@ def test_holes_by_an_attribute_only_where_it_is_observed_are_corrected():
 
 
 # -- scores --------------------------------------------------------------------------------------
-
-
 class Watched(_Expectations):
     """Counts what was kept, and how many cells; compares what is kept with what would be found."""
 

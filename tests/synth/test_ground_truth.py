@@ -207,8 +207,6 @@ def test_parts_at_another_order_or_with_several_gates_are_part_of_the_rest():
 
 
 # Gates and rules: what a rule may settle was not observed, though the row is read
-
-
 WORK = Categorical(name="work", levels=("no", "yes"), nullable=True)
 HOURS = Categorical(name="hours", levels=("few", "many"), nullable=True)
 ROUTED = Schema((WORK, HOURS), (NotApplicable(("hours",), unless="work = 'yes'"),))
@@ -341,8 +339,6 @@ def test_a_part_of_a_table_remembers_that_a_rule_may_have_filled_it(rule):
 
 
 # What is asked for the ground truth is what a fit then guarantees
-
-
 FIVE = schema_of(dict.fromkeys("abcde", 3))
 KNOWN = MissingCompletelyAtRandom(dict.fromkeys("abcde", 0.7))
 QUICK = {AIM: {"rounds": 3, "model_rows": 500}}

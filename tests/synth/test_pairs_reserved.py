@@ -49,8 +49,6 @@ def distances(table, rows):
 
 
 # When
-
-
 def test_pairs_are_those_of_the_workload_that_nothing_measured_contains():
     every = list(itertools.combinations(range(4), 3))
     assert pairs_of(every) == list(dict.fromkeys(pairs_of(every)))
@@ -103,8 +101,6 @@ def test_too_few_rows_and_small_models_measure_what_they_did_before():
 
 
 # What synthetic rows make of it
-
-
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 def test_a_tree_with_all_pairs_beside_it_holds_them(holes, monkeypatch):
     apart = {}

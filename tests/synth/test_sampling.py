@@ -143,8 +143,6 @@ def test_tables_of_impossible_cells_leave_room_in_the_model():
 
 
 # Rows of which a rule cannot tell whether an attribute is not applicable, or was lost
-
-
 def survey(unless="smokes = 'yes'"):
     """Men smoke more often, and do not say so more often; no one under age has cigarettes."""
     rng, n = np.random.default_rng(0), 10_000

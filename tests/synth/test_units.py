@@ -1,6 +1,5 @@
 """Fits that protect units: what one of them moves, exactly, is what the guarantee says of it."""
 
-import math
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -18,8 +17,6 @@ from missdp.office.dossier import from_measurements, write_dossier
 from missdp.office.facts import Facts
 from missdp.office.pages import _gaps
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
-from missdp.table import units
-from missdp.testing.findings import Recorder, Repeater
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
 
@@ -44,47 +41,6 @@ def visits(rows=60, *, each=1, more=0, holes=False):
     )
     one = {"person": [9999] * more, "sex": ["m"] * more, "ill": [None if holes else "yes"] * more}
     return pd.concat([frame, pd.DataFrame(one)]).sample(frac=1, random_state=1)
-
-
-def moved(family, most, without, beside):
-    """Return how far one unit moves all answers together, by their noise, and the claim."""
-    schema = with_unit(most)
-    kept = Recorder(1)
-    model = family(epsilon=1.0, random_state=kept).fit(without, schema=schema)
-    again = Repeater(kept)
-    family(epsilon=1.0, random_state=again).fit(beside, schema=schema)
-    squares = 0.0
-    for one, other in zip(kept.kept, again.kept, strict=True):
-        apart = np.asarray(one.exact, dtype=float) - np.asarray(other.exact, dtype=float)
-        squares += float((apart**2).sum()) / one.event.sigma**2
-    (claim,) = model.guarantee_.events[0].flatten()
-    return math.sqrt(squares), claim.sensitivity
-
-
-@pytest.mark.parametrize("holes", [False, True])
-@pytest.mark.parametrize("most", [1, 3, 10])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_unit_moves_all_answers_by_what_is_claimed_and_hardly_less(family, most, holes):
-    without = visits(each=min(most, 3))
-    beside = visits(each=min(most, 3), more=most + 4, holes=holes)
-    found, claim = moved(family, most, without, beside)
-    assert found <= claim
-    if not holes:  # as many alike rows as a unit may have attain it
-        assert found >= 0.9 * claim
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_forgotten_choice_of_rows_or_a_charge_by_the_row_is_found(family, monkeypatch):
-    beside = visits(more=5)
-    with monkeypatch.context() as broken:
-        broken.setattr(units, "chosen", lambda units, _: np.ones(len(units), dtype=bool))
-        found, claim = moved(family, 2, visits(), beside)
-        assert found > 1.5 * claim
-    with monkeypatch.context() as broken:
-        broken.setattr("missdp.accounting.filters.Cost.of_each", lambda cost, _: cost)
-        broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
-        found, claim = moved(family, 4, visits(), beside)
-        assert found > 1.5 * claim
 
 
 @pytest.mark.parametrize("family", FAMILIES)

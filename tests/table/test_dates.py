@@ -1,9 +1,6 @@
 """Cells of dates: read as Python's own calendar reads them, and written as they were."""
 
-from __future__ import annotations
-
 import datetime as dt
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -27,7 +24,7 @@ DAYS = [
 KEPT = [*DAYS[:4], None]
 
 
-def cells(attribute: Date, given: Any) -> list[Any]:
+def cells(attribute, given):
     data = {attribute.name: given} if isinstance(given, list) else given
     return Table.read(data, Schema((attribute,))).to_arrow()[attribute.name].to_pylist()
 
@@ -42,13 +39,11 @@ dates = st.dates(dt.date(2010, 1, 1), dt.date(2030, 1, 1))
     days=st.lists(dates, max_size=4),
     texts=st.lists(odd, max_size=4),
 )
-def test_text_is_what_pythons_calendar_says(
-    pattern: str, days: list[dt.date], texts: list[str]
-) -> None:
+def test_text_is_what_pythons_calendar_says(pattern, days, texts):
     texts += [day.strftime(pattern) for day in days]
     attribute = Date(name="a", format=pattern, **BOUNDS)
 
-    def expected(text: str) -> str | None:
+    def expected(text):
         try:
             day = dt.datetime.strptime(text, pattern).date()
         except ValueError:
@@ -73,7 +68,7 @@ MOMENTS = [
 
 
 @pytest.mark.parametrize("data", MOMENTS, ids=range(len(MOMENTS)))
-def test_every_container_of_dates_means_the_same(data: Any) -> None:
+def test_every_container_of_dates_means_the_same(data):
     attribute = Date(name="a", **BOUNDS)
     assert cells(attribute, data) == KEPT
     connection = duckdb.connect()
@@ -82,7 +77,7 @@ def test_every_container_of_dates_means_the_same(data: Any) -> None:
         assert cells(attribute, connection.sql(f"SELECT a::{kind} AS a FROM rows")) == KEPT, kind
 
 
-def test_cells_without_a_date_are_missing() -> None:
+def test_cells_without_a_date_are_missing():
     """30 February, two formats, a time zone, strange and far cells among them."""
     given = ["2019-02-29", "2020-13-01", "2020-00-10", "01.02.2020", "2020-01-01Z", "20200101"]
     given += [20200101, True, 1e300, object(), pd.Timestamp("2020-01-01", tz="UTC"), dt.time(1)]
@@ -103,7 +98,7 @@ def test_cells_without_a_date_are_missing() -> None:
         ("excel", 43831, "2020-01-01"), ("unix", 1577836800, "2020-01-01"),
     ],
 )  # fmt: skip
-def test_numbers_since_an_origin(form: str, number: int, day: str) -> None:
+def test_numbers_since_an_origin(form, number, day):
     step = {4: "year", 7: "month", 10: "day"}[len(day)]
     ends = {"lower": "2010-01-01"[: len(day)], "upper": "2024-12-31"[: len(day)]}
     attribute = Date(name="a", format=form, step=step, nullable=True, outside="missing", **ends)
@@ -112,7 +107,7 @@ def test_numbers_since_an_origin(form: str, number: int, day: str) -> None:
     assert table.to_arrow()["a"].to_pylist() == [number, number, None, None]
 
 
-def test_times_are_cut_to_their_step_and_keep_their_zone() -> None:
+def test_times_are_cut_to_their_step_and_keep_their_zone():
     ends = {"lower": "2020-01-01T00:00", "upper": "2020-12-31T23:45", "step": "15min"}
     facts = {"name": "a", "nullable": True, "outside": "missing", **ends}
     local, world = DateTime(**facts), DateTime(timezone="Europe/Berlin", **facts)
@@ -126,7 +121,7 @@ def test_times_are_cut_to_their_step_and_keep_their_zone() -> None:
         assert cells(local, data) == [None, None]
 
 
-def test_the_type_that_comes_out_follows_from_the_schema_alone() -> None:
+def test_the_type_that_comes_out_follows_from_the_schema_alone():
     attributes = (
         Date(name="day", **BOUNDS),
         Date(name="text", format="%d.%m.%Y", **BOUNDS),
@@ -143,7 +138,7 @@ def test_the_type_that_comes_out_follows_from_the_schema_alone() -> None:
     assert kinds[3:] == ("Date", "String", "Datetime(time_unit='ms', time_zone=None)")
 
 
-def test_sentinels_are_missing_and_come_back() -> None:
+def test_sentinels_are_missing_and_come_back():
     attribute = Date(
         name="a", lower="2018-01-01", upper="2024-12-31", nullable=True,
         refused=("9999-12-31",), unknown=(-9, "k.A."),

@@ -273,11 +273,7 @@ def test_every_block_works_when_pasted_and_says_in_a_line_why(header, tmp_path):
     draft.to_toml(tmp_path / "d.toml")
     text = (tmp_path / "d.toml").read_text()
     names = dict(
-        zip(
-            frame,
-            list(frame) if header else [f"column{k + 1}" for k in range(11)],
-            strict=True,
-        )
+        zip(frame, list(frame) if header else [f"column{k + 1}" for k in range(11)], strict=True)
     )
     assert "secret" not in text
     for name in ("zip", "smoker", "pain", "admission", "discharge", "birth", "hours", "ward"):
@@ -398,7 +394,6 @@ def test_codes_that_begin_with_zeros_stay_text(cells, tmp_path):
 
 
 # -- numbers in other spellings ------------------------------------------------------------------
-
 rng = random.Random(0)
 AMOUNTS = [round(rng.uniform(1000, 90_000), 2) for _ in range(178)]
 GROUPS, COMMA, SIGN = "thousands separators", "a decimal comma", "a currency or percent sign"
@@ -499,8 +494,6 @@ def test_the_check_tells_the_curator_of_cells_that_cannot_be_read(
 
 
 # -- codes that surveys use, and none in ordinary data -------------------------------------------
-
-
 def proposed(cells):
     """The codes that are proposed for a column, all of them marked and read as their kind."""
     frame = pd.DataFrame({"x": cells})

@@ -122,7 +122,6 @@ def test_code_width_leaves_room_for_missing():
 
 
 # -- kinds of missing ----------------------------------------------------------------------------
-
 KINDS_OF = {
     "nullable": True,
     "missing_codes": (-9, "?"),
@@ -198,7 +197,6 @@ def test_a_column_of_text_is_looked_at_only_where_there_is_no_number(monkeypatch
 
 
 # -- what is written with codes and read again ---------------------------------------------------
-
 FACTS = ("missing_codes", "refused", "unknown", "not_asked", "not_applicable")
 SURVEY = Schema(
     (

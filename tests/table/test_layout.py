@@ -103,7 +103,6 @@ def test_a_model_draws_the_same_rows_with_fresh_keys_and_tells_nothing_of_the_ol
 
 
 # -- text ----------------------------------------------------------------------------------------
-
 COMMA = Layout(decimal=",", thousands=".")
 READ = [
     ("1,5", 1.5), ("1.234,5", 1234.5), ("1.234", 1234), ("1234", 1234), (" 7 ", 7), ("-,5", None),

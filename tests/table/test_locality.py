@@ -10,10 +10,8 @@ import decimal
 import fractions
 import struct
 import uuid
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -64,7 +62,6 @@ def read(data, schema=TOTAL):
 
 
 # -- cells ---------------------------------------------------------------------------------------
-
 finite = st.floats(allow_nan=False, allow_infinity=False)
 nans = st.integers(1, 2**51).map(
     lambda i: struct.unpack("<d", struct.pack("<Q", 0x7FF8 << 48 | i))[0]
@@ -115,7 +112,6 @@ inferred = st.one_of(nothing, floats, ints, decimals, good_text, dates, moments,
 # -- containers ----------------------------------------------------------------------------------
 
 ENGINE = duckdb.connect()
-Maker = Callable[[list[Any], Path], Any]
 
 
 def objects(cells):
@@ -276,8 +272,6 @@ def test_the_strict_policy_differs_in_nothing_but_refusals(rows):
 
 
 # -- the same value means the same thing everywhere ------------------------------------------------
-
-
 def test_a_whole_number_means_the_same_in_every_container(tmp_path):
     cells = [7, None, 1, 10, 99, 0, -9]
     expected = read(pandas(object)(cells, tmp_path))
@@ -338,8 +332,6 @@ def test_clamp_is_total():
 
 
 # -- what went wrong once ------------------------------------------------------------------------
-
-
 def test_rows_of_a_slice_are_read_as_in_the_whole(tmp_path):
     for kind in (pa.string(), pa.binary()):
         whole = arrow(kind)(["7", " ", None, "1_0", "99", "a"] * 3, tmp_path)

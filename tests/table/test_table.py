@@ -104,8 +104,6 @@ def test_what_is_no_schema_is_refused_as_such(wrong):
 
 
 # -- CSV -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("content", "codes"),
     [
@@ -261,8 +259,6 @@ def test_a_path_names_one_file_and_no_other(tmp_path, suffix):
 
 
 # -- codes and holes -----------------------------------------------------------------------------
-
-
 def test_numeric_values_need_values(table):
     with refuses(DataError, "no numeric values"):
         table.values("größe")
@@ -292,8 +288,6 @@ def test_codes_are_checked_and_holes_are_added_where_declared(table):
 
 
 # -- writing: whole or not at all ------------------------------------------------------------------
-
-
 def test_what_no_file_can_hold_is_refused_and_what_was_there_is_kept(table, tmp_path, monkeypatch):
     for bad in (tmp_path / "no" / "out.csv", tmp_path / "out.xls", tmp_path):
         with refuses(OutputError):

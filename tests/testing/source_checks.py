@@ -11,15 +11,14 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.mechanisms.door import _complete_rows
 from missdp.schema import Categorical, Numeric, Ordinal, Schema
-from missdp.sources import Clique, MarginalSource, MemorySource, Rows
+from missdp.sources import MarginalSource, MemorySource
 from missdp.sources.counts import RowWeight, offers
 from missdp.table import Table
 from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, name_of, refuses
@@ -28,9 +27,9 @@ from testing.written import CODED, spelled
 
 __all__ = ["check_source"]
 
-SourceFactory: TypeAlias = Callable[[Table], MarginalSource]
-PartsFactory: TypeAlias = Callable[[Sequence[Table]], MarginalSource]
-_MODES: tuple[Rows, Rows] = ("observed", "extended")
+SourceFactory = Callable[[Table], MarginalSource]
+PartsFactory = Callable[[Sequence[Table]], MarginalSource]
+_MODES = ("observed", "extended")
 _WEIGHED = 8  # cliques
 _IN_CODES = "rows come as codes: no cell is read"
 # Names that a query language could trip over.
@@ -43,19 +42,19 @@ SOURCE_SCHEMA = Schema(
         Categorical(name="sure", levels=("a", "b", "?")),
     )
 )
-_SECRETS: tuple[str | float, ...] = ("SECRET", 424242.0)  # what no message may quote
+_SECRETS = ("SECRET", 424242.0)  # what no message may quote
 
 
 def check_source(
-    source_factory: SourceFactory,
+    source_factory,
     *,
-    schema: Schema | None = None,
-    trials: int = 12,
-    seed: int = 0,
-    in_parts: PartsFactory | None = None,
-    retried: SourceFactory | None = None,
-    most_rows: int = 150_000,
-) -> Report:
+    schema=None,
+    trials=12,
+    seed=0,
+    in_parts=None,
+    retried=None,
+    most_rows=150_000,
+):
     """Run every check on a source of counts.
 
     Parameters
@@ -121,21 +120,13 @@ class _Source:
     turns: Iterator[int] = field(default_factory=itertools.count)
 
     @property
-    def _schema(self) -> Schema:
+    def _schema(self):
         return self.schemas[0]
 
-    def _table(self, n: int, number: int = 0) -> Table:
+    def _table(self, n, number=0):
         return made_up(self._schema, n, self.seed + number, holes=0.3)
 
-    def _compare(
-        self,
-        source: Any,
-        table: Table,
-        when: str,
-        *,
-        cliques: Sequence[Clique] = (),
-        observed_on: Sequence[str] = (),
-    ) -> None:
+    def _compare(self, source, table, when, *, cliques=(), observed_on=()):
         """Compare counts, rows as codes and a few sums of weights with those by hand.
 
         Counts are of all cliques, if not told otherwise, and at first of both modes, then of one
@@ -161,13 +152,13 @@ class _Source:
             alike = blocks == collections.Counter(zip(*columns, strict=True))
             expect(alike, f"rows of code_blocks are wrong: yield each once ({when})")
 
-    def protocol(self) -> None:
+    def protocol(self):
         """It has a schema and counts, as MarginalSource says."""
         source = self.make(self._table(3))
         expect(isinstance(source, MarginalSource), "it needs 'schema' and 'counts(cliques, rows=)'")
         expect(source.schema == self._schema, "'schema' must be the one of the rows")
 
-    def exact(self) -> str:
+    def exact(self):
         """Counts equal those by hand, on tables with holes, for any order of names."""
         for number in range(self.trials):
             n = (60, 0, 1, 5, 20)[number % 5]
@@ -178,7 +169,7 @@ class _Source:
                 self._compare(source, table, "asked for again")
         return f"{self.trials} tables, {len(_all_cliques(self._schema))} cliques"
 
-    def beside_counts(self) -> str:
+    def beside_counts(self):
         """Sums of weights, rows as codes and rows left out are those by hand, where it has them."""
         table, when = self._table(60), "of rows observed on some attributes"
         source = self.make(table)
@@ -189,7 +180,7 @@ class _Source:
             self._compare(fewer, table, when, observed_on=names)
         return f"it has {', '.join(named) or 'neither weighted_counts nor code_blocks'}"
 
-    def _fewer(self, source: Any) -> Iterator[tuple[Any, Sequence[str]]]:
+    def _fewer(self, source):
         """Yield sources of the rows that are observed on some attributes, and these."""
         names = self._schema.nullable
         if offers(source, "observed_on"):
@@ -198,7 +189,7 @@ class _Source:
         if offers(source, "observed_on") or isinstance(source, MemorySource):
             yield _complete_rows(source), names
 
-    def cells(self) -> str:
+    def cells(self):
         """Cells mean what the documentation says: blanks, codes, null and NaN, infinities."""
         for number in range(max(2, self.trials // 2)):
             for schema in self.schemas:
@@ -210,14 +201,14 @@ class _Source:
                     return _IN_CODES
         return f"of {len(self.schemas)} schemas"
 
-    def outside(self) -> str:
+    def outside(self):
         """Cells outside the domain are refused, in words that are public."""
         schema = self.schemas[-1]
         names = [a.name for a in schema if a.refuses and not schema.rules]
         refused = sum(map(self._refused, names))
         return f"{refused} columns" if refused else _IN_CODES
 
-    def _refused(self, name: str) -> bool:
+    def _refused(self, name):
         """See that a column with a cell outside its domain is refused, and the words alike."""
         schema, said = self.schemas[-1], set()
         for number, secret in enumerate(_SECRETS):
@@ -226,7 +217,7 @@ class _Source:
                 self.make(table).counts([(schema.names[0],)], rows="observed")
             if not table.were_read:
                 return False
-            error: Any = caught.error
+            error = caught.error
             expect(isinstance(error, DataError), f"refuse with a DataError, not {caught.shown!r}")
             quoted = any(text in caught.shown.lower() for text in ("secret", "424242"))
             expect(not quoted, "an error quotes a cell")
@@ -236,7 +227,7 @@ class _Source:
         expect(len(said) == 1, "what is said of a cell outside the domain differs with the rows")
         return True
 
-    def parts(self) -> None:
+    def parts(self):
         """However rows are cut into parts, counts are the same."""
         if self.in_parts is None:
             raise Unchecked("give in_parts=, which makes a source of several tables")
@@ -254,7 +245,7 @@ class _Source:
             tables = [rows.take(np.arange(s, e)) for s, e in zip(starts, ends, strict=True)]
             self._compare(self.in_parts(tables), rows, f"in {len(ends)} parts")
 
-    def read_twice(self) -> None:
+    def read_twice(self):
         """What has to be read again is counted once."""
         if self.retried is None:
             raise Unchecked("give retried=, which makes a source whose rows are read twice")
@@ -262,7 +253,7 @@ class _Source:
             table = self._table(60, number)
             self._compare(self.retried(table), table, "of rows that were read twice")
 
-    def requests(self) -> None:
+    def requests(self):
         """Cliques may repeat or be none, and answers written to, without changing the next."""
         table = self._table(30)
         source, pair = self.make(table), (self._schema.names[-1], self._schema.names[0])
@@ -276,7 +267,7 @@ class _Source:
             if found[pair].flags.writeable:
                 found[pair][...] = -1
 
-    def many_rows(self) -> str:
+    def many_rows(self):
         """With more rows than a block or page holds, every row is still counted, once."""
         every = _all_cliques(self._schema)
         cliques = [every[-1], *(clique for clique in every if len(clique) < 2)]
@@ -289,7 +280,7 @@ class _Source:
             self._compare(fewer, table, when, cliques=cliques, observed_on=names)
         return f"up to {self.most_rows}"
 
-    def refusals(self) -> None:
+    def refusals(self):
         """Bad requests are refused by typed errors."""
         source, name = self.make(self._table(5)), self._schema.names[0]
         asked: Any
@@ -300,7 +291,7 @@ class _Source:
         with refuses(SchemaError, "an attribute that is not declared"):
             source.counts([("no such attribute",)], rows="observed")
 
-    def public_words(self) -> None:
+    def public_words(self):
         """What it shows and says depends on public facts only."""
         said = []
         for number, n in enumerate((0, 7, 50)):
@@ -315,15 +306,7 @@ class _Source:
 
 
 # By hand
-
-
-def _by_hand(
-    table: Table,
-    clique: Clique,
-    rows: Rows,
-    kept: NDArray[np.bool_],
-    weight: RowWeight | None = None,
-) -> NDArray[np.int64]:
+def _by_hand(table, clique, rows, kept, weight=None):
     """Add up the rows that are kept, or their weights, as the documentation of sources says."""
     each = np.ones(int(kept.sum()), dtype=np.int64)
     if weight is not None:
@@ -335,7 +318,7 @@ def _by_hand(
     return wanted[valued] if rows == "observed" else wanted
 
 
-def _kept(table: Table, observed_on: Sequence[str]) -> NDArray[np.bool_]:
+def _kept(table, observed_on):
     """Whether each row has no hole; what is not applicable has no value, and is no hole."""
     kept = np.ones(len(table), dtype=bool)
     for name in observed_on:
@@ -343,7 +326,7 @@ def _kept(table: Table, observed_on: Sequence[str]) -> NDArray[np.bool_]:
     return kept
 
 
-def _alike(found: Any, wanted: NDArray[np.int64], when: str) -> None:
+def _alike(found, wanted, when):
     """Expect counts to be those wanted, in type and shape, too."""
     found = np.asarray(found)
     expect(found.dtype == np.int64, f"counts must be int64, not {found.dtype} ({when})")
@@ -351,7 +334,7 @@ def _alike(found: Any, wanted: NDArray[np.int64], when: str) -> None:
     expect(np.array_equal(found, wanted), f"counts are wrong ({when})")
 
 
-def _rows_of_blocks(source: Any, names: Sequence[str], when: str) -> collections.Counter[Any]:
+def _rows_of_blocks(source, names, when):
     """Return how often each row comes in the blocks of codes."""
     found = collections.Counter[tuple[int, ...]]()
     for block in source.code_blocks():
@@ -363,15 +346,15 @@ def _rows_of_blocks(source: Any, names: Sequence[str], when: str) -> collections
     return found
 
 
-def _made_up_weight(schema: Schema) -> RowWeight:
+def _made_up_weight(schema):
     """Return weights of rows that differ with every cell."""
     rng = np.random.default_rng(0)
     squares = {a.name: rng.integers(0, 1000, a.extended_size) for a in schema}
     return RowWeight(squares, alone=3, bound=20_000, most=1000)
 
 
-def _all_cliques(schema: Schema) -> list[Clique]:
+def _all_cliques(schema):
     """Return all cliques of up to three attributes, and those of several turned around."""
     sizes = range(min(3, len(schema)) + 1)
-    found: list[Clique] = [c for k in sizes for c in itertools.combinations(schema.names, k)]
+    found = [c for k in sizes for c in itertools.combinations(schema.names, k)]
     return found + [tuple(reversed(clique)) for clique in found if len(clique) > 1]

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from missdp.accounting import (
-    GaussianEvent,
-    LaplaceEvent,
-    PureEvent,
-    SelectionEvent,
-    ZCDPEvent,
-)
+from missdp.accounting import GaussianEvent, LaplaceEvent, PureEvent, SelectionEvent, ZCDPEvent
 from missdp.errors import ParameterError
 from missdp.mechanisms import Noise
 from missdp.mechanisms.noise import Selection

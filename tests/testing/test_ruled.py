@@ -25,8 +25,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning"
 
 
 # -- what fails ----------------------------------------------------------------------------------
-
-
 def failing(family, rule):
     on = Subject(family, "joint", {}, ruled.ONE_FREE if family is Counting else RULED)
     if not isinstance(rule, str):
@@ -132,8 +130,6 @@ def test_kinds_taken_from_behind_the_door_are_found_with_rules_only():
 
 
 # -- the tables ----------------------------------------------------------------------------------
-
-
 def test_made_up_tables_have_every_kind_and_break_rules_before_they_are_read():
     raw = unread(RULED, 500)
     for attribute in RULED:

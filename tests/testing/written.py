@@ -6,21 +6,19 @@ Nothing that reads cells is used to write them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from missdp.schema import AnyAttribute, Categorical, Numeric, Ordinal, Schema
-from missdp.table import Holes, Table, Values
+from missdp.schema import Categorical, Numeric, Ordinal, Schema
+from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
-from missdp.table.frames import FrameKind, native_from_arrow
+from missdp.table.frames import native_from_arrow
 
-Cell: TypeAlias = str | float | bool | None
-_MANY: dict[str, Any] = {"nullable": True, "bins": 3}
-_WHOLE: dict[str, Any] = {"integer": True, "missing_codes": (999,), **_MANY}
-_ABSENT: dict[str, Any] = {"not_asked": (-5,), "not_applicable": ("entf.",)}
+Cell = str | float | bool | None
+_MANY = {"nullable": True, "bins": 3}
+_WHOLE = {"integer": True, "missing_codes": (999,), **_MANY}
+_ABSENT = {"not_asked": (-5,), "not_applicable": ("entf.",)}
 _STATUS = ("ledig", "7")
 # Every policy, and codes for every kind of missing: numbers, text, both.
 CODED = Schema(
@@ -36,7 +34,7 @@ CODED = Schema(
         Numeric(name="wert", lower=-1, upper=1, bins=2),
     )
 )
-_TEXTS: dict[type, tuple[Callable[[Any], str], ...]] = {
+_TEXTS = {
     bool: (str, lambda cell: str(cell).lower(), lambda cell: str(cell).upper()),
     int: (str, lambda cell: f"{cell}.0", lambda cell: f"+{cell}" if cell >= 0 else str(cell)),
     float: (repr, lambda cell: f"{cell:.17g}"),
@@ -53,22 +51,18 @@ class _AsWritten(Table):
     cells: pa.Table
     were_read = False
 
-    def to_arrow(self, *, holes: Holes = "nulls", values: Values = "codes") -> pa.Table:
+    def to_arrow(self, *, holes="nulls", values="codes"):
         """Return the cells; kinds of missing are in their codes anyway."""
         del holes, values
         self.were_read = True
         return self.cells
 
-    def to_native(
-        self, kind: FrameKind | None = None, *, holes: Holes = "nulls", values: Values = "codes"
-    ) -> Any:
+    def to_native(self, kind=None, *, holes="nulls", values="codes"):
         """Return the cells as a frame."""
         return native_from_arrow(self.to_arrow(holes=holes, values=values), kind or self.kind)
 
 
-def spelled(
-    schema: Schema, n: int, seed: int = 0, *, unfit: tuple[str, str | float] | None = None
-) -> _AsWritten:
+def spelled(schema, n, seed=0, *, unfit=None):
     """Return a made-up table without rules, its cells written in every way that means the same.
 
     With ``unfit``, the last cell of the named column is one that does not fit its domain.
@@ -91,7 +85,7 @@ def spelled(
     return found
 
 
-def _type_of(attribute: AnyAttribute, seed: int) -> pa.DataType:
+def _type_of(attribute, seed):
     """Return a type in which everything that is declared can be written."""
     codes = [code for kind in attribute.kinds for code in attribute.codes_of(kind)]
     number = isinstance(attribute, Numeric)
@@ -103,7 +97,7 @@ def _type_of(attribute: AnyAttribute, seed: int) -> pa.DataType:
     return pa.float64() if number or seed % 3 == 2 else pa.int64()
 
 
-def _ways(attribute: AnyAttribute, kind: pa.DataType) -> Iterator[tuple[int, Cell]]:
+def _ways(attribute, kind):
     """Yield every code that can be written, with each way to write it in a column of this type."""
     for code, cell in _meant(attribute):
         for written in _written(cell, kind):
@@ -117,7 +111,7 @@ def _ways(attribute: AnyAttribute, kind: pa.DataType) -> Iterator[tuple[int, Cel
             yield empty, float("nan")
 
 
-def _meant(attribute: AnyAttribute) -> Iterator[tuple[int, str | float | bool]]:
+def _meant(attribute):
     """Yield cells with what they stand for: values, codes of missing, numbers outside."""
     for place, kind in enumerate(attribute.kinds):
         yield from ((attribute.size + place, code) for code in attribute.codes_of(kind))
@@ -136,7 +130,7 @@ def _meant(attribute: AnyAttribute) -> Iterator[tuple[int, str | float | bool]]:
         yield from ((codes[-1], value) for value in (attribute.upper + 5.0, math.inf))
 
 
-def _written(cell: str | float | bool, kind: pa.DataType) -> Iterator[Cell]:
+def _written(cell, kind):
     """Yield the ways to write a cell in a column of this type; text may have blanks around it."""
     if not pa.types.is_string(kind):
         yield float(cell) if pa.types.is_floating(kind) else cell

@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from missdp.accounting import GaussianEvent, LaplaceEvent
 from missdp.schema import Numeric
 from missdp.schema.layout import STEPS
 from missdp.synth.base import Synthesizer
@@ -265,7 +266,7 @@ class Inside:
         piece = np.searchsorted(attribute.pieces or (), points, side="right")
         log = [e for whole in model.guarantee_.events for e in getattr(whole, "log", ())]
         trees = [
-            e.sigma / (STEPS if e.sensitivity >= STEPS else 1)  # of rows that count by weights
+            _std(e) / (STEPS if e.sensitivity >= STEPS else 1)  # of rows that count by weights
             for e in log
             if e.label == f"tree {attribute.name}"
         ]
@@ -439,6 +440,11 @@ class Inside:
         further, vector = vector[home] * part + draw, vector.copy()
         np.subtract.at(vector, home, further)
         return np.concatenate([vector[:size], further, vector[size:]])
+
+
+def _std(event: GaussianEvent | LaplaceEvent) -> float:
+    """Return the standard deviation of the noise of an event, in its units."""
+    return event.scale * math.sqrt(2) if isinstance(event, LaplaceEvent) else event.sigma
 
 
 def _centred(change: Floats) -> Floats:

@@ -537,7 +537,7 @@ class _MarginalsSource(_Source):
         found = {}
         for clique, (values, _) in self._marginals.items():
             seen = values * self._chance(clique, values.shape)
-            found[clique] = seen / seen.sum()
+            found[clique] = seen / seen.sum() if seen.sum() > 0 else values
         return self._together(found)
 
     def noisy(self, rng: np.random.Generator) -> _Statistics:
