@@ -111,7 +111,7 @@ class Record:
     def to_document(
         self, *, release: str | None = None, ledger: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return what `to_json` writes, as JSON values."""
+        """Return the record with its format and checksum as values of JSON, not yet text."""
         known = {"release": release, "ledger": ledger}
         of, found = {k: value for k, value in known.items() if value is not None}, self.to_dict()
         if "format" in found:  # of the cells of a column, not of a file

@@ -68,7 +68,7 @@ def test_several_tables_are_drawn_as_from_python(folder, run, ok, suffix):
     for name in names:
         label = json.loads(Path(f"{name}.synthetic.json").read_text())
         assert label.pop("sha256") == hashlib.sha256(Path(name).read_bytes()).hexdigest()
-        promised = missdp.load("m.json").guarantee_.sentences[0]
+        promised = missdp.load("m.json").guarantee_.in_words()
         release = document["release"]
         assert label == {"synthetic": True, "release": release, "guarantee": promised}
     drawn = missdp.load("m.json").sample(40, multiple=3, random_state=5, missing_values="keep")

@@ -87,7 +87,7 @@ REFUSED = [
     (f"{SAMPLE} --multiple 1001", 2, "--multiple must"),
     (f"{SAMPLE} --multiple 3 --rows {10**12}", 2, "--rows must be at most"),
     (f"{SAMPLE} --multiple 3", 2, "multiple"),
-    ("sample schema.toml -o x.csv", 3, "not a missdp model"),
+    *((f"{c} schema.toml -o x.csv", 3, "not a missdp model") for c in ("sample", "dossier")),
     (f"{EVALUATE} --ways 0", 2, "--ways must be"),
     (f"{EVALUATE} --test data.csv", 2, "--test is for --f1"),
     ("evaluate other.csv data.csv --schema schema.toml", 3, "the private table: column 'größe'"),

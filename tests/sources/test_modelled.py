@@ -1,10 +1,14 @@
 """What is modelled of a table is made of each row by itself, and counted alike by every source."""
 
+import duckdb
 import numpy as np
+import pandas as pd
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
-from missdp.sources import MemorySource
+from missdp.sources import DuckDBSource, MemorySource
 from missdp.sources.modelled import Modelled
 
 SCHEMA = Schema(
@@ -29,6 +33,24 @@ SCHEMA = Schema(
         Impossible("age < 15 and work = 'yes'"),
     ),
 )
+CELLS = {
+    "work": ("no", "yes", "R", None),
+    "hours": (1, 25, 60, -8, None),
+    "age": (0, 14, 15, 50, 100, None),
+    "born": (1924, 1974, 2024, None),
+    "start": (0, 4, 9),
+    "end": (0, 4, 9, None),
+    "degree": ("a", "b"),
+    "years": (9, 13),
+    "rent": ("low", "high", "owner"),
+}
+rows = st.tuples(*(st.sampled_from(cells) for cells in CELLS.values()))
+
+
+def frame(given_rows):
+    found = pd.DataFrame(given_rows, columns=list(CELLS), dtype=object)
+    kinds = {"work": "string", "degree": "string", "rent": "string"}
+    return found.astype({name: kinds.get(name, "Float64") for name in CELLS})
 
 
 def test_what_follows_is_left_out_and_not_applicable_is_a_level():
@@ -48,6 +70,42 @@ def test_a_schema_without_kinds_and_rules_is_modelled_as_it_is():
     assert Modelled(plain).schema is plain
     source = MemorySource(Table.from_codes(plain, {"a": [0, 1]}))
     assert Modelled(plain).source(source) is source
+
+
+@settings(max_examples=15)
+@given(st.lists(rows, max_size=12))
+def test_memory_and_streams_count_alike(given_rows):
+    data, modelled = frame(given_rows), Modelled(SCHEMA)
+    names = modelled.schema.names
+    cliques = [(), *((n,) for n in names), ("work", "hours"), ("hours", "age", "end"), names[:4]]
+    memory = modelled.source(MemorySource(Table.read(data, SCHEMA)))
+    relation = duckdb.connect().from_df(data)
+    stream = modelled.source(DuckDBSource(relation, SCHEMA, n_jobs=1))
+    for over in ("extended", "observed"):
+        one, two = memory.counts(cliques, rows=over), stream.counts(cliques, rows=over)
+        for clique in cliques:
+            np.testing.assert_array_equal(one[clique], two[clique])
+            shape = modelled.schema.extended_shape if over == "extended" else modelled.schema.shape
+            assert one[clique].shape == two[clique].shape == shape(clique)
+    assert int(memory.counts([("age",)], rows="extended")[("age",)].sum()) == len(data)
+
+
+@settings(max_examples=15)
+@given(st.lists(rows, min_size=1, max_size=8), st.data())
+def test_one_row_moves_one_count_by_one(given_rows, data):
+    """Whatever the row: one that breaks rules, with any kind of hole, or not applicable."""
+    modelled = Modelled(SCHEMA)
+    at = data.draw(st.integers(0, len(given_rows) - 1))
+    fewer = given_rows[:at] + given_rows[at + 1 :]
+    clique = data.draw(st.sampled_from([("work", "hours"), ("age", "end"), ("rent",), ()]))
+    counts = [
+        modelled.source(MemorySource(Table.read(frame(r), SCHEMA))) for r in (given_rows, fewer)
+    ]
+    for over in ("extended", "observed"):
+        one, two = (c.counts([clique], rows=over)[clique] for c in counts)
+        moved = np.abs(one - two)
+        assert moved.sum() <= 1
+        assert moved.sum() == 1 or over == "observed"
 
 
 def test_rows_that_were_filled_are_settled_by_the_rules():

@@ -115,7 +115,7 @@ def test_a_charge_by_the_row_is_flagged(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "case", ["pairs", "mst", *(pytest.param(c, marks=pytest.mark.slow) for c in ("trees", "aim"))]
+    "case", ["pairs", *(pytest.param(c, marks=pytest.mark.slow) for c in ("trees", "aim", "mst"))]
 )
 def test_the_claim_on_units_survives_and_what_is_wrong_does_not(case, monkeypatch):
     few = {"trials": 24, "part": 0.3}  # a mu near 0.7, which few runs refute if it is much more

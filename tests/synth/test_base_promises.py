@@ -21,7 +21,7 @@ from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.testing import SCHEMA, made_up
 from missdp.testing.findings import Guarded
 from refusing import refuses
-from synth.conformance import DAILY, FIRST, subject
+from synth.conformance import DAILY, FIRST, NEURAL, subject
 from synth.worked_example import Independent
 
 FAMILIES = pytest.mark.parametrize("family", [Independent, AllPairs])
@@ -69,7 +69,10 @@ def fail():
     raise DataError("the disk is on fire")
 
 
-@pytest.mark.parametrize(("family", "strategy"), FIRST)
+@pytest.mark.parametrize(
+    ("family", "strategy"),
+    [pytest.param(*case, marks=[pytest.mark.slow] * (case[0].name in NEURAL)) for case in FIRST],
+)
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 @pytest.mark.usefixtures("one_turn")
 def test_a_failed_fit_stays_charged_and_progress_is_a_fraction(family, strategy):

@@ -217,7 +217,7 @@ class Contest:
         *,
         label: str,
     ) -> Iterator[list[Any]]:
-        """Yield the noisy mean of the rows' gradients at what is learned, step by step.
+        """Yield, for each training step, the noisy mean of the rows' gradients at ``learned``.
 
         A row's gradient is ``gradient(codes, *shown, *learned)``, with public or released arrays
         ``shown`` (see `missdp.baselines.critics`).

@@ -122,7 +122,7 @@ def _said_of(model: Synthesizer, rows: Path) -> bytes:
     said = {
         "synthetic": True,
         "release": model.release_,
-        "guarantee": model.guarantee_.sentences[0],
+        "guarantee": model.guarantee_.in_words(),
         "sha256": digest_of(rows),
     }
     return json.dumps(said, indent=1).encode()

@@ -19,12 +19,11 @@ from missdp.files import check_outputs
 from missdp.office import plan as plan_of
 from missdp.office.risk import Refit
 from missdp.progress import progress_bar
-from missdp.record import read_json
 from missdp.schema import Schema
 from missdp.synth import load
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.registry import default_synthesizer, read_settings, synthesizer_named
-from missdp.synth.state import as_declared
+from missdp.synth.state import as_declared, read_document
 from missdp.table import Table
 
 
@@ -83,8 +82,7 @@ def _asked(text: str) -> tuple[str, str]:
 
 def _ledger_line(model: Path) -> dict[str, Any] | None:
     """Return what the side file of the model's release says of its charge, if there is one."""
-    with replacing(OSError, by=ParameterError(f"cannot read {str(model)!r}")):
-        release = read_json(model.read_bytes().decode("utf-8")).get("release")
+    release = read_document(model).get("release")
     for path in sorted(model.resolve().parent.glob(f"*{SIDE}")):
         note = SideFile.read(path)
         if note is not None and not note.begun and note.id == release:

@@ -129,7 +129,7 @@ class _Basis:
     def first(self) -> tuple[Floats, float]:
         """The mean of the first function in each level, of variance 1, and its correlation."""
         found = self.back[:, 0] / self.margin
-        share = math.sqrt(float(self.margin @ np.square(found)))
+        share = max(math.sqrt(float(self.margin @ np.square(found))), _NEVER)  # told by no bin
         return found / share, share
 
     def normal(self, other: _Basis, correlations: Floats) -> Floats:

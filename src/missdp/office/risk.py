@@ -180,7 +180,7 @@ class Membership(Record):
 
 
 def allowed(guarantee: Guarantee) -> float:
-    """Return what a guarantee allows any test to gain: true less false positives."""
+    """Return by how much a guarantee lets any test's true positive rate exceed its false one."""
     grown = math.exp(min(guarantee.epsilon, _MOST))
     return min(1.0, (grown - 1 + 2 * guarantee.delta) / (grown + 1))
 

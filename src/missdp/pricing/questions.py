@@ -502,7 +502,7 @@ class SecretStop:
         return self
 
     def draw(self, exact: Callable[[Floats, Sample], Floats], source: NoiseSource) -> Floats:
-        """Return the last iterate."""
+        """Run noisy gradient descent up to a secret row, and return only where it ends."""
         point = np.zeros(self.domain.columns)
         for row in range(_secret(source).randint(1, self.domain.rows)):
             gradient = exact(point, np.array([row]))

@@ -283,7 +283,7 @@ class PairRelease(Record):
         return None if self.plan is None else clipped_away(**self._clipping(rows))
 
     def left(self, rows: Ints) -> tuple[Floats, dict[Pair, float]]:
-        """Return what part of the size of blocks and products clipping leaves."""
+        """Return the shares of the sums of blocks and of products that clipping leaves."""
         return clipped_share(**self._clipping(rows))
 
     def left_of(self, at: int, rows: Ints) -> Floats:

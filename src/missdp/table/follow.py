@@ -175,7 +175,7 @@ class Rows:
             self._put(attribute, untold & self.known[rule.target].absent, attribute.missing_code)
 
     def lose(self, name: str, where: Flags) -> None:
-        """Make cells plainly missing."""
+        """Make the cells of one attribute plainly missing in the rows that ``where`` marks."""
         self._put(self._schema[name], where, self._schema[name].missing_code)
 
     def blank(self, names: Iterable[str], broken: Flags) -> bool:
