@@ -206,10 +206,11 @@ def test_all_of_an_old_release_is_replaced(replacing, ok):
     assert not found & old
     assert side["synthetic"] is True
     assert metadata[b"missdp.synthetic"] == b"yes"
-    promised = missdp.load("out.model.json").guarantee_.in_words()
+    promised = missdp.load("out.model.json").guarantee_
     for said in (side["guarantee"], metadata[b"missdp.guarantee"].decode()):
-        assert said
-        assert promised.startswith(said)
+        assert said == promised.in_a_line
+        assert said.startswith(promised.sentences[0])
+        assert " ".join(promised.conditions[0].statement().split()) in said
 
 
 def test_permissions_of_what_is_replaced_are_kept(replacing, ok):

@@ -293,6 +293,16 @@ class Guarantee(Record):
         return "\n".join([*lines, *_conditions(self)])
 
     @property
+    def in_a_line(self) -> str:
+        """What is guaranteed, with every condition, for labels.
+
+        >>> from missdp.accounting import Guarantee
+        >>> Guarantee(1.0).in_a_line[-25:]
+        'It rests on no condition.'
+        """
+        return " ".join([self.sentences[0], *map(str.strip, _conditions(self))])
+
+    @property
     def sentences(self) -> tuple[str, str, str, str]:
         """What is guaranteed, what it does to odds and to guesses, and what is protected."""
         protected = f"What is protected: {_PROTECTED[self.protects]}."

@@ -203,7 +203,7 @@ class Release:
     def keep(self, model: Synthesizer) -> None:
         """Write model and guarantee, on the disk before anything else is done with them."""
         model.release_ = self.id
-        self._note = replace(self._note, guarantee=model.guarantee_.sentences[0])
+        self._note = replace(self._note, guarantee=model.guarantee_.in_a_line)
         place: Path | None = self._staged("model")
         failed: OutputError | None = None
         with PutOff():

@@ -397,7 +397,7 @@ def write_rows(
 def _labels(model: Synthesizer) -> dict[bytes, bytes]:
     """Return what a Parquet file says: that its rows are synthetic, and what is promised."""
     release = {STAMP: model.release_.encode()} if model.release_ else {}
-    promised = model.guarantee_.sentences[0].encode()
+    promised = model.guarantee_.in_a_line.encode()
     return {b"missdp.synthetic": b"yes", b"missdp.guarantee": promised, **release}
 
 

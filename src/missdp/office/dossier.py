@@ -137,7 +137,7 @@ def write_dossier(
         {
             b"missdp.release": (release or "").encode(),
             b"missdp.what": b"noisy measurements of a private table; no row of it",
-            b"missdp.guarantee": released.guarantee_.sentences[0].encode(),
+            b"missdp.guarantee": released.guarantee_.in_a_line.encode(),
         },
     )
     made = {
