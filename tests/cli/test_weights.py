@@ -44,16 +44,16 @@ def test_synthesize_weighs_rows_and_evaluate_knows(survey, ok, tmp_path):
     share = (pd.read_csv(made)["sex"] == "f").mean()
     assert share == pytest.approx(0.8, abs=0.03)
     pytest.importorskip("jinja2")
-    distances = {}
+    distances, rows = {}, pd.read_csv(survey / "rows.csv")
+    rows.drop(columns="wt").to_csv(survey / "plain.csv", index=False)
+    rows.assign(wt="40 kg").to_csv(tmp_path / "kg.csv", index=False)
+    assert "domain: wt." in ok("schema", "check", survey / "wt.toml", tmp_path / "kg.csv")
+    assert "domain" not in ok("schema", "check", survey / "wt.toml", survey / "rows.csv")
     for schema, data in (("wt.toml", "rows.csv"), ("s.toml", "plain.csv")):
-        pd.read_csv(survey / "rows.csv").drop(columns="wt").to_csv(
-            survey / "plain.csv", index=False
-        )
         said = ok("evaluate", survey / data, made, "--schema", survey / schema, "--json")
         distances[schema] = json.loads(said)["marginals"]["1"]["mean"]
     assert distances["wt.toml"] < 0.03 < 0.1 < distances["s.toml"]
-    (tmp_path / "own").mkdir()
-    page = tmp_path / "own" / "page.html"
+    (page := tmp_path / "own" / "page.html").parent.mkdir()
     ok("report", tmp_path / "out.model.json", "--private", survey / "rows.csv", "-o", page)
 
 

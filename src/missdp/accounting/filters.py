@@ -192,8 +192,7 @@ class Cost:
         """Return what an elementary event costs in the currency of this, rounded up."""
         refused = UnprovenError(
             f"{type(event).__name__} has no bound in the currency {self.currency!r} of this "
-            "adaptive budget; choose another currency, delta=0 in 'pure', or a budget with "
-            "schedule='fixed'"
+            "adaptive budget; choose another currency, delta=0 in 'pure', or schedule='fixed'"
         )
         if approximate_delta(event) > 0:
             raise refused
