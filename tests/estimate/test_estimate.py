@@ -281,6 +281,15 @@ def test_released_sums_tell_of_tails_beside_counts(tmp_path, monkeypatch):
     assert noise < 0.8 * counts
 
 
+def test_sums_that_are_larger_mean_more_rows_far_out():
+    """Of how many rows noise hides in an interval, its count is not all that is known."""
+    model = AllPairs(epsilon=1.0, random_state=0).fit(gains(), schema=GAINS)
+    inside = released.released_by(model, [("gain",)]).inside[model.modelled_.names.index("gain")]
+    more = dataclasses.replace(inside.sums, means=inside.sums.means + [0, 0, 10] * inside.sums.stds)
+    found = [one._hidden.mean(axis=0) for one in (inside, dataclasses.replace(inside, sums=more))]
+    assert found[1].sum() > 1.05 * found[0].sum(), found
+
+
 def test_several_tables_are_told_the_products_of_numbers(numbered, monkeypatch):
     """With them, and with their noise: else tables vary as if bins were all that is known."""
     from missdp.synth import uncertain
