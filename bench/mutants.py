@@ -204,7 +204,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/estimate/test_estimate.py"),
     ("estimate", "a bin that a draw of noise empties makes slopes infinite", "np.maximum(law[:size], self.least)", "np.maximum(law[:size], 1e-9)",
      "tests/estimate/test_estimate.py"),
-    ("synth", "what lies beyond is taken from a bin, and its heap stays", "spent = (first[:2]", "spent = True | (first[:2]",
+    ("synth", "what lies beyond is taken from a bin, and its heap stays", "most[side] = self.shares[last]", "most[side] = 0 * self.shares[last]",
      "tests/synth/test_coordinates.py"),
     ("estimate", "no spike is allowed for beyond where rows were found", "return np.asarray(np.interp(long, _HEAVY, _SPIKE))", "return np.full(len(long), 1e-9)",
      "tests/estimate/test_estimate.py"),
