@@ -17,12 +17,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.types import Floats
+from missdp.types import Floats, Ints
 
 __all__ = [
     "Histogram",
     "beyond",
     "depth_of",
+    "falling",
     "fit_histogram",
     "folded",
     "measured_levels",
@@ -38,6 +39,8 @@ _RANGES = 3.0
 _SURE = 2.0  # the same, to be sure that there are rows
 _OCCUPIED = 3.5  # the same for a first look; what lies outside of it is not looked at again
 _UNSEEN = 0.1  # of all rows, that may at most be outside without standing out
+_LEAST = 1e-3  # rows in a cell, as a share of all those at an end
+_TURNS = 30  # until the length by which rows fall off does not move
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +107,37 @@ def occupied(counts: NDArray[np.int64], *, std: float, size: int) -> tuple[int, 
         ends.append(int(np.flatnonzero(kept)[0]) if kept.any() else 0)
     start = min(ends[0] * width, size - 2)
     return start, max(start + 2, min((len(counts) - ends[1]) * width, size))
+
+
+def falling(rows: float, cells: int, *, even: float) -> tuple[Ints, Floats]:
+    """Return how rows lie in the cells at an end, where noise tells no more than how many they are.
+
+    They are taken to fall off exponentially, from as many in a cell as there are before the end.
+
+    * ``rows``, ``cells``: How many of both.
+    * ``even``: Rows in a cell before the end.
+
+    Returns
+    -------
+    array of shape (k,), array of shape (k,)
+        The first cell after each interval, and its rows.
+
+    Examples
+    --------
+    >>> stops, rows = falling(280.0, 9, even=140.0)
+    >>> stops.tolist(), rows.round(1).tolist()
+    ([1, 3, 9], [112.0, 108.1, 60.0])
+    """
+    even, length = max(even, _LEAST * rows), float(cells)
+    if rows >= even * cells:
+        return np.array([cells]), np.array([rows])
+    length = rows / even
+    for _ in range(_TURNS):
+        length = rows / (even * -math.expm1(-cells / length))
+    half = min(length * math.log(2), max(1.0, cells / 4))
+    stops = np.unique([*(max(1, round(half * k)) for k in (1, 2, 4) if half * k < cells), cells])
+    left = np.exp(-np.append(0, stops) / length)
+    return stops, rows * -np.diff(left) / (left[0] - left[-1])
 
 
 def fit_histogram(

@@ -34,6 +34,7 @@ from missdp.inference.dyadic import (
     Histogram,
     beyond,
     depth_of,
+    falling,
     fit_histogram,
     measured_levels,
     occupied,
@@ -58,6 +59,8 @@ _KIND_SHARE, _MOST_KINDS_SHARE = 0.02, 0.06  # likewise
 _FADES = 0.25  # from one piece to the next, where no mass stands out
 _LEAST = 1e-6
 _LOOK = 4  # level of the tree by which the range is found
+_BESIDE = 4  # intervals that tell how many rows the one at an end would have
+_PILED = 2.0  # standard deviations by which it stands out from them
 _BINS = 10  # of equal mass, for all rows; for those that are in no spike, their share of it
 _LEAST_BIN = 0.02  # of the rows, on either side of a spike inside a bin
 _MOST_BINS = 16  # where counts are so large that noise does not matter
@@ -135,12 +138,53 @@ def _histogram(
     told = fit_histogram(tree, std=noise.std, size=inside, levels=levels, reach=(least, greatest))
     near = beyond(tree, std=noise.std, size=inside, levels=levels, kept=told.sure or (0, inside))
     near[:, :2] += within[0]
-    starts, mass = told.starts + within[0], told.mass
-    if within[0]:
-        starts, mass = np.append(0, starts), np.append(0.0, mass)
-    if within[1] < size:
-        starts, mass = np.append(starts, size), np.append(mass, 0.0)
-    return Histogram(starts, mass, told.rows), np.concatenate([near, outside])
+    starts, rows = told.starts + within[0], told.mass * told.rows
+    hidden = np.concatenate([near, outside])
+    for _ in range(2):  # the end, and the beginning
+        starts, rows, hidden = _to_the_end(starts, rows, hidden, size=size, std=noise.std)
+        hidden[:, :2] = size - hidden[:, 1::-1]
+        starts, rows = size - starts[::-1], rows[::-1]
+    return Histogram(starts, rows / max(float(rows.sum()), _LEAST), told.rows), hidden
+
+
+def _to_the_end(
+    starts: NDArray[np.int64],
+    rows: NDArray[np.float64],
+    hidden: NDArray[np.float64],
+    *,
+    size: int,
+    std: float,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return how rows lie in the last interval that has any, and beyond it up to the last cell.
+
+    Rows further out than the range were counted at its end. They are as many as it has more than
+    those beside it would tell, if a first look may have missed so many. What noise hides is
+    returned with it, less what is known now.
+    """
+    cells, stop = np.diff(starts), int(starts[-1])
+    at = int(np.flatnonzero(rows > 0).max(initial=0))
+    beside = slice(max(0, at - _BESIDE), at) if at else slice(1)
+    even = float(np.median(rows[beside] / cells[beside]))
+    low, high, counts, stds = hidden.T
+    beyond, more = low >= stop, 0.0
+    if at == len(rows) - 1 and stop < size:
+        most = counts[beyond].sum() + np.sqrt(np.square(stds[beyond]).sum())
+        more = min(float(rows[at]) - even * int(cells[at]), float(most))
+        more = more if more > _PILED * std else 0.0
+    stops, inside = falling(float(rows[at]) - more, int(cells[at]), even=even)
+    ends, outside = np.array([stop]), np.zeros(0)
+    if more:
+        further, outside = falling(more, min(size - stop, max(1, stop // 4)), even=even)
+        ends = np.append(stop, stop + further)
+    below = np.append(0.0, np.cumsum(outside))
+    known = np.interp(high, ends, below) - np.interp(low, ends, below)
+    low = np.where(beyond, np.maximum(low, ends[-1]), low)
+    left = np.column_stack([low, high, counts - known, stds])[high > low]
+    starts = np.concatenate([starts[: at + 1], starts[at] + stops, starts[at + 2 :], ends[1:]])
+    rows = np.concatenate([rows[:at], inside, rows[at + 1 :], outside])
+    if starts[-1] < size:
+        starts, rows = np.append(starts, size), np.append(rows, 0.0)
+    return starts, rows, left
 
 
 def _unseen(
