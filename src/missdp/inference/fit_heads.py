@@ -38,6 +38,7 @@ _NEVER = 1e-300
 _RARE = 1e-12
 _LEAST = 1e-3  # of a product of margins: what is left of a cell that noise made negative
 _SCALINGS = 20
+_TELLS = 0.8  # lambda, from which an attribute tells another
 _FLOOR = 1e-5  # of the allowance for noise, so that no weight grows without bound
 _MOST_NUMBERS = 1 << 23  # in the matrices that scale one head
 _DAMPING = 1e-4  # of the scaling, relative to the indicators' variance
@@ -53,6 +54,7 @@ def fit_heads(
     rng: np.random.Generator,
     allowed: Mapping[Pair, Flags] | None = None,
     order: Sequence[int] | None = None,
+    ordered: Sequence[bool] | None = None,
     together: Mapping[Clique, Floats] | None = None,
     most_parents: int = 32,
     rows: int = 10_000,
@@ -63,6 +65,8 @@ def fit_heads(
     pairs = _pairs(margins, moments, variances)
     clear = {pair: found.clearness for pair, found in pairs.items()}
     sequence = tuple(order) if order is not None else _order(margins, clear)
+    if order is None and ordered is not None:
+        sequence = _told_first(sequence, margins, pairs, ordered)
     biases = list(_logs(margins))
     weights: dict[Pair, Floats] = {}
     effects: dict[Clique, Floats] = {}
@@ -210,6 +214,28 @@ def _order(margins: Sequence[Floats], strength: Mapping[Pair, float]) -> tuple[i
     if len(strength) < d * (d - 1):
         return _sequence(d, strength)
     return tuple(np.argsort([len(margin) for margin in margins], kind="stable").tolist())
+
+
+def _told_first(
+    order: tuple[int, ...],
+    margins: Sequence[Floats],
+    pairs: Mapping[Pair, _Moments],
+    ordered: Sequence[bool],
+) -> tuple[int, ...]:
+    """Draw ordered attributes before others that tell them, for their relations are known better.
+
+    Drawn after these, they would follow them, with no relation of their own to anything else. One
+    attribute tells another by Goodman and Kruskal's lambda (1954).
+    """
+    found = list(order)
+    for (a, c), pair in pairs.items():
+        if ordered[a] and not ordered[c] and found.index(a) > found.index(c):
+            table = np.outer(margins[a], margins[c]) + pair.values
+            missed = 1 - float(table.max(axis=0).sum())
+            if missed <= (1 - _TELLS) * (1 - float(margins[a].max())):
+                found.remove(a)
+                found.insert(found.index(c), a)
+    return tuple(found)
 
 
 def _sequence(d: int, strength: Mapping[Pair, float]) -> tuple[int, ...]:

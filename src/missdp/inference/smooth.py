@@ -169,14 +169,11 @@ def _normal_tables(one: Floats, other: Floats, correlations: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """The prior of the coefficients of a pair, by decay, and how likely it makes them.
-
-    ``trend`` is the first coefficient.
-    """
+    """The prior of the coefficients of a pair, by decay, and how likely it makes them."""
 
     one: _Basis
     other: _Basis
-    trend: float
+    values: Floats
     noise: Floats
     centre: Floats
     prior: Floats
@@ -189,20 +186,29 @@ class _Fit:
         """Find it, with normal dependence as the mean of the prior if there may be a ``trend``."""
         values = one.functions.T @ table @ other.functions
         noise = (one.functions**2).T @ variance @ other.functions**2
-        shape = _DECAYS[:, None, None] ** (one.degrees[:, None] + other.degrees - 2)
-        first = float(values[0, 0])
-        plain = cls(one, other, first, noise, 0.0 * values, *_prior(values, noise, shape))
-        if not trend or abs(first) < max(_LEAST_TREND, _PLAIN * math.sqrt(noise[0, 0])):
+        plain = cls(one, other, values, noise, 0.0 * values, *_prior(values, noise, one, other))
+        if not trend or abs(plain.trend) < max(_LEAST_TREND, _PLAIN * math.sqrt(noise[0, 0])):
             return plain
-        tried = one.normal(other, np.sign(first) * _CORRELATIONS)
-        gains = np.square(values) - np.square(values - tried)
-        gains = (gains / np.maximum(noise, _NEVER)).sum(axis=(1, 2)) / 2
-        centre = tried[gains.argmax()]
-        prior, likely = _prior(values - centre, noise, shape)
-        likely = likely + gains.max()
-        if likely.max() <= plain.likely.max() + _LIKELIER:
-            return plain
-        return replace(plain, centre=centre, prior=prior, likely=likely)
+        tried = one.normal(other, np.sign(plain.trend) * _CORRELATIONS)
+        return plain.around(tried[plain._gains(tried).argmax()])
+
+    @property
+    def trend(self) -> float:
+        """The first coefficient."""
+        return float(self.values[0, 0])
+
+    def around(self, centre: Floats, *, by: float = _LIKELIER) -> _Fit:
+        """Return the same with this mean of the prior, if that is likelier, in logarithms."""
+        prior, likely = _prior(self.values - centre, self.noise, self.one, self.other)
+        likely = likely + self._gains(centre)
+        if likely.max() <= self.likely.max() + by:
+            return self
+        return replace(self, centre=centre, prior=prior, likely=likely)
+
+    def _gains(self, centre: Floats) -> Floats:
+        """How much likelier than nothing coefficients are that noise alone is around."""
+        gains = np.square(self.values) - np.square(self.values - centre)
+        return np.asarray((gains / np.maximum(self.noise, _NEVER)).sum(axis=(-2, -1)) / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,10 +235,14 @@ class _Kept:
         values = self.one.functions.T @ table @ self.other.functions
         return np.asarray(self.one.back @ (kept * values) @ self.other.back.T)
 
+    def coefficients(self, table: Floats) -> Floats:
+        """Return the posterior means of coefficients, given a noisy table."""
+        values = self.one.functions.T @ table @ self.other.functions
+        return np.asarray(self.kept * values + (1 - self.kept) * self.centre)
+
     def mean(self, table: Floats) -> Floats:
         """Return the posterior mean, given a noisy table."""
-        centre = self.one.back @ ((1 - self.kept) * self.centre) @ self.other.back.T
-        return self._filled(self.of(table, self.kept) + centre)
+        return self._filled(self.one.back @ self.coefficients(table) @ self.other.back.T)
 
     def _filled(self, table: Floats) -> Floats:
         """Return a table in which no cell is empty; a clear trend stays as strong as it is."""
@@ -328,7 +338,38 @@ class Smoothing:
         }
         rivals = {pair: float(found.likely[decay]) for pair, found in {**fits, **alone}.items()}
         sparse = _sparse_tables(margins, pairs, variances, ordered, rivals)
-        return cls(pairs, variances, kept, numbers, sparse, _shared_margins(margins, sparse))
+        ends = _shared_margins(margins, sparse)
+        found = cls(pairs, variances, kept, numbers, sparse, ends)
+        return replace(found, kept=kept | found._like_twins(fits, ordered, decay))
+
+    def _like_twins(
+        self, fits: Mapping[Pair, _Fit], ordered: Sequence[bool], decay: int
+    ) -> dict[Pair, _Kept]:
+        """Return what is kept of nominal attributes that an ordered one tells, and are told by it.
+
+        Both say the same of others, and the ordered one with less noise: what it has to do with
+        them is the mean of the prior.
+        """
+        found = {}
+        for pair, told in self.sparse.items():
+            if ordered[pair[0]] == ordered[pair[1]]:
+                continue
+            a, c = sorted(pair, key=lambda one: not ordered[one])
+            table = told.table if pair == (a, c) else told.table.T
+            law = table / table.sum(axis=1, keepdims=True)
+            for x in range(len(self.margins)):
+                known, own = (min(a, x), max(a, x)), (min(c, x), max(c, x))
+                if own in self.sparse or not {known, own} <= self.kept.keys():
+                    continue
+                values = self.kept[known].coefficients(self.under(known, self.pairs[known]))
+                ours, theirs = self.kept[known], fits[own]
+                back, values = (ours.one, values) if a < x else (ours.other, values.T)
+                base = theirs.one if c < x else theirs.other
+                centre = base.functions.T @ law.T @ back.back @ values
+                found[own] = _Kept.of_fit(
+                    theirs.around(centre if c < x else centre.T, by=-math.inf), decay
+                )
+        return found
 
     @property
     def told(self) -> dict[Pair, Floats]:
@@ -378,7 +419,7 @@ class Smoothing:
         return {pair: mean + spread.get(pair, noise[pair]) for pair, mean in means.items()}
 
 
-def _prior(values: Floats, noise: Floats, shape: Floats) -> tuple[Floats, Floats]:
+def _prior(values: Floats, noise: Floats, one: _Basis, other: _Basis) -> tuple[Floats, Floats]:
     """Return the variance of each coefficient, and how likely it makes them all, by decay.
 
     In logarithms, and relative to no dependence at all.
@@ -386,6 +427,7 @@ def _prior(values: Floats, noise: Floats, shape: Floats) -> tuple[Floats, Floats
     The strengths climb by multiplicative steps (Févotte, Bertin and Durrieu 2009), which keep them
     positive and never lower the likelihood.
     """
+    shape = _DECAYS[:, None, None] ** (one.degrees[:, None] + other.degrees - 2)
     squares = np.square(values)
     noise = np.maximum(noise, _NEVER * squares.max(initial=_NEVER))
     start = max(float((squares - noise).mean()), _LEAST_START * float(noise.mean()))

@@ -539,7 +539,9 @@ def fit_pairs(
     moved = math.inf
     for turn in range(1, last + 1):
         parts = known.margins, known.pairs, known.variances
-        law = fit_heads(*parts, rng=rng, allowed=possible, order=order, together=together)
+        law = fit_heads(
+            *parts, rng=rng, allowed=possible, order=order, ordered=ordered, together=together
+        )
         rows = law.sample(n, rng)
         holes, before = known.masks.draw(rows, rng), tables
         taken = release.taken(np.where(holes, sizes, rows))
