@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from missdp.inference.dyadic import depth_of, fit_histogram, folded, measured_levels, occupied
+from missdp.inference.dyadic import (
+    depth_of,
+    falling,
+    fit_histogram,
+    folded,
+    measured_levels,
+    occupied,
+)
 
 
 @given(st.integers(2, 300), st.data(), st.sampled_from((1, 2, 3)))
@@ -84,3 +91,18 @@ def test_the_range_holds_whatever_stands_out_and_no_more_than_its_nodes(size, da
     assert 0 <= start <= first <= last < stop <= size
     assert stop - start <= max(2, last - first + 2 * width)
     assert occupied(np.zeros(16), std=1.0, size=size) == (0, size)
+
+
+@given(st.floats(0.1, 1e5), st.integers(1, 5000), st.floats(0, 1e3))
+def test_rows_at_an_end_fall_off_from_those_beside_them(rows, cells, even):
+    stops, found = falling(rows, cells, even=even)
+    assert stops[-1] == cells
+    widths = np.diff(stops, prepend=0)
+    assert (widths > 0).all()
+    assert found.sum() == pytest.approx(rows)
+    density = found / widths
+    assert (np.diff(density) <= 1e-9 * rows).all()
+    even = max(even, 1e-3 * rows)
+    assert density[0] <= max(even, rows / cells) * (1 + 1e-6)
+    if rows >= even * cells:
+        assert len(stops) == 1  # more than there is room for: evenly

@@ -265,3 +265,17 @@ def test_few_rows(n):
     law = random_heads(1)
     rows = np.zeros((n, 3), dtype=np.int64)
     assert redraw(law, rows, (0, 1, 2), np.random.default_rng(0)).shape == (n, 3)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_ordered_attributes_are_drawn_before_those_that_tell_them(told):
+    rng = np.random.default_rng(0)
+    levels, share = 6, 0.95 if told else 0.5
+    margin = np.full(levels, 1 / levels)
+    same = share * np.eye(levels) / levels + (1 - share) / levels**2 - 1 / levels**2
+    moments = {(0, 1): same, (0, 2): np.zeros((levels, 7)), (1, 2): np.zeros((levels, 7))}
+    margins = [margin, margin, np.full(7, 1 / 7)]
+    found = fit_heads(margins, moments, {}, rng=rng, ordered=[False, True, True], rows=200)
+    assert found.order == ((1, 0, 2) if told else (0, 1, 2))
+    public = fit_heads(margins, moments, {}, rng=rng, ordered=[True] * 3, order=[0, 1, 2], rows=200)
+    assert public.order == (0, 1, 2)

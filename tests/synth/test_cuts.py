@@ -298,6 +298,28 @@ def test_no_bin_has_small_and_large_numbers_around_spikes():
     assert low < found.encode_values(np.array([9.0])) < high
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_tails_that_a_first_look_missed_are_no_heap_at_its_end(seed):
+    """Ages, of which a tenth lie beyond what sixteen noisy counts can tell."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"age": np.clip(rng.normal(45, 18, 2000), 0, 100).round()})
+    names = [f"x{k}" for k in range(5)]
+    frame[names] = rng.integers(0, 2, (2000, 5))
+    schema = Schema(
+        (
+            Numeric(name="age", lower=0, upper=110, integer=True),
+            *(Numeric(name=name, lower=0, upper=90, integer=True) for name in names),
+        )
+    )
+    model = AllPairs(epsilon=1.0, delta=1e-6, random_state=seed).fit(frame, schema=schema)
+    drawn = model.sample(4000, random_state=seed)["age"]
+    assert model.schema_["age"].spikes == ()
+    assert drawn.value_counts(normalize=True).max() < 0.06
+    for low, high in ((-1, 15), (75, 110)):
+        share = ((frame["age"] > low) & (frame["age"] <= high)).mean()
+        assert ((drawn > low) & (drawn <= high)).mean() == pytest.approx(share, abs=0.035)
+
+
 def test_strong_trends_of_few_rows_stay_strong():
     """Of 1,500 rows, the square of a number has about its ranks, and a noisy copy those it had."""
     rng = np.random.default_rng(0)
