@@ -170,7 +170,8 @@ def fit_histogram(
     kept = starts < size
     starts, mass = np.append(starts[kept], size), mass[kept]
     ends = reach or (np.arange(0.0, size), np.arange(1.0, size + 1))
-    untold, unsure = _untold(starts, every, noise, ends[0][starts[:-1]], ends[1][starts[1:] - 1])
+    reached = ends[0][starts[:-1]], ends[1][starts[1:] - 1]
+    untold, unsure = _untold(starts, mass, every, noise, *reached)
     _trim(mass, untold)
     rows = float(mass.sum())
     sure = (int(starts[unsure[0]]), int(starts[len(mass) - unsure[1]]))
@@ -314,6 +315,7 @@ def _trim(mass: Floats, untold: Sequence[int]) -> None:
 
 def _untold(
     starts: NDArray[np.int64],
+    mass: Floats,
     counts: list[Floats],
     noise: list[float],
     least: Floats,
@@ -322,8 +324,8 @@ def _untold(
     """Return how many intervals at either end hold no mass to believe, and none that is certain.
 
     What lies outside of a cell is added up anew, from counts as they were released: those of the
-    estimate are at least 0, so that noise alone would add up to a lot. A little mass far out ruins
-    means and deviations, so there it must stand out by more.
+    estimate are at least 0, so that noise alone would add up to a lot. A little mass far out, or
+    beyond an empty interval, ruins means and deviations, so there it must stand out by more.
     """
     back = [count[::-1] for count in counts]
     sides = ((starts[1:], counts), (len(counts[-1]) - starts[:-1][::-1], back))
@@ -338,6 +340,9 @@ def _untold(
             len(greatest) - np.searchsorted(greatest, greatest[last] + width, side="right"),
         )
         near = [min(f, max(n, int(o))) for f, n, o in zip(far, near, outside, strict=True)]
+        for side, one in enumerate((mass, mass[::-1])):
+            empty = np.flatnonzero(one[near[side] : far[side]] <= 0)
+            near[side] += int(empty.max(initial=-1)) + 1
     unsure = [max(n, s) for n, s in zip(near, sure, strict=True)]
     return near, unsure if sum(unsure) < len(least) else [0, len(least) - 1]
 
