@@ -231,6 +231,26 @@ def test_f1_from_real_rows_stands_beside(tmp_path):
     assert "learned from real rows" in inert((tmp_path / "p.html").read_text())
 
 
+def test_rows_of_a_person_do_not_teach_of_the_person(tmp_path, monkeypatch):
+    """Five rows each, alike: 150 rows of 150 people are split, not 750."""
+    seen = []
+
+    def split(table, **facts):
+        seen.append(len(table))
+        return table, table
+
+    monkeypatch.setattr("missdp.evaluate.holdout", split)
+    pytest.importorskip("sklearn")
+    pytest.importorskip("xgboost")
+    few = Schema(SCHEMA.attributes[:2], unit=Unit("who", max_rows=5))
+    rows = people(150, 1)[["smoker", "region"]]
+    rows = pd.concat([rows.assign(who=np.arange(150))] * 5)
+    curator_report(
+        rows, people(60, 2)[["smoker", "region"]], tmp_path / "p.html", schema=few, f1=True
+    )
+    assert seen == [150]
+
+
 def test_a_dossier_and_a_curators_page_never_share_a_folder(tmp_path, model):
     rows = people(50, 1)
     (tmp_path / "in").mkdir()

@@ -135,7 +135,8 @@ def curator_report(
         facts["attacks"] = [*map(_attack, found)]
         verdict.append(_attacked(found))
     if f1:
-        facts["f1"] = _f1(real, made)
+        alone = real if schema.unit is None else _one_of_each(private, schema)
+        facts["f1"] = _f1(align(alone, made, others)[0], made)
     if guarantee is not None:
         facts |= _promised(guarantee)
         if refit is not None:
@@ -160,7 +161,8 @@ def _as_in_a_fit(private: Any, schema: Schema) -> Any:
 def _one_of_each(data: Any, schema: Schema) -> Any:
     """Return one row of each unit, if rows say whose they are, which then counts once.
 
-    Who attacks a person with many rows tries once, and rows of one person succeed together.
+    Who attacks a person with many rows tries once, and rows of one person succeed together; nor do
+    rows that teach tell of others of the same person.
     """
     unit = schema.unit
     if unit is None or isinstance(data, Table):
