@@ -262,6 +262,23 @@ def test_the_registry_entry_has_the_fields_and_leaves_to_people_what_is_theirs(f
     assert found["deployment_model"]["model_name"] == "Central"
 
 
+@pytest.mark.parametrize("about", [About(), About(title="Of “x”: #1", published="2026-11-27")])
+def test_the_registry_entry_is_one_by_the_registrys_own_schema(models, about, tmp_path):
+    jsonschema = pytest.importorskip("jsonschema")
+    of_registry = Path(__file__).parent / "registry" / "deployments-schema.yaml"
+    known = yaml.safe_load(of_registry.read_text("utf-8"))
+    formats = jsonschema.Draft7Validator.FORMAT_CHECKER
+    validator = jsonschema.Draft7Validator(known, format_checker=formats)
+    of_people = Schema(SCHEMA.attributes, unit=Unit("who", max_rows=3))
+    people = AIM(epsilon=2.0, delta=0).fit(rows().assign(who=np.arange(400) // 2), schema=of_people)
+    for name, model in {**models, "units": people}.items():
+        write_dossier(model, tmp_path / name, about=about)
+        entry = yaml.safe_load((tmp_path / name / "registry.yaml").read_text("utf-8"))
+        assert [error.message for error in validator.iter_errors(entry)] == []
+        entry["deployment"]["basic"]["publication_date"] = "May"
+        assert len([*validator.iter_errors(entry)]) == 1
+
+
 @pytest.mark.parametrize("seed", [None, 1])
 def test_answers_say_what_is_not_met(seed, tmp_path):
     model = PrivBayes(epsilon=1.0, delta=0, n_rows=400, random_state=seed)
