@@ -92,9 +92,8 @@ def folded(cells: NDArray[_Number], levels: Sequence[int]) -> list[NDArray[_Numb
 def occupied(counts: NDArray[np.int64], *, std: float, size: int) -> tuple[int, int]:
     """Return the first cell of the range in which rows are, and the first cell after it.
 
-    * ``counts`` (shape (2**level,)): Noisy counts of the nodes of one level of a tree over ``size``
-      cells.
-    * ``std``: Standard deviation of their noise.
+    ``counts`` (shape (2**level,)) are those of one level of a tree over ``size`` cells, with noise
+    of this standard deviation each.
 
     >>> occupied(np.array([3, -2, 900, 400, 1, 0, 2, -4]), std=2.0, size=60)
     (16, 32)
@@ -110,25 +109,16 @@ def occupied(counts: NDArray[np.int64], *, std: float, size: int) -> tuple[int, 
 
 
 def falling(rows: float, cells: int, *, even: float) -> tuple[Ints, Floats]:
-    """Return how rows lie in the cells at an end, where noise tells no more than how many they are.
+    """Return the cells after intervals at an end, and their rows, where noise tells the sum only.
 
-    They are taken to fall off exponentially, from as many in a cell as there are before the end.
+    These ``rows`` fall off exponentially over so many ``cells``, from as many in a cell (``even``)
+    as there are before the end.
 
-    * ``rows``, ``cells``: How many of both.
-    * ``even``: Rows in a cell before the end.
-
-    Returns
-    -------
-    array of shape (k,), array of shape (k,)
-        The first cell after each interval, and its rows.
-
-    Examples
-    --------
     >>> stops, rows = falling(280.0, 9, even=140.0)
     >>> stops.tolist(), rows.round(1).tolist()
     ([1, 3, 9], [112.0, 108.1, 60.0])
     """
-    even, length = max(even, _LEAST * rows), float(cells)
+    even = max(even, _LEAST * rows)
     if rows >= even * cells:
         return np.array([cells]), np.array([rows])
     length = rows / even
@@ -150,12 +140,9 @@ def fit_histogram(
 ) -> Histogram:
     """Return the distribution of a column over a grid of ``size`` cells.
 
-    * ``counts``: Noisy counts of the nodes of each level that was measured; see `folded`.
-    * ``std``: Standard deviation of the noise of each count.
-    * ``size``: Number of cells.
-    * ``levels``: These levels, coarsest first; see `measured_levels`.
-    * ``reach`` (shape (size,)), optional: The least and the greatest number of each cell, which
-      tell how far out a cell is; by default cells are equally wide.
+    ``counts`` are those of the nodes of these ``levels``, coarsest first (see `folded` and
+    `measured_levels`), with noise of this standard deviation each. The least and the greatest
+    number of each cell (``reach``) tell how far out it is; by default cells are equally wide.
 
     >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
     >>> found = fit_histogram(counts, std=0.1, size=3, levels=[1, 2])
@@ -188,17 +175,10 @@ def beyond(
 ) -> Floats:
     """Return how many rows may be outside of some cells, as few noisy counts tell it.
 
-    * ``counts``, ``std``, ``size``, ``levels``: As for `fit_histogram`.
-    * ``kept``: First cell of the interval, and the first one after it.
+    One line for each interval outside: its first cell, the first one after it, its noisy count, and
+    the standard deviation of that. ``kept`` are the first cell inside, and the first one after it;
+    the rest is as for `fit_histogram`.
 
-    Returns
-    -------
-    array of shape (k, 4)
-        First cell of each interval outside, the first one after it, its noisy count, and the
-        standard deviation of that.
-
-    Examples
-    --------
     >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
     >>> beyond(counts, std=0.5, size=3, levels=[1, 2], kept=(0, 2)).round(2).tolist()
     [[2.0, 3.0, 20.0, 0.41]]
