@@ -116,7 +116,7 @@ def falling(rows: float, cells: int, *, even: float) -> tuple[Ints, Floats]:
 
     >>> stops, rows = falling(280.0, 9, even=140.0)
     >>> stops.tolist(), rows.round(1).tolist()
-    ([1, 3, 9], [112.0, 108.1, 60.0])
+    ([1, 3, 6, 9], [110.5, 108.5, 49.7, 11.3])
     """
     even = max(even, _LEAST * rows)
     if rows >= even * cells:
