@@ -33,6 +33,7 @@ __all__ = [
 _Number = TypeVar("_Number", bound=np.generic)
 
 _SPLIT = 4.0  # standard deviations that a count must reach to be divided
+_NOTHING, _NEARLY_ALL = 2.0, 10.0  # standard deviations of halves
 _NEAR = 1.0  # standard deviations that the mass at either end must reach to be believed,
 _FAR = 3.5  # and where it is further out than so many ranges of what stands out by as much
 _RANGES = 3.0
@@ -259,13 +260,20 @@ def _upwards(
 
 
 def _downwards(raised: list[Floats], variance: list[Floats]) -> list[Floats]:
-    """Make the halves of every node add up to it, and none be below 0."""
+    """Make the halves of every node add up to it, and none be below 0.
+
+    Beside a half with nearly all of it, the other has nothing if it does not stand out: else, all
+    the way down to a number that many rows have, noise would add up to rows that there are not.
+    """
     final = [np.maximum(raised[0], 0.0)]
     for counts, spread in zip(raised[1:], variance[1:], strict=True):
         pairs, parts = counts.reshape(-1, 2), spread.reshape(-1, 2)
         lacking = final[-1] - pairs.sum(axis=1)
         pairs = pairs + lacking[:, None] * parts / parts.sum(axis=1, keepdims=True)
-        pairs = np.maximum(pairs, 0.0)
+        std = np.sqrt(parts.prod(axis=1) / parts.sum(axis=1))[:, None]
+        nothing = (pairs < _NOTHING * std) & (pairs[:, ::-1] > _NEARLY_ALL * std)
+        nothing[0, 0] = nothing[-1, -1] = False  # of tails more may be known: see `_untold`
+        pairs = np.maximum(np.where(nothing, 0.0, pairs), 0.0)
         total = pairs.sum(axis=1)
         final.append((pairs * (final[-1] / np.where(total > 0, total, 1.0))[:, None]).reshape(-1))
     return final
