@@ -253,6 +253,7 @@ class _AllPairsSource(_Source):
     """The release of all pairs."""
 
     _of: list[int]
+    _ordered: list[bool]
     _release: PairRelease
     _lost: Taken | None
     _known: PairTables
@@ -264,6 +265,7 @@ class _AllPairsSource(_Source):
         assert model.pairs_ is not None
         self._whole, self._names = model.pairs_, model.modelled_.names
         self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
+        self._ordered = model._ordered(model.pairs_.crude)
         self.levels, self.n_rows = fitted.levels, self._whole.crude.rows
         self.rows = fitted.law.sample(_ROWS, self._rng)
         self.holes = self._masks.draw(self.rows, self._rng)
@@ -325,6 +327,7 @@ class _AllPairsSource(_Source):
             draw=lambda _: drawn,
             rounds=int(holed),
             start=self._masks if holed else MaskModel(np.zeros(len(of))),
+            ordered=[self._ordered[a] for a in of],
         )
         cells: dict[Clique, Floats] = {(of[i],): m for i, m in enumerate(found.margins)}
         for (i, j), moment in found.pairs.items():

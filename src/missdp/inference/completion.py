@@ -112,8 +112,12 @@ def complete(
     told: Mapping[int, tuple[int, ...]] | None = None,
     rounds: int = 3,
     start: MaskModel | None = None,
+    ordered: Sequence[bool] = (),
 ) -> Completed:
-    """Return what noisy tables with holes say of complete rows, and a model of the masks."""
+    """Return what noisy tables with holes say of complete rows, and a model of the masks.
+
+    Where attributes are told to be ``ordered``, how often others are missing may follow a trend.
+    """
     rates = np.clip(tables.rates, 0.0, 1 - _LEAST_CHANCE)
     new = MaskModel(rates, dict(always or {}), told=dict(told or {}))
     masks = new if start is None else copy.deepcopy(start)
@@ -123,7 +127,7 @@ def complete(
     if not masks.present.any():
         return known
     enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
-    strips, both = _strips(tables, masks.present), _coincidences(tables)
+    strips, both = _strips(tables, masks.present, ordered), _coincidences(tables)
     ruled = {*masks.told, *chain(*masks.told.values())}
     groups = _groups_of(both, rates, tables.n_rows, before=masks.correlation, without=ruled)
     strips, both = _pooled(groups, strips, both, rates)
@@ -179,14 +183,17 @@ def _tree_rows(
     return drawn
 
 
-def _strips(tables: PairTables, present: Flags) -> dict[tuple[int, ...], Strip]:
+def _strips(
+    tables: PairTables, present: Flags, ordered: Sequence[bool]
+) -> dict[tuple[int, ...], Strip]:
     """How often each attribute is missing at each observed level of each other."""
     found: dict[tuple[int, ...], Strip] = {}
     for (one, other), table in tables.tables.items():
         noise = tables.variances[one, other]
         for a, b, cells, variance in ((one, other, table, noise), (other, one, table.T, noise.T)):
             if present[a]:
-                found[a, b] = _strip(tables, a, b, cells, variance)
+                strip = _strip(tables, a, b, cells, variance)
+                found[a, b] = replace(strip, ordered=bool(ordered) and ordered[b])
     return found
 
 

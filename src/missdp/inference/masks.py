@@ -53,6 +53,7 @@ from missdp.record import Record
 from missdp.types import Flags, Floats, Ints
 
 _EVIDENCE = 3.0  # standard deviations of the statistic
+_TREND = 1.7  # the same of a trend, which is leaned on no trend as well
 _COINCIDENCE = 3.0  # standard deviations
 _LARGEST = 0.99  # correlation
 _ROWS = 1000  # rows of the model that expectations are taken over
@@ -152,6 +153,7 @@ class Strip:
     * ``observed_cells``: How many counts with the same noise make up the observed part of each of
       ``rows``.
     * ``levels``, optional: Numbers of levels of the others, if there are several.
+    * ``ordered``: Whether the levels have an order: then a trend of rates is evidence too.
     """
 
     missing: Floats
@@ -159,6 +161,7 @@ class Strip:
     std: float
     observed_cells: float
     levels: tuple[int, ...] = ()
+    ordered: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -173,7 +176,26 @@ class Strip:
     @cached_property  # asked for in every sweep
     def evidence(self) -> float:
         """How much missing rates differ between levels, in standard deviations beyond the mean."""
-        return self.against(np.ones(len(self.missing)))
+        trend = _EVIDENCE * self._trend[1] / _TREND**2 if self.ordered else 0.0
+        return max(self.against(np.ones(len(self.missing))), trend)
+
+    @property
+    def _places(self) -> Floats:
+        """Mid-ranks of the levels, of mean 0."""
+        rows = np.maximum(self.rows, self.std)
+        places: Floats = (np.cumsum(rows) - rows / 2) / rows.sum() - 0.5
+        return places
+
+    @cached_property
+    def _trend(self) -> tuple[float, float]:
+        """By how much rates rise with the mid-rank, and the squared ratio to its noise."""
+        rows, whole = np.maximum(self.rows, self.std), float(self.missing.sum())
+        rate = min(1.0, max(0.0, whole / float(rows.sum())))  # it hardly matters for a trend
+        noise = self.std**2 * ((1 - rate) ** 2 + rate**2 * self.observed_cells)
+        part = self._places * rows / (noise + rows * rate * (1 - rate))
+        told = max(float(part @ (self._places * rows)), _LEAST_RATE)
+        slope = float(part @ (self.missing - rate * rows)) / told
+        return slope, slope**2 * told
 
     def against(self, profile: Floats) -> float:
         """How much missing rates differ from a multiple of the ones given, by chi-squared."""
@@ -190,7 +212,7 @@ class Strip:
 
     @cached_property  # asked for in every sweep
     def rates(self) -> Floats:
-        """Missing rate by level, leaning on the whole rate as far as it is noise.
+        """Missing rate by level, leaning on the whole rate, or a trend, as far as it is noise.
 
         Empirical Bayes: how much rates vary between levels is told by how much the released ones
         vary beyond their noise (DerSimonian and Laird 1986).
@@ -199,10 +221,14 @@ class Strip:
         whole = float(np.clip(self.missing.sum() / rows.sum(), 0.0, 1.0))
         noise = self.std**2 * ((1 - whole) ** 2 + whole**2 * self.observed_cells)
         variance = (noise + rows * whole * (1 - whole)) / rows**2
-        weight, off = 1 / np.maximum(variance, _LEAST_RATE**2), self.missing / rows - whole
+        line = np.full(len(rows), whole)
+        if self.ordered:
+            slope, known = self._trend
+            line += slope * max(0.0, 1 - 1 / max(known, 1.0)) * self._places
+        weight, off = 1 / np.maximum(variance, _LEAST_RATE**2), self.missing / rows - line
         beyond = max(0.0, float(weight @ np.square(off)) - len(rows) + 1)
         spread = beyond / max(weight.sum() - np.square(weight).sum() / weight.sum(), _LEAST_RATE)
-        rates: Floats = np.clip(whole + off * spread / (spread + variance), 0.0, 1.0)
+        rates: Floats = np.clip(line + off * spread / (spread + variance), 0.0, 1.0)
         return rates
 
 

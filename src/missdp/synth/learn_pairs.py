@@ -534,7 +534,8 @@ def fit_pairs(
     plain, last = release, 1 if release.products is None else _MOST_TURNS
     tables, n = release.guessed(), rows_enough(_ROWS, known=release.crude.rows)
     rounds, together = _ROUNDS if selective else 0, dict[Clique, Floats]()
-    known = complete(tables, rng=rng, always=always, told=told, rounds=rounds)
+    facts: dict[str, Any] = {"always": always, "told": told, "ordered": ordered or ()}
+    known = complete(tables, rng=rng, rounds=rounds, **facts)
     known, possible = _smoothed(known, ordered, allowed)
     moved = math.inf
     for turn in range(1, last + 1):
@@ -551,10 +552,9 @@ def fit_pairs(
             tables,
             rng=rng,
             draw=_drawn(rows[: rows_enough(n, attributes=len(sizes))]),
-            always=always,
-            told=told,
             rounds=int(selective),
             start=known.masks if selective else None,
+            **facts,
         )
         numbers = numbers_of(release, taken, known, rows, holes)
         known, possible = _smoothed(known, ordered, allowed, numbers)

@@ -190,6 +190,7 @@ def varied_pairs(
         told=told,
         rounds=int(selective),
         start=model.masks if selective else None,
+        ordered=ordered,
     )
     sizes = [level.n_groups for level in release.crude.levels]
     holes = model.masks.draw(rows, rng)
