@@ -337,6 +337,15 @@ def test_what_is_not_noisy_stays_with_numbers(seed, tail):
         assert found[p].sum(axis=0) == pytest.approx(np.zeros(10), abs=1e-9)
 
 
+def test_draws_have_the_numbers_that_what_they_are_drawn_around_has():
+    """In few rows a number may vary with some noise, and not with other."""
+    told = np.zeros(3), np.ones(3)
+    one = Numbers({0: np.arange(2.0)}, {0: 1.0}, {(0, 1): told}, {})
+    none = Numbers({}, {0: 0.0}, {(0, 1): told}, {})
+    for found, other, shape in ((one, none, (2, 3)), (none, one, (3, 3))):
+        assert found.less(other).under((0, 1), np.zeros((2, 3)), noise=False).shape == shape
+
+
 def test_missing_values_that_depend_on_others_are_made_up_for():
     codes, z = population(60_000, 1, tail=False)
     chance = 0.1 + 0.04 * BIN[codes[:, 0]]

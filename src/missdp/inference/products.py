@@ -263,7 +263,7 @@ class Numbers:
             pair: (found - other.both[pair][0], variance)
             for pair, (found, variance) in self.both.items()
         }
-        return replace(self, by_level=by_level, both=both)
+        return replace(self, levels=other.levels, by_level=by_level, both=both)
 
     def under(self, pair: Pair, table: Floats, *, noise: bool) -> Floats:
         """Return a table with a row and a column more for each number, or that of its noise."""

@@ -361,14 +361,15 @@ class Smoothing:
                 known, own = (min(a, x), max(a, x)), (min(c, x), max(c, x))
                 if own in self.sparse or not {known, own} <= self.kept.keys():
                     continue
-                values = self.kept[known].coefficients(self.under(known, self.pairs[known]))
                 ours, theirs = self.kept[known], fits[own]
-                back, values = (ours.one, values) if a < x else (ours.other, values.T)
                 base = theirs.one if c < x else theirs.other
+                if base.lifted:  # a number says more by itself
+                    continue
+                values = ours.coefficients(self.under(known, self.pairs[known]))
+                back, values = (ours.one, values) if a < x else (ours.other, values.T)
                 centre = base.functions.T @ law.T @ back.back @ values
-                found[own] = _Kept.of_fit(
-                    theirs.around(centre if c < x else centre.T, by=-math.inf), decay
-                )
+                centre = centre if c < x else centre.T
+                found[own] = _Kept.of_fit(theirs.around(centre, by=-math.inf), decay)
         return found
 
     @property
