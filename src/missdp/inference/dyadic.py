@@ -262,8 +262,7 @@ def _upwards(
 def _downwards(raised: list[Floats], variance: list[Floats]) -> list[Floats]:
     """Make the halves of every node add up to it, and none be below 0.
 
-    Beside a half with nearly all of it, the other has nothing if it does not stand out: else, all
-    the way down to a number that many rows have, noise would add up to rows that there are not.
+    Beside a half with nearly all, one that does not stand out has nothing: noise would add up.
     """
     final = [np.maximum(raised[0], 0.0)]
     for counts, spread in zip(raised[1:], variance[1:], strict=True):

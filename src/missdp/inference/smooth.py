@@ -345,10 +345,9 @@ class Smoothing:
     def _like_twins(
         self, fits: Mapping[Pair, _Fit], ordered: Sequence[bool], decay: int
     ) -> dict[Pair, _Kept]:
-        """Return what is kept of nominal attributes that an ordered one tells, and are told by it.
+        """Return what is kept of nominal attributes: the prior is around what ordered twins have.
 
-        Both say the same of others, and the ordered one with less noise: what it has to do with
-        them is the mean of the prior.
+        Both tell each other, and say the same of others, the ordered one with less noise.
         """
         found = {}
         for pair, told in self.sparse.items():
@@ -484,14 +483,9 @@ def _sparse_tables(
     ordered: Sequence[bool],
     fits: Mapping[Pair, float],
 ) -> dict[Pair, _SparseTable]:
-    """Find the pairs that this prior explains clearly better than a normal one.
+    """Find the pairs that this prior explains clearly better than ``fits`` do, in logarithms.
 
-    * ``pairs``, ``variances``: Noisy tables less the product of their margins, and the variance of
-      their noise.
-    * ``ordered``: Whether the levels of each attribute have an order. Where they have, dependence
-      is smooth more often than sparse: then it must also be strong.
-    * ``fits``: How much more likely another prior makes a pair than independence does, in
-      logarithms.
+    Where levels have an order, dependence is smooth more often than sparse: it must also be strong.
     """
     found = {}
     for (a, b), values in pairs.items():
