@@ -61,6 +61,7 @@ _LEAST = 1e-6
 _LOOK = 4  # level of the tree by which the range is found
 _BESIDE = 4  # intervals that tell how many rows the one at an end would have
 _PILED = 2.0  # standard deviations by which it stands out from them
+_NEAREST = 2  # counts of a first look that tell whether it goes on
 _BINS = 10  # of equal mass, for all rows; for those that are in no spike, their share of it
 _LEAST_BIN = 0.02  # of the rows, on either side of a spike inside a bin
 _MOST_BINS = 16  # where counts are so large that noise does not matter
@@ -155,11 +156,10 @@ def _to_the_end(
     size: int,
     std: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return how rows lie in the last interval that has any, and beyond it up to the last cell.
+    """Return how rows lie in the last interval that has any, and beyond it; and what noise hides.
 
     Rows further out than the range were counted at its end. They are as many as it has more than
-    those beside it would tell, if a first look may have missed so many. What noise hides is
-    returned with it, less what is known now.
+    those beside it would tell, if a first look may have missed so many.
     """
     cells, stop = np.diff(starts), int(starts[-1])
     at = int(np.flatnonzero(rows > 0).max(initial=0))
@@ -168,8 +168,10 @@ def _to_the_end(
     low, high, counts, stds = hidden.T
     beyond, more = low >= stop, 0.0
     if at == len(rows) - 1 and stop < size:
-        most = counts[beyond].sum() + np.sqrt(np.square(stds[beyond]).sum())
-        more = min(float(rows[at]) - even * int(cells[at]), float(most))
+        nearest = np.flatnonzero(beyond)[np.argsort(low[beyond])][:_NEAREST]
+        seen, doubt = counts[nearest].sum(), np.sqrt(np.square(stds[nearest]).sum())
+        most = float(seen + doubt if seen > doubt else max(0.0, seen))
+        more = min(float(rows[at]) - even * int(cells[at]), most)
         more = more if more > _PILED * std else 0.0
     stops, inside = falling(float(rows[at]) - more, int(cells[at]), even=even)
     ends, outside = np.array([stop]), np.zeros(0)
