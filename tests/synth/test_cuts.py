@@ -320,6 +320,26 @@ def test_tails_that_a_first_look_missed_are_no_heap_at_its_end(seed):
         assert ((drawn > low) & (drawn <= high)).mean() == pytest.approx(share, abs=0.025)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_a_spike_among_other_numbers_does_not_swallow_those_beyond_it(seed):
+    """Hours of work: noise empties some numbers beside 40, and beyond them are a sixth of all."""
+    rng = np.random.default_rng(seed)
+    others = np.clip(rng.normal(36, 9, 3000).round(), 1, 80)
+    hours = np.where(rng.random(3000) < 0.45, 40, others)
+    frame = pd.DataFrame({"hours": np.where(rng.random(3000) < 0.2, 20, hours)})
+    names = [f"x{k}" for k in range(11)]
+    frame[names] = rng.integers(0, 2, (3000, 11))
+    bounds = {"hours": 168, **dict.fromkeys(names, 90)}
+    schema = Schema(
+        tuple(Numeric(name=n, lower=0, upper=u, integer=True) for n, u in bounds.items())
+    )
+    model = AllPairs(epsilon=1.0, delta=1e-6, random_state=seed).fit(frame, schema=schema)
+    drawn = model.sample(4000, random_state=seed)["hours"]
+    for least in (40, 42, 45):
+        beyond = (frame["hours"] > least).mean()
+        assert (drawn > least).mean() == pytest.approx(beyond, abs=0.06)
+
+
 def test_strong_trends_of_few_rows_stay_strong():
     """Of 1,500 rows, the square of a number has about its ranks, and a noisy copy those it had."""
     rng = np.random.default_rng(0)

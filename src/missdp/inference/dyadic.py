@@ -33,10 +33,9 @@ __all__ = [
 _Number = TypeVar("_Number", bound=np.generic)
 
 _SPLIT = 4.0  # standard deviations that a count must reach to be divided
-_NOTHING, _NEARLY_ALL = 2.0, 10.0  # standard deviations of halves
 _NEAR = 1.0  # standard deviations that the mass at either end must reach to be believed,
-_FAR = 3.5  # and where it is further out than so many ranges of what stands out by as much
-_RANGES = 3.0
+_FAR = 3.5  # and where it is so many ranges away from what stands out by as much, or past a gap
+_RANGES, _GAP = 3.0, 0.5
 _SURE = 2.0  # the same, to be sure that there are rows
 _OCCUPIED = 3.5  # the same for a first look; what lies outside of it is not looked at again
 _UNSEEN = 0.1  # of all rows, that may at most be outside without standing out
@@ -260,19 +259,13 @@ def _upwards(
 
 
 def _downwards(raised: list[Floats], variance: list[Floats]) -> list[Floats]:
-    """Make the halves of every node add up to it, and none be below 0.
-
-    Beside a half with nearly all, one that does not stand out has nothing: noise would add up.
-    """
+    """Make the halves of every node add up to it, and none be below 0."""
     final = [np.maximum(raised[0], 0.0)]
     for counts, spread in zip(raised[1:], variance[1:], strict=True):
         pairs, parts = counts.reshape(-1, 2), spread.reshape(-1, 2)
         lacking = final[-1] - pairs.sum(axis=1)
         pairs = pairs + lacking[:, None] * parts / parts.sum(axis=1, keepdims=True)
-        std = np.sqrt(parts.prod(axis=1) / parts.sum(axis=1))[:, None]
-        nothing = (pairs < _NOTHING * std) & (pairs[:, ::-1] > _NEARLY_ALL * std)
-        nothing[0, 0] = nothing[-1, -1] = False  # of tails more may be known: see `_untold`
-        pairs = np.maximum(np.where(nothing, 0.0, pairs), 0.0)
+        pairs = np.maximum(pairs, 0.0)
         total = pairs.sum(axis=1)
         final.append((pairs * (final[-1] / np.where(total > 0, total, 1.0))[:, None]).reshape(-1))
     return final
@@ -312,7 +305,7 @@ def _untold(
 
     What lies outside of a cell is added up anew, from counts as they were released: those of the
     estimate are at least 0, so that noise alone would add up to a lot. A little mass far out, or
-    beyond an empty interval, ruins means and deviations, so there it must stand out by more.
+    beyond a wide gap, ruins means and deviations, so there it must stand out by more.
     """
     back = [count[::-1] for count in counts]
     sides = ((starts[1:], counts), (len(counts[-1]) - starts[:-1][::-1], back))
@@ -321,14 +314,15 @@ def _untold(
     )
     first, last = far[0], len(least) - 1 - far[1]
     if first <= last:
-        width = _RANGES * (greatest[last] - least[first])
+        width = greatest[last] - least[first]
         outside = (
-            np.searchsorted(least, least[first] - width),
-            len(greatest) - np.searchsorted(greatest, greatest[last] + width, side="right"),
+            np.searchsorted(least, least[first] - _RANGES * width),
+            len(greatest) - np.searchsorted(greatest, greatest[last] + _RANGES * width, "right"),
         )
         near = [min(f, max(n, int(o))) for f, n, o in zip(far, near, outside, strict=True)]
-        for side, one in enumerate((mass, mass[::-1])):
-            empty = np.flatnonzero(one[near[side] : far[side]] <= 0)
+        gap = (mass <= 0) & (greatest - least > _GAP * width)
+        for side, one in enumerate((gap, gap[::-1])):
+            empty = np.flatnonzero(one[near[side] : far[side]])
             near[side] += int(empty.max(initial=-1)) + 1
     unsure = [max(n, s) for n, s in zip(near, sure, strict=True)]
     return near, unsure if sum(unsure) < len(least) else [0, len(least) - 1]

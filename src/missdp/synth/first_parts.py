@@ -61,6 +61,7 @@ _LEAST = 1e-6
 _LOOK = 4  # level of the tree by which the range is found
 _BESIDE = 4  # intervals that tell how many rows the one at an end would have
 _PILED = 2.0  # standard deviations by which it stands out from them
+_PLAIN = 3.5  # standard deviations from which it is told apart from the one before it
 _NEAREST = 2  # counts of a first look that tell whether it goes on
 _BINS = 10  # of equal mass, for all rows; for those that are in no spike, their share of it
 _LEAST_BIN = 0.02  # of the rows, on either side of a spike inside a bin
@@ -163,6 +164,10 @@ def _to_the_end(
     """
     cells, stop = np.diff(starts), int(starts[-1])
     at = int(np.flatnonzero(rows > 0).max(initial=0))
+    if at > 1 and rows[at] < _PLAIN * std and cells[at - 1] > 1:  # noise may be all of it
+        rows = np.add.reduceat(rows, np.delete(np.arange(len(rows)), at))
+        starts, at = np.delete(starts, at), at - 1
+        cells = np.diff(starts)
     beside = slice(max(0, at - _BESIDE), at) if at else slice(1)
     even = float(np.median(rows[beside] / cells[beside]))
     low, high, counts, stds = hidden.T
