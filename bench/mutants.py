@@ -184,6 +184,8 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/inference/test_smooth.py"),
     ("inference", "ordered attributes are drawn after those that tell them", "if order is None and ordered is not None:", "if False:",
      "tests/inference/test_heads.py"),
+    ("inference", "holes that a skip pattern ties count as chance", "np.where(tied, 1.0, rows[:, one])", "rows[:, one]",
+     "tests/inference/test_masks.py"),
     ("inference", "trends of missing rates are no evidence", "_EVIDENCE * self._trend[1] / _TREND**2 if self.ordered else 0.0", "0.0",
      "tests/inference/test_masks.py"),
     ("inference", "small empty intervals are gaps too", "(greatest - least > _GAP * width)", "(greatest >= least)",

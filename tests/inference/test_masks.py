@@ -18,8 +18,9 @@ from missdp.inference.estimate import _both_missing, _Measured, _strips
 from missdp.inference.masks import MaskModel, Strip, _latent_uniforms, fit_correlation
 from missdp.inference.model import Levels
 from missdp.record import Record
+from missdp.schema import NotApplicable
 from missdp.sources.strategies import _merge_levels
-from missdp.synth import AIM, MST
+from missdp.synth import AIM, MST, AllPairs
 
 
 @given(st.lists(st.floats(-20, 100), min_size=1, max_size=12), st.floats(0, 50))
@@ -348,7 +349,49 @@ def test_levels_that_are_told_by_told_ones_are_missing_with_the_first():
     assert 0.25 < holes[:, 2].mean() < 0.35
     assert (holes == holes[:, [2]]).all()
     assert masks.missing(x) == pytest.approx(np.full((5000, 3), 0.3))
-    assert masks.explained == {(0, 1), (1, 2), (0, 2)}
+    assert masks.explained == {(0, 2)}  # in all rows; those that are told directly may go on
+    assert {*masks.settled(rows(10))} == {(0, 1), (1, 2)}
+
+
+def test_a_value_that_is_missing_where_the_question_before_it_is_stays_so():
+    """Who stops at a filter question answers neither it nor what follows, value or not."""
+    rng = np.random.default_rng(0)
+    chances, n = np.full((4000, 2), 0.24), 4000
+    level = rng.random(n) < 0.5  # that the other tells: missing just where that one is
+    both = {(0, 1): (0.2 * n, 10.0)}
+    found = fit_correlation(chances, both, n, settled={(1, 0): level})[0, 1]
+    assert found > 0.6
+    latent = multivariate_normal(cov=[[1, found], [found, 1]])
+    free = latent.cdf(ndtri([0.24, 0.24]))
+    assert level.mean() * 0.24 + (1 - level.mean()) * free == pytest.approx(0.2, abs=0.003)
+    as_chance = {(0, 1): (n * (level.mean() * 0.24 + (1 - level.mean()) * 0.24**2), 10.0)}
+    assert fit_correlation(chances, as_chance, n, settled={(1, 0): level})[0, 1] == 0
+
+
+@pytest.mark.parametrize("family", [AIM, AllPairs])
+def test_who_skips_a_filter_question_skips_what_follows(family):
+    rng = np.random.default_rng(0)
+    smokes, stops = rng.random(4000) < 0.5, rng.random(4000) < 0.2
+    frame = pd.DataFrame(
+        {"smoke": np.where(smokes, "yes", "no"), "sex": rng.choice(["f", "m"], 4000)}
+    )
+    frame["packs"] = np.where(smokes, rng.choice(["one", "two"], 4000), None)
+    frame.loc[smokes & (rng.random(4000) < 0.05), "packs"] = "no answer"
+    frame.loc[stops, ["smoke", "packs"]] = None
+    packs = Categorical(
+        name="packs", levels=("one", "two"), nullable=True, missing_codes=("no answer",)
+    )
+    smoke = Categorical(name="smoke", levels=("no", "yes"), nullable=True)
+    sex = Categorical(name="sex", levels=("f", "m"))
+    rule = NotApplicable(("packs",), unless="smoke = 'yes'")
+    model = family(epsilon=10.0, delta=1e-6, random_state=0)
+    model.fit(frame, schema=Schema((smoke, packs, sex), rules=(rule,)))
+    drawn = model.sample_table(4000, missing_values="keep", random_state=0)
+    holes = drawn.mask("packs") & ~drawn.mask("packs", "not_applicable")
+    assert drawn.mask("smoke").mean() == pytest.approx(0.2, abs=0.03)
+    assert holes[drawn.mask("smoke")].mean() > 0.9
+    smokers = ~drawn.mask("smoke") & (drawn.codes("smoke") == 1)
+    assert holes[smokers].mean() == pytest.approx(0.05, abs=0.04)
 
 
 def test_holes_are_not_learned_from_a_level_that_they_hide():

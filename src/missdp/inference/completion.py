@@ -145,7 +145,13 @@ def complete(
         known = _corrected(tables, rows, masks)
     if rounds:
         chances = masks.missing(rows)
-        found = fit_correlation(chances, both, tables.n_rows, explained=masks.explained)
+        found = fit_correlation(
+            chances,
+            both,
+            tables.n_rows,
+            explained=masks.explained,
+            settled=masks.settled(rows),
+        )
         masks.correlation = _tied(found, groups)
     return known
 

@@ -230,7 +230,11 @@ class Estimate:
         self.refit(iterations=300)
         if self._models_holes:
             self.masks.correlation = fit_correlation(
-                1.0 - self._observed.T, both, self.n_rows, explained=self.masks.explained
+                1.0 - self._observed.T,
+                both,
+                self.n_rows,
+                explained=self.masks.explained,
+                settled=self.masks.settled(self._rows.T),
             )
 
     def refit(

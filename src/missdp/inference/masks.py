@@ -83,33 +83,46 @@ def fit_correlation(
     n_rows: float,
     *,
     explained: Collection[tuple[int, int]] = (),
+    settled: Mapping[tuple[int, int], Flags] | None = None,
 ) -> Floats:
-    """Find latent correlations under which pairs of holes coincide as often as released."""
+    """Find latent correlations under which pairs of holes coincide as often as released.
+
+    Where a pair is ``settled``, by row, the first is missing just where the second is.
+    """
     from scipy.special import ndtri
 
     size = chances.shape[1]
     correlation, known = np.eye(size), np.eye(size, dtype=bool)
-    rows = chances[:: max(1, len(chances) // _ROWS)]
+    step = max(1, len(chances) // _ROWS)
+    rows = chances[::step]
+    same = {pair: flags[::step] for pair, flags in (settled or {}).items()}
     quantiles = ndtri(np.clip(rows, 1e-12, 1 - 1e-12))
     for (a, b), (count, std) in both.items():
-        alone = float((rows[:, a] * rows[:, b]).mean())
+        one, other = (b, a) if (b, a) in same else (a, b)
+        tied = same.get((one, other), np.zeros(len(rows), dtype=bool))
+        alone = float((np.where(tied, 1.0, rows[:, one]) * rows[:, other]).mean())
         known[a, b] = known[b, a] = True
         evidence = _coincidence_evidence(count, std, alone, n_rows)
         if abs(evidence) > _COINCIDENCE and not {(a, b), (b, a)} & set(explained):
-            found = _latent(quantiles[:, a], quantiles[:, b], alone, count / n_rows)
+            free = quantiles[~tied]
+            share = len(free) / max(1, len(rows))
+            found = _latent(free[:, a], free[:, b], alone, count / n_rows, share)
             correlation[a, b] = correlation[b, a] = found
     return positive(_completed(correlation, known))
 
 
-def _latent(h: Floats, k: Floats, alone: float, target: float) -> float:
-    """Solve E[Φ₂(h, k; ρ)] = target for ρ, along ρ = sin θ (Drezner and Wesolowsky 1990)."""
+def _latent(h: Floats, k: Floats, alone: float, target: float, share: float = 1.0) -> float:
+    """Solve E[Φ₂(h, k; ρ)] = target for ρ, along ρ = sin θ (Drezner and Wesolowsky 1990).
+
+    Such a ``share`` of the rows is correlated; all of them are ``alone`` if it is not.
+    """
     from scipy.integrate import cumulative_trapezoid
 
     theta = np.linspace(-np.arcsin(_LARGEST), np.arcsin(_LARGEST), _NODES)[:, np.newaxis]
     exponent = (h**2 + k**2 - 2 * h * k * np.sin(theta)) / (2 * np.cos(theta) ** 2)
-    density = np.exp(-exponent).mean(axis=1) / (2 * np.pi)
+    density = np.exp(-exponent).sum(axis=1) / max(1, len(h)) / (2 * np.pi)
     grown = cumulative_trapezoid(density, theta[:, 0], initial=0.0)
-    rates = alone + grown - grown[_NODES // 2]
+    rates = alone + share * (grown - grown[_NODES // 2])
     return float(np.sin(np.interp(target, rates, theta[:, 0])))
 
 
@@ -384,8 +397,14 @@ class MaskModel(Record):
 
     @property
     def explained(self) -> set[tuple[int, int]]:
-        """Pairs whose holes coincide for a reason that is modelled."""
-        return {*self.unseen, *self._told_pairs}
+        """Pairs whose holes coincide for a reason that is modelled, in all rows."""
+        told = {(a, b) for a in self.told for b in self._tellers(a)}
+        return {*self.unseen, *self._told_pairs - told}
+
+    def settled(self, rows: Ints) -> dict[tuple[int, int], Flags]:
+        """In which rows an attribute is missing just where one that tells its level is."""
+        pairs = {(a, b) for a in self.told for b in self._tellers(a)}
+        return {(a, b): rows[:, a] == self.always[a] for a, b in pairs}
 
     def _logits(self, a: int, rows: Ints, holes: Mapping[int, Flags]) -> Floats:
         logits = np.full(len(rows), self.intercepts[a])
