@@ -16,8 +16,9 @@ together the estimate stays as biased as if nothing had been done.
 
 In real tables holes come together (a questionnaire is left half-way).  Released pair tables count
 rows with both cells missing; where that differs from independence given the row by more than noise,
-the latent correlation of a Gaussian copula makes up for it (`missdp.inference.masks`).  The
-chance of each single cell to be missing is not touched, so nothing else is.
+latent normal variables of a Gaussian copula are correlated, and one and the same where attributes
+are missing together (`missdp.inference.completion`). The chance of each single cell to be missing
+is not touched, so nothing else is.
 
 If, however, ``a`` is missing at other rates by the observed levels of ``b``, and at a rate again
 where ``b`` is missing that no mean of those explains, then ``b`` is taken to count only where it is
@@ -25,13 +26,7 @@ observed, as values missing at random have it: β_ab(x_b) where it is observed, 
 where it is not.  The same if that explains why ``b`` seems to be missing by the levels of ``a``.
 
 A level of ``a`` may be one that only ``b`` tells ("not applicable", where nothing is written for
-it): it never goes missing by itself, and always does where ``b`` is missing. How often ``b`` is
-missing is then not learned from the levels of ``a``, which are not seen alike where it is.
-
-Holes that coincide have a Gaussian copula, fitted to how often pairs of them do: each has a chance
-of its own, and a latent normal variable that says whether it happens; the variables of two holes
-are correlated where the two coincide more or less often than by chance, and one and the same where
-attributes are missing together (`missdp.inference.completion`).
+it): it goes missing where ``b`` does. How often ``b`` does is not learned from the levels of ``a``.
 """
 
 from __future__ import annotations
@@ -112,17 +107,14 @@ def fit_correlation(
 
 
 def _latent(h: Floats, k: Floats, alone: float, target: float, share: float = 1.0) -> float:
-    """Solve E[Φ₂(h, k; ρ)] = target for ρ, along ρ = sin θ (Drezner and Wesolowsky 1990).
-
-    Such a ``share`` of the rows is correlated; all of them are ``alone`` if it is not.
-    """
+    """Solve E[Φ₂(h, k; ρ)] = target for ρ, along ρ = sin θ (Drezner and Wesolowsky 1990)."""
     from scipy.integrate import cumulative_trapezoid
 
     theta = np.linspace(-np.arcsin(_LARGEST), np.arcsin(_LARGEST), _NODES)[:, np.newaxis]
     exponent = (h**2 + k**2 - 2 * h * k * np.sin(theta)) / (2 * np.cos(theta) ** 2)
     density = np.exp(-exponent).sum(axis=1) / max(1, len(h)) / (2 * np.pi)
     grown = cumulative_trapezoid(density, theta[:, 0], initial=0.0)
-    rates = alone + share * (grown - grown[_NODES // 2])
+    rates = alone + share * (grown - grown[_NODES // 2])  # of all rows, such a share is correlated
     return float(np.sin(np.interp(target, rates, theta[:, 0])))
 
 
