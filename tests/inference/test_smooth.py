@@ -337,6 +337,22 @@ def test_what_is_not_noisy_stays_with_numbers(seed, tail):
         assert found[p].sum(axis=0) == pytest.approx(np.zeros(10), abs=1e-9)
 
 
+def test_a_level_that_no_other_tells_leaves_what_twins_say_finite():
+    """An ordered level that never occurs: no level of the nominal attribute is in it."""
+    rng, own = np.random.default_rng(1), np.array([0.4, 0.3, 0.29, 0.01])
+    margin = np.array([0.2, 0.2, 0.15, 0.15, 0.15, 0.15])
+    table = np.zeros((4, 6))
+    table[[0, 0, 1, 1, 2, 2], np.arange(6)] = margin
+    outcome = np.array([0.5, 0.3, 0.2])
+    seen = {(0, 1): table - np.outer(own, margin), (0, 2): np.zeros((4, 3))}
+    seen[1, 2] = np.outer(margin * np.linspace(-1, 1, 6), [-0.3, 0.1, 0.2])
+    variances = {p: np.full(t.shape, 1e-6) for p, t in seen.items()}
+    seen = {p: t + rng.normal(0, 1e-3, t.shape) for p, t in seen.items()}
+    found = Smoothing.of([own, margin, outcome], seen, variances, [True, False, True])
+    assert (found.sparse[0, 1].table.sum(axis=1) == 0).any()
+    assert all(np.isfinite(t).all() for t in found.means().values())
+
+
 def test_draws_have_the_numbers_that_what_they_are_drawn_around_has():
     """In few rows a number may vary with some noise, and not with other."""
     told = np.zeros(3), np.ones(3)

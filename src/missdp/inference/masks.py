@@ -98,8 +98,8 @@ def fit_correlation(
         alone = float((np.where(tied, 1.0, rows[:, one]) * rows[:, other]).mean())
         known[a, b] = known[b, a] = True
         evidence = _coincidence_evidence(count, std, alone, n_rows)
-        if abs(evidence) > _COINCIDENCE and not {(a, b), (b, a)} & set(explained):
-            free = quantiles[~tied]
+        free = quantiles[~tied]
+        if abs(evidence) > _COINCIDENCE and len(free) and not {(a, b), (b, a)} & set(explained):
             share = len(free) / max(1, len(rows))
             found = _latent(free[:, a], free[:, b], alone, count / n_rows, share)
             correlation[a, b] = correlation[b, a] = found
@@ -195,6 +195,8 @@ class Strip:
     def _trend(self) -> tuple[float, float]:
         """By how much rates rise with the mid-rank, and the squared ratio to its noise."""
         rows, whole = np.maximum(self.rows, self.std), float(self.missing.sum())
+        if whole <= self.std * math.sqrt(len(rows)):  # hardly any are missing
+            return 0.0, 0.0
         rate = min(1.0, max(0.0, whole / float(rows.sum())))  # it hardly matters for a trend
         noise = self.std**2 * ((1 - rate) ** 2 + rate**2 * self.observed_cells)
         part = self._places * rows / (noise + rows * rate * (1 - rate))

@@ -355,7 +355,8 @@ class Smoothing:
                 continue
             a, c = sorted(pair, key=lambda one: not ordered[one])
             table = told.table if pair == (a, c) else told.table.T
-            law = table / table.sum(axis=1, keepdims=True)
+            whole = table.sum(axis=1, keepdims=True)
+            law = np.where(whole > 0, table / np.maximum(whole, _NEVER), self.margins[c])
             for x in range(len(self.margins)):
                 known, own = (min(a, x), max(a, x)), (min(c, x), max(c, x))
                 if own in self.sparse or not {known, own} <= self.kept.keys():

@@ -142,7 +142,8 @@ def _histogram(
     near[:, :2] += within[0]
     starts, rows = told.starts + within[0], told.mass * told.rows
     hidden = np.concatenate([near, outside])
-    for _ in range(2):  # the end, and the beginning
+    ends = 2 if len(rows) > 2 or inside < size else 0  # of noise alone nothing falls off
+    for _ in range(ends):  # the end, and the beginning
         starts, rows, hidden = _to_the_end(starts, rows, hidden, size=size, std=noise.std)
         hidden[:, :2] = size - hidden[:, 1::-1]
         starts, rows = size - starts[::-1], rows[::-1]

@@ -214,7 +214,7 @@ def varied_pairs(
         drawn = replace(other, pairs=pairs, variances=smoothing.told)
         together = again.of_several(drawn.masks, rows)
         parts = drawn.margins, pairs, drawn.variances
-        law = fit_heads(*parts, rng=rng, allowed=possible, together=together)
+        law = fit_heads(*parts, rng=rng, allowed=possible, ordered=ordered, together=together)
         wanted = targets(drawn, law.sample(_ROWS, rng)) | together
         yield replace(model, law=law, tables=wanted, masks=drawn.masks)
 
