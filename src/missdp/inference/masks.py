@@ -392,13 +392,15 @@ class MaskModel(Record):
     @property
     def explained(self) -> set[tuple[int, int]]:
         """Pairs whose holes coincide for a reason that is modelled, in all rows."""
-        told = {(a, b) for a in self.told for b in self._tellers(a)}
-        return {*self.unseen, *self._told_pairs - told}
+        return {*self.unseen, *self._told_pairs - self._told_directly}
+
+    @property
+    def _told_directly(self) -> set[tuple[int, int]]:
+        return {(a, b) for a in self.told for b in self._tellers(a)}
 
     def settled(self, rows: Ints) -> dict[tuple[int, int], Flags]:
         """In which rows an attribute is missing just where one that tells its level is."""
-        pairs = {(a, b) for a in self.told for b in self._tellers(a)}
-        return {(a, b): rows[:, a] == self.always[a] for a, b in pairs}
+        return {(a, b): rows[:, a] == self.always[a] for a, b in self._told_directly}
 
     def _logits(self, a: int, rows: Ints, holes: Mapping[int, Flags]) -> Floats:
         logits = np.full(len(rows), self.intercepts[a])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from typing import Any, Literal
 
@@ -534,8 +535,8 @@ def fit_pairs(
     plain, last = release, 1 if release.products is None else _MOST_TURNS
     tables, n = release.guessed(), rows_enough(_ROWS, known=release.crude.rows)
     rounds, together = _ROUNDS if selective else 0, dict[Clique, Floats]()
-    facts: dict[str, Any] = {"always": always, "told": told, "ordered": ordered or ()}
-    known = complete(tables, rng=rng, rounds=rounds, **facts)
+    filled_in = partial(complete, rng=rng, always=always, told=told, ordered=ordered or ())
+    known = filled_in(tables, rounds=rounds)
     known, possible = _smoothed(known, ordered, allowed)
     moved = math.inf
     for turn in range(1, last + 1):
@@ -548,13 +549,11 @@ def fit_pairs(
         taken = release.taken(np.where(holes, sizes, rows))
         release = plain.with_tails(taken)
         tables = release.tables(taken)
-        known = complete(
+        known = filled_in(
             tables,
-            rng=rng,
             draw=_drawn(rows[: rows_enough(n, attributes=len(sizes))]),
             rounds=int(selective),
             start=known.masks if selective else None,
-            **facts,
         )
         numbers = numbers_of(release, taken, known, rows, holes)
         known, possible = _smoothed(known, ordered, allowed, numbers)
