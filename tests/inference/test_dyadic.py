@@ -93,6 +93,27 @@ def test_the_range_holds_whatever_stands_out_and_no_more_than_its_nodes(size, da
     assert occupied(np.zeros(16), std=1.0, size=size) == (0, size)
 
 
+def test_a_tail_is_looked_for_in_all_levels_and_not_past_the_last_cell():
+    """Half of the rows are at 0, and the others further out than any count of theirs tells."""
+    rng, size, std = np.random.default_rng(0), 1100, 60.0
+    cells = np.zeros(size, dtype=int)
+    cells[0], cells[520:1000:4] = 1200, 4
+    levels = measured_levels(size, every=2)
+    found = []
+    for _ in range(60):
+        noisy = [v + rng.normal(0, std, v.shape) for v in folded(cells, levels)]
+        found.append(fit_histogram(noisy, std=std, size=size, levels=levels).mass[0])
+    lost = np.mean(np.array(found) > 0.97)
+    assert lost < 0.05  # it was in one of eight
+    assert np.mean(found) == pytest.approx(1200 / 1680, abs=0.1)
+
+
+def test_a_first_look_adds_up_neighbours():
+    """Two cells of twice the noise each are seen, though nothing lies outside of them."""
+    look = np.array([50_000, 400, 0, 0, 0, 0, 0, 0, 0, 0, 230, 230, 0, 0, 0, 0])
+    assert occupied(look, std=100.0, size=16) == (0, 12)
+
+
 @given(st.floats(0.1, 1e5), st.integers(1, 5000), st.floats(0, 1e3))
 def test_rows_at_an_end_fall_off_from_those_beside_them(rows, cells, even):
     stops, found = falling(rows, cells, even=even)

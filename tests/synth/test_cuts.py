@@ -353,11 +353,11 @@ def test_strong_trends_of_few_rows_stay_strong():
         )
     )
     kept = []
-    for seed in range(3):
+    for seed in range(5):
         model = AllPairs(epsilon=1, delta=1e-6, random_state=seed).fit(frame, schema=schema)
         ranks = model.sample(5000, random_state=0).astype(float).corr(method="spearman")
         kept.append(ranks.loc["x", ["square", "y"]])
-    assert np.mean(kept, axis=0) == pytest.approx([0.95, 0.57], abs=0.1)  # it was .69 and .49
+    assert np.median(kept, axis=0) == pytest.approx([0.95, 0.57], abs=0.1)  # it was .69 and .49
 
 
 def test_there_are_more_bins_where_counts_are_large():

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.types import Floats, Ints
+from missdp.types import Flags, Floats, Ints
 
 __all__ = [
     "Histogram",
@@ -33,12 +33,12 @@ __all__ = [
 _Number = TypeVar("_Number", bound=np.generic)
 
 _SPLIT = 4.0  # standard deviations that a count must reach to be divided
-_NEAR = 1.0  # standard deviations that the mass at either end must reach to be believed,
+_NEAR = 0.7  # standard deviations that the mass at either end must reach to be believed,
 _FAR = 3.5  # and where it is so many ranges away from what stands out by as much, or past a gap
 _RANGES, _GAP = 3.0, 0.5
 _SURE = 2.0  # the same, to be sure that there are rows
-_OCCUPIED = 3.5  # the same for a first look; what lies outside of it is not looked at again
-_UNSEEN = 0.1  # of all rows, that may at most be outside without standing out
+_OCCUPIED = 3.0  # the same for a first look; what lies outside of it is not looked at again
+_UNSEEN = 0.05  # of all rows, that may at most be outside without standing out
 _LEAST = 1e-3  # rows in a cell, as a share of all those at an end
 _TURNS = 30  # until the length by which rows fall off does not move
 
@@ -99,13 +99,25 @@ def occupied(counts: NDArray[np.int64], *, std: float, size: int) -> tuple[int, 
     (16, 32)
     """
     width = (1 << depth_of(size)) // len(counts)
-    total, ends = float(counts.sum()), []
+    counts = counts[: -(-size // width)]
     spread = _OCCUPIED * std * np.sqrt(np.arange(1, len(counts) + 1))
-    for side in (counts, counts[::-1]):
-        kept = (side > spread[0]) | (np.cumsum(side) > spread) | (spread > _UNSEEN * total)
-        ends.append(int(np.flatnonzero(kept)[0]) if kept.any() else 0)
+    most = np.flatnonzero(spread > _UNSEEN * counts.sum())
+    ends = [
+        min(_first_seen(side, std), int(most[0]) if most.size else len(counts) - 1)
+        for side in (counts, counts[::-1])
+    ]
     start = min(ends[0] * width, size - 2)
     return start, max(start + 2, min((len(counts) - ends[1]) * width, size))
+
+
+def _first_seen(counts: Ints, std: float) -> int:
+    """Return where the first cells begin that together hold more than noise; 0 if none do."""
+    below, places = np.append(0, np.cumsum(counts)), np.arange(len(counts))
+    lengths = np.subtract.outer(places + 1, places)  # from each first cell to each last
+    sums = np.subtract.outer(below[1:], below[:-1])
+    score = np.where(lengths > 0, sums / (std * np.sqrt(np.maximum(lengths, 1))), -np.inf)
+    found = np.flatnonzero(score.max(axis=1) > _OCCUPIED)
+    return int(score[found[0]].argmax()) if found.size else 0
 
 
 def falling(rows: float, cells: int, *, even: float) -> tuple[Ints, Floats]:
@@ -149,16 +161,13 @@ def fit_histogram(
     >>> found.starts.tolist(), found.mass.round(3).tolist()
     ([0, 1, 2, 3], [0.625, 0.125, 0.25])
     """
-    every, noise = _every_level(counts, std, size, levels)
-    exists = _divided(every, noise)
-    raised = _upwards(every, noise, exists, std, levels)
-    final = _downwards(*raised)
-    starts, mass = _leaves(final, exists)
+    told = _upwards(counts, std, size, levels)
+    starts, mass = _leaves(_downwards(*told), _divided(*told))
     kept = starts < size
     starts, mass = np.append(starts[kept], size), mass[kept]
     ends = reach or (np.arange(0.0, size), np.arange(1.0, size + 1))
     reached = ends[0][starts[:-1]], ends[1][starts[1:] - 1]
-    untold, unsure = _untold(starts, mass, every, noise, *reached)
+    untold, unsure = _untold(starts, mass, *told, *reached)
     _trim(mass, untold)
     rows = float(mass.sum())
     sure = (int(starts[unsure[0]]), int(starts[len(mass) - unsure[1]]))
@@ -181,7 +190,7 @@ def beyond(
 
     >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
     >>> beyond(counts, std=0.5, size=3, levels=[1, 2], kept=(0, 2)).round(2).tolist()
-    [[2.0, 3.0, 20.0, 0.41]]
+    [[2.0, 3.0, 20.0, 0.35]]
     """
     values, variances = _linear(counts, std, size, levels)
     cells, found = len(values[-1]), []
@@ -201,12 +210,10 @@ def _linear(
     measured: Sequence[NDArray[np.generic]], std: float, size: int, levels: Sequence[int]
 ) -> tuple[list[Floats], list[Floats]]:
     """Return all counts by least squares over the whole tree, by level, and their variances."""
-    every, noise = _every_level(measured, std, size, levels)
-    whole = [np.ones(len(count), dtype=bool) for count in every]
-    values, variances = _upwards(every, noise, whole, std, levels)
+    values, variances = _upwards(measured, std, size, levels)
     for level in range(1, len(values)):
         below, spread = values[level].reshape(-1, 2), variances[level].reshape(-1, 2)
-        part = spread / spread.sum(axis=1, keepdims=True)
+        part = _parts(spread)
         lacking = values[level - 1] - below.sum(axis=1)
         values[level] = (below + part * lacking[:, None]).reshape(-1)
         left = spread * (1 - part) + part**2 * variances[level - 1][:, None]
@@ -214,48 +221,46 @@ def _linear(
     return values, variances
 
 
-def _every_level(
-    measured: Sequence[NDArray[np.generic]], std: float, size: int, levels: Sequence[int]
-) -> tuple[list[Floats], list[float]]:
-    """Return counts of all levels, with their noise: what was not measured is a sum of what was."""
-    found: list[Floats] = [np.zeros(0)] * depth_of(size)
-    noise = [std] * depth_of(size)
-    for level, counts in zip(levels, measured, strict=True):
-        found[level - 1] = np.asarray(counts, dtype=np.float64)
-    for level in range(depth_of(size) - 1, 0, -1):
-        if not found[level - 1].size:
-            found[level - 1] = found[level].reshape(-1, 2).sum(axis=1)
-            noise[level - 1] = noise[level] * np.sqrt(2.0)
-    return found, noise
+def _upwards(
+    told: Sequence[NDArray[np.generic]], std: float, size: int, levels: Sequence[int]
+) -> tuple[list[Floats], list[Floats]]:
+    """Return counts of all nodes as they and what is below tell them, and variances, by level.
+
+    Nodes that have no other in common are independent; those past the last cell hold nothing.
+    """
+    depth, known = depth_of(size), dict(zip(levels, map(np.float64, told), strict=True))
+    value, variance = np.zeros(1 << depth + 1), np.full(1 << depth + 1, np.inf)
+    values: list[Floats] = []
+    variances: list[Floats] = []
+    for level in range(depth, 0, -1):
+        value, variance = _pairs(value), _pairs(variance)
+        if level in known:
+            there = np.arange(1 << level) << (depth - level) < size
+            own = np.divide(variance, variance + std**2, out=there + 0.0, where=variance < np.inf)
+            value = np.where(there, value + own * (known[level] - value), 0.0)
+            variance = own * std**2
+        values.insert(0, value)
+        variances.insert(0, variance)
+    return values, variances
 
 
-def _divided(counts: list[Floats], noise: list[float]) -> list[NDArray[np.bool_]]:
+def _pairs(nodes: Floats) -> Floats:
+    """Return the sums of the two halves of each node."""
+    return np.asarray(nodes.reshape(-1, 2).sum(axis=1))
+
+
+def _parts(spread: Floats) -> Floats:
+    """Return which part each of two halves has in their variance."""
+    total = spread.sum(axis=1, keepdims=True)
+    return np.asarray(spread / np.where(total > 0, total, 1.0))
+
+
+def _divided(counts: list[Floats], variances: list[Floats]) -> list[Flags]:
     """Tell, by level, which nodes there are: the halves of whatever stands out."""
     exists = [np.ones(2, dtype=bool)]
-    for count, std in zip(counts[:-1], noise[:-1], strict=True):
-        exists.append(np.repeat(exists[-1] & (count > _SPLIT * std), 2))
+    for count, variance in zip(counts[:-1], variances[:-1], strict=True):
+        exists.append(np.repeat(exists[-1] & (count > _SPLIT * np.sqrt(variance)), 2))
     return exists
-
-
-def _upwards(
-    counts: list[Floats],
-    noise: list[float],
-    exists: list[NDArray[np.bool_]],
-    std: float,
-    measured: Sequence[int],
-) -> tuple[list[Floats], list[Floats]]:
-    """Put each node's count together with what is below it, by inverse variance."""
-    found = [count.copy() for count in counts]
-    variance = [np.full(len(c), s * s) for c, s in zip(counts, noise, strict=True)]
-    for level in range(len(counts) - 2, -1, -1):
-        below = found[level + 1].reshape(-1, 2).sum(axis=1)
-        spread = variance[level + 1].reshape(-1, 2).sum(axis=1)
-        own = spread / (spread + std * std) if level + 1 in measured else np.zeros(len(below))
-        inner = exists[level + 1][::2]
-        found[level] = np.where(inner, own * counts[level] + (1 - own) * below, counts[level])
-        mixed = own * std * std if level + 1 in measured else spread
-        variance[level] = np.where(inner, mixed, variance[level])
-    return found, variance
 
 
 def _downwards(raised: list[Floats], variance: list[Floats]) -> list[Floats]:
@@ -264,7 +269,7 @@ def _downwards(raised: list[Floats], variance: list[Floats]) -> list[Floats]:
     for counts, spread in zip(raised[1:], variance[1:], strict=True):
         pairs, parts = counts.reshape(-1, 2), spread.reshape(-1, 2)
         lacking = final[-1] - pairs.sum(axis=1)
-        pairs = pairs + lacking[:, None] * parts / parts.sum(axis=1, keepdims=True)
+        pairs = pairs + lacking[:, None] * _parts(parts)
         pairs = np.maximum(pairs, 0.0)
         total = pairs.sum(axis=1)
         final.append((pairs * (final[-1] / np.where(total > 0, total, 1.0))[:, None]).reshape(-1))
@@ -297,7 +302,7 @@ def _untold(
     starts: NDArray[np.int64],
     mass: Floats,
     counts: list[Floats],
-    noise: list[float],
+    variances: list[Floats],
     least: Floats,
     greatest: Floats,
 ) -> tuple[list[int], list[int]]:
@@ -307,11 +312,10 @@ def _untold(
     estimate are at least 0, so that noise alone would add up to a lot. A little mass far out, or
     beyond a wide gap, ruins means and deviations, so there it must stand out by more.
     """
-    back = [count[::-1] for count in counts]
-    sides = ((starts[1:], counts), (len(counts[-1]) - starts[:-1][::-1], back))
-    near, far, sure = (
-        [_outer(*side, noise, times) for side in sides] for times in (_NEAR, _FAR, _SURE)
-    )
+    nodes = [*zip(counts, variances, strict=True)]
+    back = [(count[::-1], variance[::-1]) for count, variance in nodes]
+    sides = ((starts[1:], nodes), (len(counts[-1]) - starts[:-1][::-1], back))
+    near, far, sure = ([_outer(*side, times) for side in sides] for times in (_NEAR, _FAR, _SURE))
     first, last = far[0], len(least) - 1 - far[1]
     if first <= last:
         width = greatest[last] - least[first]
@@ -328,21 +332,19 @@ def _untold(
     return near, unsure if sum(unsure) < len(least) else [0, len(least) - 1]
 
 
-def _outer(
-    lengths: NDArray[np.int64], levels: list[Floats], noise: list[float], times: float
-) -> int:
+def _outer(lengths: Ints, nodes: Sequence[tuple[Floats, Floats]], times: float) -> int:
     for place, length in enumerate(lengths[:-1]):
-        if _stands_out(int(length), levels, noise, times):
+        if _stands_out(int(length), nodes, times):
             return place
     return len(lengths) - 1
 
 
-def _stands_out(length: int, levels: list[Floats], noise: list[float], times: float) -> bool:
+def _stands_out(length: int, nodes: Sequence[tuple[Floats, Floats]], times: float) -> bool:
     """Whether so many cells, the first ones, hold more than noise: as one node for each bit."""
-    total, variance = 0.0, 0.0
-    for level, (counts, std) in enumerate(zip(levels, noise, strict=True), start=1):
-        bit = len(levels) - level
+    total, noise = 0.0, 0.0
+    for level, (counts, variances) in enumerate(nodes, start=1):
+        bit = len(nodes) - level
         if length >> bit & 1:
             total += float(counts[(length >> bit) - 1])
-            variance += std * std
-    return total > times * math.sqrt(variance)
+            noise += float(variances[(length >> bit) - 1])
+    return total > times * math.sqrt(noise)
