@@ -56,7 +56,7 @@ def counted(model: Synthesizer, name: str) -> Numeric:
     """
     attribute = model.schema_[name]
     assert isinstance(attribute, Numeric)
-    if attribute.pieces is None or attribute.shares is None:
+    if attribute.pieces is None or attribute.shares is None or _one_point(attribute):
         return attribute
     low, high = model.__dict__.get("_beyond", {}).get(name, np.zeros((0, 4))).T[:2]
     above = low + high > 2 * _median(attribute)
@@ -78,6 +78,12 @@ def reach(attribute: Numeric) -> tuple[float, float]:
     if known.size:
         found += [attribute.pieces[known[0]], attribute.pieces[known[-1] + 1]]
     return (min(found), max(found)) if found else (attribute.lower, attribute.upper)
+
+
+def _one_point(attribute: Numeric) -> bool:
+    """Whether values were found at one number only: all others are as their counts tell."""
+    low, high = reach(attribute)
+    return low == high
 
 
 @dataclass(frozen=True, eq=False)

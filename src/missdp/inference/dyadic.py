@@ -52,12 +52,15 @@ class Histogram:
     * ``rows``: Estimated number of rows, at least 0.
     * ``sure``, optional: The first cell of those that certainly hold rows at either end, and the
       first one after them; by default all.
+    * ``likely`` (shape (k,)), optional: Share of each, less noise, before what hardly stands out was
+      moved.
     """
 
     starts: NDArray[np.int64]
     mass: Floats
     rows: float
     sure: tuple[int, int] | None = None
+    likely: Floats | None = None
 
 
 def depth_of(size: int) -> int:
@@ -168,10 +171,12 @@ def fit_histogram(
     ends = reach or (np.arange(0.0, size), np.arange(1.0, size + 1))
     reached = ends[0][starts[:-1]], ends[1][starts[1:] - 1]
     untold, unsure = _untold(starts, mass, *told, *reached)
+    likely, rows = np.maximum(mass - std, 0.0), float(mass.sum())
     _trim(mass, untold)
-    rows = float(mass.sum())
     sure = (int(starts[unsure[0]]), int(starts[len(mass) - unsure[1]]))
-    return Histogram(starts, mass / rows if rows > 0 else np.diff(starts) / size, rows, sure)
+    if rows <= 0:
+        return Histogram(starts, np.diff(starts) / size, rows, sure)
+    return Histogram(starts, mass / rows, rows, sure, likely / rows)
 
 
 def beyond(

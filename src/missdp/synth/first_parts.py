@@ -147,6 +147,10 @@ def _histogram(
         starts, rows, hidden = _to_the_end(starts, rows, hidden, size=size, std=noise.std)
         hidden[:, :2] = size - hidden[:, 1::-1]
         starts, rows = size - starts[::-1], rows[::-1]
+    if np.count_nonzero(rows) == 1 and told.likely is not None:
+        # All else will be in one wide bin; where in it is likely, counts that noise may be tell.
+        below = np.append(0.0, np.cumsum(told.likely))
+        rows = rows + _LEAST * told.rows * np.diff(np.interp(starts, told.starts + within[0], below))
     return Histogram(starts, rows / max(float(rows.sum()), _LEAST), told.rows), hidden
 
 
