@@ -56,7 +56,7 @@ def counted(model: Synthesizer, name: str) -> Numeric:
     """
     attribute = model.schema_[name]
     assert isinstance(attribute, Numeric)
-    if attribute.pieces is None or attribute.shares is None or _one_point(attribute):
+    if attribute.pieces is None or attribute.shares is None:
         return attribute
     low, high = model.__dict__.get("_beyond", {}).get(name, np.zeros((0, 4))).T[:2]
     above = low + high > 2 * _median(attribute)
@@ -66,7 +66,10 @@ def counted(model: Synthesizer, name: str) -> Numeric:
     first = min(low[above], default=math.inf)
     last = max(high[~above], default=-math.inf)
     hidden = (middle <= last) | (middle >= first)
-    return replace(attribute, shares=tuple(np.where(hidden, 0.0, attribute.shares).tolist()))
+    shares = np.where(hidden, 0.0, attribute.shares)
+    of = np.searchsorted(attribute.edges or (), pieces[:-1], side="right")
+    known = np.bincount(of, shares)[of] > 0  # a bin that is hidden as a whole has rows all the same
+    return replace(attribute, shares=tuple(np.where(known, shares, attribute.shares).tolist()))
 
 
 def reach(attribute: Numeric) -> tuple[float, float]:
@@ -78,12 +81,6 @@ def reach(attribute: Numeric) -> tuple[float, float]:
     if known.size:
         found += [attribute.pieces[known[0]], attribute.pieces[known[-1] + 1]]
     return (min(found), max(found)) if found else (attribute.lower, attribute.upper)
-
-
-def _one_point(attribute: Numeric) -> bool:
-    """Whether values were found at one number only: all others are as their counts tell."""
-    low, high = reach(attribute)
-    return low == high
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +108,8 @@ class Beyond:
         low, high = reach(attribute)
         middle = _median(attribute) if len(known) else low
         far = middle + _FAR * (np.array([low, high]) - middle)
-        known = known[(known[:, 1] > far[0]) & (known[:, 0] < far[1])]
+        near = (known[:, 1] > far[0]) & (known[:, 0] < far[1])
+        known = known[near & ((known[:, 1] <= low) | (known[:, 0] >= high))]
         ends, (counts, noise) = np.clip(known[:, :2], *far), known[:, 2:].T
         above = ends.mean(axis=1) > middle
         scale = np.maximum(np.where(above, high - middle, middle - low), _LEAST_SHARE)
