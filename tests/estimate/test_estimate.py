@@ -202,6 +202,75 @@ def test_numbers_have_the_noise_of_their_products():
         assert found.noise[-1] < 2.9 * unit, question
 
 
+@pytest.mark.filterwarnings("ignore::missdp.errors.WeakGuaranteeWarning")
+def test_a_few_who_have_more_have_more_inside_bins_too():
+    """Of the last bin, which has a tenth of all rows, a few are most: who lie higher up in it."""
+    rng = np.random.default_rng(0)
+    few = rng.random(6000) < 0.04
+    x = np.clip(rng.normal(50, 10, 6000) + 16 * few, 0, 120).round(1)
+    frame = pd.DataFrame({"x": x, "who": np.where(few, "few", "most")})
+    who = Categorical(name="who", levels=("few", "most"))
+    schema = Schema((Numeric(name="x", lower=0, upper=120, step=0.1), who))
+    model = AllPairs(epsilon=30.0, random_state=0).fit(frame, schema=schema)
+    for question, truth, off in (
+        ("quantile(x, 0.9) by who", np.quantile(x[few], 0.9), 5),  # it was 6 to 8
+        ("share(x >= 75) by who", (x[few] >= 75).mean(), 0.1),  # .14
+        ("sd(x) by who", x[few].std(), 1.5),  # 2.1
+    ):
+        found = model.estimate(question)
+        assert found.intervals[0][0] < truth < found.intervals[0][1], question
+        assert found.estimate[0] == pytest.approx(truth, abs=off), question
+
+
+def test_lines_keep_the_share_of_each_bin_and_of_each_group():
+    points = np.linspace(0, 4, 4 * 50).reshape(4, 50)
+    inside, cells = np.full((4, 50), 0.02), np.array([[3, 1], [2, 2], [2, 3], [1, 4.0]]) / 18
+    more = Lines.of(points, inside, cells.sum(axis=1), np.arange(4)).tilted(inside, cells)
+    assert more.sum(axis=(1, 2)) == pytest.approx(np.zeros(4), abs=1e-12)
+    assert more.sum(axis=2) == pytest.approx(np.zeros((4, 50)), abs=1e-12)
+    assert (np.diff(more[:, :, 1], axis=1) >= 0).all()  # the second group is further up
+
+
+def test_what_few_rows_cannot_tell_of_tails_is_flagged():
+    frame = paid(1500)
+    model = AllPairs(epsilon=0.3, random_state=0).fit(frame, schema=NUMBERS)
+    flags = [
+        flag for flag in model.estimate("quantile(pay, 0.9)").flags if "noise of a count" in flag
+    ]
+    assert len(flags) == 1
+    assert not any("noise of a count" in flag for flag in model.estimate("share(sex == 'f')").flags)
+
+
+def test_bins_that_noise_hides_as_a_whole_keep_their_shape():
+    """All that is known of the last bin is what was released of it: not that it is even."""
+    x = Numeric(name="x", lower=0, upper=1000, integer=True)
+    pieces, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 1000.0), (0.3, 0.5, 0.15, 0.05, 0.0)
+    x = dataclasses.replace(x, edges=(0.0, 50.0, 1000.0), pieces=pieces, shares=shares)
+    beyond = np.array([[50, 83, 20, 9], [84, 106, 4, 9], [107, 1000, 4, 9]], float)
+    model = types.SimpleNamespace(schema_={"x": x}, _beyond={"x": beyond})
+    assert counted(model, "x").shares == shares
+    assert Beyond.of(model, x).points.min() > 107  # the others are in their bin already
+
+
+def test_all_but_a_spike_is_where_its_counts_are_largest():
+    """Two in three rows are 0; that the others stand out is plain only if all of them do."""
+    rng, found = np.random.default_rng(0), []
+    for seed in range(4):
+        gain = np.where(rng.random(2000) < 0.67, 0, np.exp(rng.normal(5.5, 1, 2000)).round())
+        others = {f"x{k}": rng.normal(50, 9, 2000) for k in range(4)}
+        frame = pd.DataFrame({"gain": gain, **others})
+        rest = [Numeric(name=name, lower=0, upper=100) for name in others]
+        schema = Schema((Numeric(name="gain", lower=0, upper=1e5, integer=True), *rest))
+        model = AllPairs(epsilon=0.5, delta=1e-6, random_state=seed).fit(
+            frame.clip(lower=0), schema=schema
+        )
+        found.append(model.estimate("mean(gain)").estimate[0])
+        drawn = model.sample(5000, random_state=0)["gain"]
+        found.append(drawn.mean())
+    assert np.median(found[::2]) < 400  # it is 133, and was 15,000
+    assert 40 < np.median(found[1::2]) < 400  # it was 20
+
+
 def test_a_slope_of_a_skewed_number_is_not_flattened():
     """Products reach to where they are clipped, and straight lines go on beyond."""
     ratios = []
@@ -219,7 +288,7 @@ def test_tails_are_those_that_released_means_tell(numbered):
     for question, truth in (("mean(pay)", pay.mean()), ("sd(pay)", pay.std())):
         found = numbered.estimate(question)
         assert abs(found.estimate[0] - truth) < 3 * found.errors[0]
-        assert found.noise[0] < 0.065 * pay.std()
+        assert found.noise[0] < 0.08 * pay.std()
 
 
 def test_released_sums_are_as_unsure_as_what_clipping_takes(numbered, monkeypatch):
@@ -536,12 +605,14 @@ def test_what_is_found_is_shown_whole(exact):
         ("wage ~ age + age", "named once"),
         ("wage ~ C(wage2)", "no attribute 'wage2'"),
         ("well ~ C(wage)", "is a number"),
-        ("`sex or so` ~ age", "no numbers"),
+        ("`sex or so` ~ age", "outcome must be one"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_by_name(exact, question, says):
     with pytest.raises((ParameterError, SchemaError), match=says):
         asked(exact["pairs"], question)
+    with pytest.raises(ParameterError, match=r"use regress\(\.\.\.\)"):
+        exact["pairs"].estimate(WAGE)
 
 
 def test_families_and_fits_without_statistics_refuse():

@@ -91,6 +91,7 @@ def test_it_is_kept_and_drawn(fitted, tmp_path):
         ("mean(wage)", {"attribute": "age"}, "one that the question is about"),
         ("mean(age) by sex", {"attribute": "sex"}, "makes groups"),
         ("mean(age)", {"attribute": "age"}, "never missing"),
+        ("share(sex == 'f')", {"attribute": "sex"}, "nothing can be added"),
         ("mean(wage)", {"attribute": "wage", "shifts": (0.0,)}, "shifts must be"),
         ("mean(wage)", {"attribute": "wage", "shifts": (np.nan,)}, "shifts must be"),
         ("mean(wage)", {"attribute": "wage", "confidence": 1.0}, "confidence"),

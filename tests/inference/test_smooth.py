@@ -9,7 +9,13 @@ from scipy import stats
 from inference.graphs import dependence
 from missdp.inference.masks import MaskModel
 from missdp.inference.products import NumberMoments, Numbers, complete_numbers
-from missdp.inference.smooth import Smoothing, _normal_tables, _shared_margins, _sparse_tables
+from missdp.inference.smooth import (
+    Smoothing,
+    _normal_tables,
+    _shared_margins,
+    _sparse_tables,
+    _weights,
+)
 
 
 def smooth_pairs(margins, seen, variances, ordered):
@@ -390,3 +396,13 @@ def test_missing_values_that_depend_on_others_are_made_up_for():
     for pair in ((0, 1), (1, 0), (1, 2)):
         assert found.by_level[pair][0] == pytest.approx(wanted.by_level[pair][0], abs=0.002)
     assert found.by_level[0, 2][0] == pytest.approx(wanted.by_level[0, 2][0], abs=1e-9)
+
+
+def test_steps_that_hardly_turn_stay_finite():
+    """Where they do not turn at all, a step was larger than a number can be: a fit failed."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        shape = rng.integers(2, 9), rng.integers(1, 30)
+        weights = _weights(np.exp(-0.5 * rng.gamma(0.3, 40.0, shape)))
+        assert weights.sum() == pytest.approx(1.0)
+        assert (weights >= 0).all()

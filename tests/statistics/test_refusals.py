@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
@@ -181,6 +181,8 @@ def test_what_is_wrong_is_refused_in_one_line_and_costs_nothing():
     for kind in ("variance", "standard_deviation", "correlation", "histogram"):
         with pytest.raises(UnprovenError, match="count, proportion, mean, sum"):
             QueryRequest(**{**MEAN, "statistic": kind}, uncertainty="worst-case")
+    with pytest.raises(UnprovenError, match="without groups only"):
+        Statistic("mean", of=("income",), by="sex", uncertainty="worst-case")
 
 
 def income_alone(rows):
@@ -291,6 +293,7 @@ def test_shares_never_add_up_to_more_than_the_whole(epsilon, parts):
 
 @settings(max_examples=20)
 @given(st.floats(1e-3, 10.0))
+@example(0.8625428943058538)
 def test_scales_cost_no_more_than_they_say(rho):
     budget = Budget(1e3, 1e-3)
     for release in (ScaleRelease(), ScaleRelease(epsilon=rho)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, product
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.estimate.formula import Question, parse_formula, parse_question
-from missdp.estimate.inside import Beyond, counted, numbers, reach
+from missdp.estimate.inside import Beyond, Inside, counted, numbers, reach
 from missdp.estimate.released import Released, Tables, released_by
 from missdp.record import Record
 from missdp.schema import Numeric
@@ -33,11 +33,13 @@ _Part = tuple[
     "_Column", float, Floats
 ]  # a column, the factor of its z, and the rest of its features
 
+_COARSE = 0.03  # noise of a count, as a share of the rows, from which tails are hardly known
 _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
 _DOUBT = 0.35  # of what is corrected for values that are missing selectively
 _MOST = 0.95  # of draws of the noise, which the error is to reach to: they may be skewed
 _WILD = 5.0  # times the median distance from the middle: further out draws are cut off
 _LEAST = 1e-9
+_STEADY = 0.05  # standard deviations by which lines move a mean, where they are not bent to meet it
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,10 @@ def asked_by(model: Synthesizer, formula: str) -> Asked:
     """Return the regression that a formula asks for; refuse a formula that cannot be read."""
     asked = parse_formula(formula, model.schema_)
     columns = [_Column(model, asked.outcome)]
+    if columns[0].points is None:
+        raise ParameterError(
+            f"formula: {asked.outcome!r} has levels that are no numbers; the outcome must be one"
+        )
     for name, by_levels in asked.terms:
         column = _Column(model, name)
         if by_levels and column.points is not None and isinstance(column.attribute, Numeric):
@@ -361,8 +367,16 @@ def _ratio(top: Floats, cells: Floats) -> _Found:
 
 def _mean(tables: Tables, asked: Question, first: _Column, others: list[_Column]) -> _Found:
     cells = _cells(tables, first, others)
+    if asked.where is not None and first.points is None:
+        return _ratio(_belonging(asked, first) @ cells, cells)
     if asked.where is not None:
-        return _ratio(_belongs(tables, asked, first) @ cells, cells)
+        chosen = _belonging(asked, first, first.values(tables)[0])
+        return _ratio(np.einsum("cp,cpg->g", chosen, _lying(tables, first, others, cells)), cells)
+    return _means(tables, first, others, cells)
+
+
+def _means(tables: Tables, first: _Column, others: list[_Column], cells: Floats) -> _Found:
+    """Return the means of a number by groups, with products as far as released."""
     if len(others) != 1:
         return _ratio((first.across if others else first.mean)(tables) @ cells, cells)
     factor, rest = first.beside(tables)
@@ -390,38 +404,57 @@ class _OneColumn:
         return self.numbers
 
 
-def _belongs(tables: Tables, asked: Question, first: _Column) -> Floats:
-    """Return the share of the rows with each code that satisfy a condition."""
-    where = asked.where
-    assert where is not None
-    if not isinstance(first.attribute, Numeric):
+def _belonging(asked: Question, first: _Column, values: Floats | None = None) -> Floats:
+    """Return which codes satisfy a condition; or which values, if these are stated by code."""
+    assert asked.where is not None
+    if values is None or not isinstance(first.attribute, Numeric):
         rows: Any = _OneColumn(first.home, None)
-        return np.asarray(where.select(rows), dtype=np.float64)
+        found = np.asarray(asked.where.select(rows), dtype=np.float64)
+        return found if values is None else np.broadcast_to(found[:, None], values.shape)
+    codes = np.repeat(np.tile(first.home, len(values) // len(first.home)), values.shape[1])
+    rows = _OneColumn(codes, values.ravel())
+    return np.asarray(asked.where.select(rows), dtype=np.float64).reshape(values.shape)
 
-    def select(values: Floats) -> Floats:
-        codes = np.repeat(first.home, values.shape[1])
-        rows: Any = _OneColumn(codes, values.ravel())
-        return np.asarray(where.select(rows), dtype=np.float64).reshape(values.shape)
 
-    return first.mean(tables, select)
+def _lying(tables: Tables, first: _Column, others: list[_Column], cells: Floats) -> Floats:
+    """Return shares of all rows by code of a number, by its values in each, and by groups.
+
+    Groups lie in bins as lines between them tell, so steep that means are as products have them.
+    """
+    points, inside = first.values(tables)
+    even = inside[:, :, None] * cells[:, None, :]
+    if not others or first.at not in tables.lines:
+        return even
+    more = tables.lines[first.at].tilted(inside, cells)
+    lean: Any = tables.lean
+    if len(others) == 1 and first.beside(tables)[0]:
+        told = _means(tables, first, others, cells)[0]
+        known, gain = (_ratio(np.einsum("cp,cpg->g", points, x), cells)[0] for x in (even, more))
+        law = even.sum(axis=2)
+        spread = float((np.square(points) * law).sum() - np.square((points * law).sum()))
+        lacking = told - known - lean * gain
+        lean = lean + lacking * gain / (np.square(gain) + _STEADY**2 * max(spread, _LEAST))
+    return np.asarray(even + lean * more)
 
 
 def _sd(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> _Found:
     cells = _cells(tables, first, others)
-    mean, share = _ratio(first.mean(tables) @ cells, cells)
-    square = _ratio(first.mean(tables, np.square) @ cells, cells)[0]
+    lying, points = _lying(tables, first, others, cells), first.values(tables)[0]
+    mean, share = _ratio(np.einsum("cp,cpg->g", points, lying), cells)
+    square = _ratio(np.einsum("cp,cpg->g", np.square(points), lying), cells)[0]
     return np.sqrt(np.maximum(square - mean**2, 0.0)), share
 
 
 def _quantile(tables: Tables, asked: Question, first: _Column, others: list[_Column]) -> _Found:
     cells = _cells(tables, first, others)
-    points, inside = first.values(tables)
-    order = np.argsort(points.ravel(), kind="stable")
+    points = first.values(tables)[0].ravel()
+    order = np.argsort(points, kind="stable")
+    lying = np.maximum(_lying(tables, first, others, np.maximum(cells, 0.0)), 0.0)
     found = []
-    for group in np.maximum(cells, 0.0).T:
-        mass = np.cumsum((inside * group[:, None]).ravel()[order])
+    for group in lying.reshape(len(points), -1).T:
+        mass = np.cumsum(group[order])
         place = np.searchsorted(mass, asked.level * mass[-1])
-        found.append(points.ravel()[order][min(place, len(order) - 1)])
+        found.append(points[order][min(place, len(order) - 1)])
     return np.array(found), cells.sum(axis=0)
 
 
@@ -535,6 +568,7 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
         confidence=float(confidence),
         flags=(
             *_small(asked.labels, share, unsure),
+            *_coarse(columns, released.inside),
             *released.flags,
             *_uncovered(model, columns, holed=holed),
         ),
@@ -557,6 +591,17 @@ def _small(labels: Sequence[str], share: Floats, unsure: Floats) -> Iterator[str
             f"Too small for the noise: {', '.join(few)}. Their numbers of rows are hardly known, "
             "and intervals need not hold."
         )
+
+
+def _coarse(columns: Sequence[_Column], insides: Mapping[int, Inside]) -> Iterator[str]:
+    known = ((column.attribute.name, insides.get(column.at)) for column in columns)
+    for name, noise in ((name, one.noise) for name, one in known if one is not None):
+        if noise > _COARSE:
+            yield (
+                f"{name}: the noise of a count is {noise:.0%} of the rows. How values lie in tails "
+                "is hardly known; quantiles, and shares of tails, may be off by more than "
+                "intervals tell."
+            )
 
 
 def _uncovered(model: Synthesizer, columns: Sequence[_Column], *, holed: bool) -> Iterator[str]:

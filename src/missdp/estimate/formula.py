@@ -62,6 +62,8 @@ def parse_question(text: str, schema: Schema, by: tuple[str, ...] = ()) -> Quest
     """Return what a text such as ``mean(wage) by sex`` asks."""
     found = _CALL.fullmatch(text) if isinstance(text, str) else None
     if found is None:
+        if isinstance(text, str) and is_formula(text):
+            raise ParameterError("this is a formula, not a question: use regress(...)")
         raise ParameterError(
             "a question is written as mean(x), sd(x), median(x), quantile(x, 0.9), share(x == 1), "
             "correlation(x, y) or difference(mean(x)), perhaps with 'by' and names behind it"

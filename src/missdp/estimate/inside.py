@@ -39,7 +39,7 @@ _PART = 1.0  # how far rows beyond may lie towards either end of their interval
 _APART = 0.5, 1.0  # how much these may differ from the bin beside, in standard deviations of
 # others: as many as are usual, and more
 _FURTHEST = 1e-6  # rank from either end
-_HARDLY = 3.0  # standard deviations: of smaller bins it is not known how values lie in them
+_HARDLY = 1.5  # standard deviations: of smaller bins it is not known how values lie in them
 
 
 def numbers(attribute: Numeric) -> Floats:
@@ -109,7 +109,8 @@ class Beyond:
         middle = _median(attribute) if len(known) else low
         far = middle + _FAR * (np.array([low, high]) - middle)
         near = (known[:, 1] > far[0]) & (known[:, 0] < far[1])
-        known = known[near & ((known[:, 1] <= low) | (known[:, 0] >= high))]
+        centre = known[:, :2].mean(axis=1)
+        known = known[near & ((centre < low) | (centre > high))]
         ends, (counts, noise) = np.clip(known[:, :2], *far), known[:, 2:].T
         above = ends.mean(axis=1) > middle
         scale = np.maximum(np.where(above, high - middle, middle - low), _LEAST_SHARE)
@@ -281,6 +282,11 @@ class Inside:
             sums = replace(sums, law=sums.law[: attribute.size])
         beyond = Beyond.of(model, attribute).falling(points, margin, n_rows * seen)
         return cls(piece, shares, n_rows, seen, std, beyond, points, sums, model._design)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of a count, as a share of the rows; 0 if bins are declared."""
+        return self.std / _TREE
 
     @property
     def values(self) -> Floats:
@@ -525,3 +531,26 @@ class Lines:
         np.add.at(means, self.above, part / of[self.above])
         np.add.at(means, self.below, -part / of[self.below])
         return means
+
+    def tilted(self, inside: Floats, cells: Floats) -> Floats:
+        """Return by how much shares of groups differ from those of their bins, value by value.
+
+        ``cells`` (codes, groups) are shares of all rows. What lies further up a bin is of a group
+        as much more often as between the bins beside; the share of each bin stays as it is.
+        """
+        times = len(cells) // len(self.home)  # rows in which it is missing may be apart
+        home, off = np.tile(self.home, times), np.tile(self.off, (times, 1))
+        size = int(home.max()) + 1
+        law = cells.sum(axis=1)
+        by_bin = np.zeros((size, cells.shape[1]))
+        np.add.at(by_bin, home, cells)
+        rates = by_bin / np.maximum(by_bin.sum(axis=1), self.least)[:, None]
+        slopes = np.zeros_like(rates)
+        slopes[self.bins] = (rates[self.above] - rates[self.below]) / self.gap[:, None]
+        mass = law[:, None] * inside
+        total = np.bincount(home, mass.sum(axis=1), size)
+        middle = np.bincount(home, (mass * off).sum(axis=1), size)
+        centre = middle / np.where(np.abs(total) > _LEAST_SHARE, total, 1.0)
+        return np.asarray(
+            (mass * (off - centre[home][:, None]))[:, :, None] * slopes[home][:, None]
+        )

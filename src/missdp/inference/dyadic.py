@@ -52,8 +52,7 @@ class Histogram:
     * ``rows``: Estimated number of rows, at least 0.
     * ``sure``, optional: The first cell of those that certainly hold rows at either end, and the
       first one after them; by default all.
-    * ``likely`` (shape (k,)), optional: Share of each, less noise, before what hardly stands out was
-      moved.
+    * ``likely`` (shape (k,)), optional: Share of each less noise, with what hardly stands out.
     """
 
     starts: NDArray[np.int64]

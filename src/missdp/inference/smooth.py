@@ -564,8 +564,8 @@ def _weights(likelihood: Floats) -> Floats:
         one = step(weights)
         two = step(one)
         first, second = one - weights, two - 2 * one + weights
-        turned = max(float(np.linalg.norm(second)), _LEAST_CHANCE)
-        size = max(1.0, float(np.linalg.norm(first)) / turned)
+        moves, turned = float(np.linalg.norm(first)), float(np.linalg.norm(second))
+        size = max(1.0, moves / max(turned, _LEAST_WEIGHT * moves, _LEAST_CHANCE))
         moved = np.maximum(weights + 2 * size * first + size**2 * second, _LEAST_WEIGHT)
         weights = step(moved / moved.sum())
     return weights

@@ -316,7 +316,7 @@ class Ask:
         with replacing(ParameterError, by=ParameterError(little)):
             if self.rho is None:
                 return Noise("laplace", scale_for(self.own, self.epsilon))
-            return Noise("gaussian", math.nextafter(self.own / math.sqrt(2 * self.rho), math.inf))
+            return Noise.worth(self.cost, sensitivity=self.own)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

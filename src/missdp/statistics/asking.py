@@ -90,6 +90,10 @@ class Statistic:
         check_kind(self.kind, self.uncertainty)
         if self.by and self.kind not in _GROUPED:
             raise ParameterError(f"groups are compared by {', '.join(_GROUPED)}, not {self.kind}")
+        if self.by and self.uncertainty == "worst-case":
+            raise UnprovenError(
+                "worst-case bounds exist without groups only: ask for one of them with where"
+            )
         wanted = _OF[self.kind]
         if len(self.of) != wanted:
             what = ("nothing", "one attribute", "2 attributes")[wanted]

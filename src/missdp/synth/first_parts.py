@@ -150,7 +150,9 @@ def _histogram(
     if np.count_nonzero(rows) == 1 and told.likely is not None:
         # All else will be in one wide bin; where in it is likely, counts that noise may be tell.
         below = np.append(0.0, np.cumsum(told.likely))
-        rows = rows + _LEAST * told.rows * np.diff(np.interp(starts, told.starts + within[0], below))
+        rows = rows + _LEAST * told.rows * np.diff(
+            np.interp(starts, told.starts + within[0], below)
+        )
     return Histogram(starts, rows / max(float(rows.sum()), _LEAST), told.rows), hidden
 
 
