@@ -1,7 +1,7 @@
 """Rare levels, and what goes missing: alone, together, and by what is observed."""
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pandas as pd
@@ -244,13 +244,14 @@ def test_masks_are_drawn_by_the_law_of_the_formula_and_chances_are_its_margins()
 
 
 def released(x, holes, *, std=1.0):
-    """Strips and coincidences of two attributes, without noise."""
+    """Strips and coincidences of attributes, without noise."""
     strips = {}
-    for a, b in ((0, 1), (1, 0)):
+    for a, b in permutations(range(x.shape[1]), 2):
         seen = ~holes[:, b]
         gone = np.bincount(x[seen & holes[:, a], b], minlength=2).astype(float)
         strips[a, b] = Strip(gone, np.bincount(x[seen, b], minlength=2).astype(float), std, 2)
-    return strips, {(0, 1): (float(holes.all(axis=1).sum()), std)}
+    both = {e: (float(holes[:, e].all(axis=1).sum()), std) for e in strips if e[0] < e[1]}
+    return strips, both
 
 
 def learned(x, holes, *, masks=None):
@@ -368,19 +369,21 @@ def test_a_value_that_is_missing_where_the_question_before_it_is_stays_so():
     assert fit_correlation(chances, as_chance, n, settled={(1, 0): level})[0, 1] == 0
 
 
+@pytest.mark.parametrize("code", [None, "skip"])
 @pytest.mark.parametrize("family", [AIM, AllPairs])
-def test_who_skips_a_filter_question_skips_what_follows(family):
+def test_who_skips_a_filter_question_skips_what_follows(family, code):
     rng = np.random.default_rng(0)
     smokes, stops = rng.random(4000) < 0.5, rng.random(4000) < 0.2
     frame = pd.DataFrame(
         {"smoke": np.where(smokes, "yes", "no"), "sex": rng.choice(["f", "m"], 4000)}
     )
-    frame["packs"] = np.where(smokes, rng.choice(["one", "two"], 4000), None)
+    frame["packs"] = np.where(smokes, rng.choice(["one", "two"], 4000), code)
     frame.loc[smokes & (rng.random(4000) < 0.05), "packs"] = "no answer"
     frame.loc[stops, ["smoke", "packs"]] = None
     packs = Categorical(
         name="packs", levels=("one", "two"), nullable=True, missing_codes=("no answer",)
     )
+    packs = replace(packs, not_applicable=(code,) if code else ())
     smoke = Categorical(name="smoke", levels=("no", "yes"), nullable=True)
     sex = Categorical(name="sex", levels=("f", "m"))
     rule = NotApplicable(("packs",), unless="smoke = 'yes'")
@@ -392,6 +395,45 @@ def test_who_skips_a_filter_question_skips_what_follows(family):
     assert holes[drawn.mask("smoke")].mean() > 0.9
     smokers = ~drawn.mask("smoke") & (drawn.codes("smoke") == 1)
     assert holes[smokers].mean() == pytest.approx(0.05, abs=0.04)
+    filled = model.sample_table(4000, random_state=0)
+    assert filled.codes("smoke").mean() == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize("skipped", [1.0, 0.6, 0.0])
+def test_how_many_codes_are_skipped_is_learned_unless_values_alone_are(skipped):
+    """Of rows without the second, so many lack the code of the first, or else values only."""
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.integers(0, 2, 40_000)[:, np.newaxis], 2, axis=1)  # both or neither
+    code, gone = x[:, 0] == 1, rng.random(len(x)) < 0.2
+    lost = gone & (rng.random(len(x)) < skipped) if skipped else gone & ~code
+    holes = np.stack([lost | (~code & (rng.random(len(x)) < 0.1)), gone], axis=1)
+    masks = learned(x, holes, masks=MaskModel(holes.mean(axis=0), {0: 1}))
+    assert masks.told == ({0: (1,)} if skipped else {})
+    drawn = masks.draw(x, np.random.default_rng(1))
+    for rows in gone & code, gone & ~code, ~gone & code, ~gone & ~code:
+        same = drawn[:, 1] == gone[rows][0], (x == x[rows][0]).all(axis=1)
+        assert drawn[same[0] & same[1], 0].mean() == pytest.approx(holes[rows, 0].mean(), abs=0.05)
+    assert Record.from_dict(masks.to_dict()).told == masks.told
+
+
+def test_a_level_at_which_another_is_never_missing_is_not_skipped():
+    rows = np.array([2000.0, 1000.0, 1000.0])
+    assert Strip(np.array([40.0, 10.0, 30.0]), rows, 20.0, 3).lack(0, 0.2, 5000) > 10
+    assert Strip(np.array([40.0, 210.0, 230.0]), rows, 20.0, 3).lack(0, 0.2, 5000) < 3
+    assert Strip(np.array([340.0, 170.0, 170.0]), rows, 1.0, 3).lack(0, 0.2, 5000) == 0  # a few
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.6, {}), (1.0, {0: (2,), 1: (2,)})])
+def test_siblings_do_not_tell_that_each_other_is_skipped(share, told):
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.integers(0, 2, 40_000)[:, np.newaxis], 3, axis=1)
+    gone, skips = rng.random((2, len(x))) < np.array([[0.2], [share]])
+    own = (x[:, :2] == 0) & (rng.random((len(x), 2)) < 0.1)
+    holes = np.column_stack([own | (gone & skips)[:, np.newaxis], gone])
+    masks = learned(x, holes, masks=MaskModel(holes.mean(axis=0), {0: 1, 1: 1}, told=told))
+    assert masks.told == {0: (2,), 1: (2,)}
+    assert {(0, 1), (1, 0)}.isdisjoint(masks.slopes)
+    assert masks.missing(x).mean(axis=0) == pytest.approx(holes.mean(axis=0), abs=0.01)
 
 
 def test_holes_are_not_learned_from_a_level_that_they_hide():

@@ -128,6 +128,8 @@ def complete(
         return known
     enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
     strips, both = _strips(tables, masks.present, ordered), _coincidences(tables)
+    if rounds:
+        masks.find_skipped(strips, both, tables.n_rows)
     ruled = {*masks.told, *chain(*masks.told.values())}
     groups = _groups_of(both, rates, tables.n_rows, before=masks.correlation, without=ruled)
     strips, both = _pooled(groups, strips, both, rates)

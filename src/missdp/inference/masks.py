@@ -25,8 +25,8 @@ where ``b`` is missing that no mean of those explains, then ``b`` is taken to co
 observed, as values missing at random have it: β_ab(x_b) where it is observed, one number
 where it is not.  The same if that explains why ``b`` seems to be missing by the levels of ``a``.
 
-A level of ``a`` may be one that only ``b`` tells ("not applicable", where nothing is written for
-it): it goes missing where ``b`` does. How often ``b`` does is not learned from the levels of ``a``.
+A level of ``a`` that only ``b`` tells ("not applicable") goes missing where ``b`` does if nothing
+is written for it; if a code is, there alone, and only if released tables lack it there.
 """
 
 from __future__ import annotations
@@ -144,6 +144,7 @@ _DAMPING = 0.7
 _NEVER = -50.0  # logit of no chance at all
 _MOST_LEFT = 0.03  # of the evidence against a simpler reason, by the one that replaces it
 _LEAST_GAP = 0.1  # of the rows in which two cells are missing: less is a matter of the form
+_LEAST_SKIPPED = 0.2  # of rows that skip one question: less is a matter of the form
 _STEP = 1.0  # largest move of a parameter in one sweep
 
 
@@ -217,6 +218,19 @@ class Strip:
         freedom = levels - 1
         return (statistic - freedom) / float(np.sqrt(2 * freedom))
 
+    def lack(self, level: int, rate: float, n_rows: float) -> float:
+        """By how many standard deviations a level is too rare where ``a`` is missing."""
+        rows = np.maximum(self.rows, 0.0)
+        own, at, seen = float(self.missing[level]), float(rows[level]), float(rows.sum())
+        whole, part, expected = float(self.missing.sum()), at / max(seen, 1.0), rate * at
+        noise = self.std**2 * ((1 - part) ** 2 + part**2 * (len(rows) - 1))
+        if part * whole - own > _EVIDENCE * math.sqrt(noise + part * (1 - part) * max(whole, 0.0)):
+            # There ``a`` is rarely missing: as rarely beside other levels, were they all observed.
+            others = (whole - own) * (n_rows - at) / max(seen - at, 1.0)
+            expected = min(expected, rate * n_rows * own / max(own + others, 1.0))
+        gap = expected - own if expected - own > _LEAST_SKIPPED * expected else 0.0
+        return gap / math.sqrt(self.std**2 + max(expected, 0.0))
+
     @cached_property  # asked for in every sweep
     def rates(self) -> Floats:
         """Missing rate by level, leaning on the whole rate, or a trend, as far as it is noise.
@@ -246,7 +260,7 @@ class MaskModel(Record):
     * ``rates`` (shape (d,)): Released missing rates; 0 where an attribute is never missing.
     * ``always``: By attribute, a level that is always observed: there is nothing to be missing.
     * ``told``: By attribute with a level that others tell, these; the level of ``always`` is
-      missing where any of them is.
+      missing where any of them is; where they are in ``unseen``, too, there alone.
     * ``slopes`` (by (a, b) or (a, b, c)): What levels of others add to the logit of ``a``.
     * ``unseen`` (by (a, b)): What is added instead where ``b`` is missing; for pairs without,
       levels count all the same.
@@ -373,10 +387,11 @@ class MaskModel(Record):
         """Set the chance of a level that is missing only where what tells it is."""
         if a in self.always:
             level = rows[:, a] == self.always[a]
-            seen = np.ones(int(level.sum()))
+            seen, sure = np.ones(int(level.sum())), True
             for b in self._tellers(a):
                 seen *= 1.0 - gone(b)[level]
-            chance[level] = 1.0 - seen
+                sure &= (a, b) not in self.unseen
+            chance[level] = (1.0 - seen) * (1.0 if sure else chance[level])
 
     def _tellers(self, a: int) -> tuple[int, ...]:
         return self.told.get(a, ()) if a in self.always and self.present[a] else ()
@@ -392,7 +407,9 @@ class MaskModel(Record):
     @property
     def explained(self) -> set[tuple[int, int]]:
         """Pairs whose holes coincide for a reason that is modelled, in all rows."""
-        return {*self.unseen, *self._told_pairs - self._told_directly}
+        skipped, every = self._told_directly & {*self.unseen}, range(len(self.rates))
+        with_it = {(a, c) for a, b in skipped for c in every if not self._depends(c, b)}
+        return {*self.unseen, *with_it, *self._told_pairs - self._told_directly}
 
     @property
     def _told_directly(self) -> set[tuple[int, int]]:
@@ -436,8 +453,13 @@ class MaskModel(Record):
         per_row = n_rows / max(1, len(rows))
         rows = np.asfortranarray(rows)  # columns are read one by one
         by_attribute: dict[int, dict[tuple[int, ...], Strip]] = {}
+        if both:
+            self.find_skipped(strips, both, n_rows)
         told = _chains(self.told)  # not seen alike where the attribute is missing and where not
-        strips = {e: s for e, s in strips.items() if told.isdisjoint((b, e[0]) for b in e[1:])}
+        told |= {(a, b) for a, c in told for b, d in told if c == d}  # nor are those told with it
+        tied = {e for e in {*strips, *self.slopes} if told & {(b, e[0]) for b in e[1:]}}
+        strips = {e: s for e, s in strips.items() if e not in tied}
+        self.slopes = {e: s for e, s in self.slopes.items() if e not in tied}
         for effect, strip in strips.items():
             if self.present[effect[0]]:
                 by_attribute.setdefault(effect[0], {})[effect] = strip
@@ -451,6 +473,24 @@ class MaskModel(Record):
                 self._learn_one(a, own, rows, holes, missing, per_row, ridge)
             self._match_unseen(both or {}, rows, holes, missing, n_rows)
 
+    def find_skipped(
+        self, strips: Mapping[tuple[int, ...], Strip], both: Both, n_rows: float
+    ) -> None:
+        """Find levels of ``always`` that rows lack where another is missing: they skip both."""
+        found: list[tuple[bool, float, int, int]] = []
+        for (b, a, *more), strip in strips.items():
+            known = both.get((a, b), both.get((b, a)))
+            if more or a not in self.always or a in self.told or known is None:
+                continue
+            together = _coincidence_evidence(*known, float(self.rates[a] * self.rates[b]), n_rows)
+            evidence = min(strip.lack(self.always[a], float(self.rates[b]), n_rows), together)
+            if evidence > _EVIDENCE:
+                found.append((b in self.always, -evidence, a, b))
+        for *_, a, b in sorted(found):  # last by those that are told themselves
+            if a not in self.told and not self._depends(b, a):
+                self.told[a] = (b,)
+                self.unseen.setdefault((a, b), 0.0)
+
     def _find_unseen(
         self, strips: Mapping[tuple[int, ...], Strip], both: Both, rows: Ints, n_rows: float
     ) -> None:
@@ -459,7 +499,7 @@ class MaskModel(Record):
 
         missing = self.missing(rows)
         found: dict[tuple[int, int], float] = {}
-        told = self._told_pairs
+        told = self._told_pairs | self.explained
         for (one, other), (count, std) in both.items():
             if {(one, other), (other, one)} & told:
                 continue
@@ -611,14 +651,12 @@ def _step(
 ) -> Floats:
     """One clipped, damped Newton step of a slope.
 
-    The others are seen in so many rows, and in so many of those in which this one is missing.
-
     Rates rather than counts are matched, so that errors of the complete-data model in the
     predictor's own margin do not pass for selective missingness; and only their shape, because
     their level also carries how often holes coincide.
     """
     levels = len(slope)
-    whole, both = seen
+    whole, both = seen  # in how many rows the others are, and where this one is missing
     expected = np.bincount(codes, weights=both * chance, minlength=levels)
     curvature = np.bincount(codes, weights=both * chance * (1 - chance), minlength=levels)
     aim = strip.rates * np.bincount(codes, weights=whole, minlength=levels)
