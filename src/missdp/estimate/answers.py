@@ -417,10 +417,7 @@ def _belonging(asked: Question, first: _Column, values: Floats | None = None) ->
 
 
 def _lying(tables: Tables, first: _Column, others: list[_Column], cells: Floats) -> Floats:
-    """Return shares of all rows by code of a number, by its values in each, and by groups.
-
-    Groups lie in bins as lines between them tell, so steep that means are as products have them.
-    """
+    """Return shares of rows by code of a number, value and group: by lines that meet its means."""
     points, inside = first.values(tables)
     even = inside[:, :, None] * cells[:, None, :]
     if not others or first.at not in tables.lines:

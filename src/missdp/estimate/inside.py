@@ -181,10 +181,9 @@ def _either(scores: Floats, rates: Floats, chance: float, rng: np.random.Generat
 def _tail(off: Floats, shares: Floats, ends: Floats, least: float) -> Floats:
     """Return the share of rows between two distances from the middle, shape ``(k, 2)``.
 
-    Beyond each distance ``off`` there are ``shares``, and what was found tells where there are
-    ``least``, twice and four times as much. By how many powers of two a tail falls while distances
-    grow by a factor of e is a constant for a power law; with lighter tails it grows, and goes on
-    growing alike.
+    Beyond each distance ``off`` there are ``shares``, which tell where there are ``least``, twice
+    and four times as much. By how many powers of two a tail falls while distances grow by a factor
+    of e is constant for a power law; with lighter tails it grows, and goes on growing alike.
     """
     wanted = least * np.array([1.0, 2.0, 4.0])
     found = off[np.minimum(np.searchsorted(shares, wanted), len(off) - 1)]
@@ -379,11 +378,7 @@ class Inside:
 
     @cached_property
     def _gain(self) -> Floats:
-        """By how much masses move with what sums lack.
-
-        Masses have errors that are independent, and so have sums; a linear update takes each for as
-        much as it is worth.
-        """
+        """By how much masses move with what sums lack: both have independent errors."""
         if self.sums is None:
             return np.zeros((len(self._unsure), 0))
         spread = self._effects[0] * self._unsure
@@ -465,8 +460,7 @@ def _centred(change: Floats) -> Floats:
 def _without(weights: Floats, share: float, *, above: bool) -> Floats:
     """Take a share of increasing values out of a bin, from the outermost on.
 
-    Which values these are is as if all had the same weight, so that noise in weights stays as it
-    is; where less than nothing is taken, the outermost value gets more.
+    As if all had the same weight; where less than nothing is taken, the outermost gets more.
     """
     share, outward = min(share, _MOST_TAKEN), weights[::-1] if above else weights
     place = np.arange(len(weights))
@@ -535,8 +529,8 @@ class Lines:
     def tilted(self, inside: Floats, cells: Floats) -> Floats:
         """Return by how much shares of groups differ from those of their bins, value by value.
 
-        ``cells`` (codes, groups) are shares of all rows. What lies further up a bin is of a group
-        as much more often as between the bins beside; the share of each bin stays as it is.
+        ``cells`` (codes, groups) are shares of all rows. Rates of groups go on inside a bin as they
+        do between those beside; the share of each bin stays as it is.
         """
         times = len(cells) // len(self.home)  # rows in which it is missing may be apart
         home, off = np.tile(self.home, times), np.tile(self.off, (times, 1))

@@ -266,10 +266,9 @@ def _independent(
 ) -> Floats:
     """Return the table of a pair of independent attributes that its own margins would make.
 
-    Where values are missing, these carry the noise of the missing cells. The product of margins is
-    linear in what noise adds to them, so that it takes the same from the cells again, but for the
-    product of two noises. Where few rows are known that would be far larger than what is looked
-    for: then it counts only as far as margins differ from the released ones by more than noise.
+    Where values are missing, these carry the noise of the missing cells. The product of margins
+    takes the same from the cells again, but for the product of two noises. Where few rows are known
+    that is too large: it counts as far as margins differ from released ones by more than noise.
     """
     noise, (rows, columns) = tables.variances[pair], whole.shape
     alone = noise[:rows, columns:].sum(axis=1) / np.square(chance.mean(axis=1))
@@ -380,14 +379,10 @@ def _groups_of(
     before: Floats | None = None,
     without: Collection[int] = (),
 ) -> Groups:
-    """Find the groups of attributes that are missing together.
+    """Find the groups of attributes that are missing together, but for some that are in none.
 
-    * ``both`` (by (int, int)): Rows in which two attributes are both missing, and the noise of
-      their number.
-    * ``rates``: Missing rate of each attribute.
-    * ``before``, optional: Latent correlations found before; groups that they tie stay unless there
-      is much against it.
-    * ``without``: Attributes in no group.
+    ``both`` are rows in which two attributes are both missing, and the noise of their number.
+    Groups that latent correlations tied ``before`` stay unless there is much against it.
     """
     d = len(rates)
     evidence, short, pairs = np.full((d, d), -math.inf), np.zeros((d, d)), np.ones((d, d))

@@ -33,7 +33,7 @@ __all__ = [
 _Number = TypeVar("_Number", bound=np.generic)
 
 _SPLIT = 4.0  # standard deviations that a count must reach to be divided
-_NEAR = 0.7  # standard deviations that the mass at either end must reach to be believed,
+_NEAR = 0.5  # standard deviations that the mass at either end must reach to be believed,
 _FAR = 3.5  # and where it is so many ranges away from what stands out by as much, or past a gap
 _RANGES, _GAP = 3.0, 0.5
 _SURE = 2.0  # the same, to be sure that there are rows
@@ -312,23 +312,22 @@ def _untold(
 ) -> tuple[list[int], list[int]]:
     """Return how many intervals at either end hold no mass to believe, and none that is certain.
 
-    What lies outside of a cell is added up anew, from counts as they were released: those of the
-    estimate are at least 0, so that noise alone would add up to a lot. A little mass far out, or
-    beyond a wide gap, ruins means and deviations, so there it must stand out by more.
+    What lies outside of a cell is added up from counts before they are at least 0: else noise alone
+    adds up. A little mass far out, or beyond a wide gap, must stand out by more: it ruins means.
     """
     nodes = [*zip(counts, variances, strict=True)]
     back = [(count[::-1], variance[::-1]) for count, variance in nodes]
-    sides = ((starts[1:], nodes), (len(counts[-1]) - starts[:-1][::-1], back))
-    near, far, sure = ([_outer(*side, times) for side in sides] for times in (_NEAR, _FAR, _SURE))
+    scores = _scores(starts[1:], nodes), _scores(len(counts[-1]) - starts[:-1][::-1], back)
+    far, sure = ([_first(side > times) for side in scores] for times in (_FAR, _SURE))
     first, last = far[0], len(least) - 1 - far[1]
+    near = far
     if first <= last:
-        width = greatest[last] - least[first]
-        outside = (
-            np.searchsorted(least, least[first] - _RANGES * width),
-            len(greatest) - np.searchsorted(greatest, greatest[last] + _RANGES * width, "right"),
-        )
-        near = [min(f, max(n, int(o))) for f, n, o in zip(far, near, outside, strict=True)]
-        gap = (mass <= 0) & (greatest - least > _GAP * width)
+        low, high = least[first], greatest[last]
+        ranges = np.maximum(low - (least + greatest) / 2, (least + greatest) / 2 - high)
+        ranges = np.maximum(ranges, 0.0) / max(_RANGES * (high - low), _LEAST)
+        times = _NEAR + (_FAR - _NEAR) * np.minimum(ranges, 1.0)
+        near = [_first(scores[0] > times), _first(scores[1] > times[::-1])]
+        gap = (mass <= 0) & (greatest - least > _GAP * (high - low))
         for side, one in enumerate((gap, gap[::-1])):
             empty = np.flatnonzero(one[near[side] : far[side]])
             near[side] += int(empty.max(initial=-1)) + 1
@@ -336,19 +335,19 @@ def _untold(
     return near, unsure if sum(unsure) < len(least) else [0, len(least) - 1]
 
 
-def _outer(lengths: Ints, nodes: Sequence[tuple[Floats, Floats]], times: float) -> int:
-    for place, length in enumerate(lengths[:-1]):
-        if _stands_out(int(length), nodes, times):
-            return place
-    return len(lengths) - 1
+def _first(believed: Flags) -> int:
+    """Return the first interval that is believed: the last one is anyhow."""
+    return int(np.append(believed[:-1], True).argmax())
 
 
-def _stands_out(length: int, nodes: Sequence[tuple[Floats, Floats]], times: float) -> bool:
-    """Whether so many cells, the first ones, hold more than noise: as one node for each bit."""
-    total, noise = 0.0, 0.0
+def _scores(lengths: Ints, nodes: Sequence[tuple[Floats, Floats]]) -> Floats:
+    """Return by how many standard deviations so many cells hold more than nothing.
+
+    These, the first ones, are one node for each bit of their number.
+    """
+    total, noise = np.zeros(len(lengths)), np.zeros(len(lengths))
     for level, (counts, variances) in enumerate(nodes, start=1):
-        bit = len(nodes) - level
-        if length >> bit & 1:
-            total += float(counts[(length >> bit) - 1])
-            noise += float(variances[(length >> bit) - 1])
-    return total > times * math.sqrt(noise)
+        place = lengths >> (len(nodes) - level)
+        total += np.where(place & 1, counts[np.maximum(place - 1, 0)], 0.0)
+        noise += np.where(place & 1, variances[np.maximum(place - 1, 0)], 0.0)
+    return np.asarray(total / np.sqrt(np.where(noise > 0, noise, 1.0)))

@@ -619,8 +619,8 @@ class MaskModel(Record):
 def _explains(back: Strip, codes: Ints, missing: Floats, other: Floats, rate: float) -> bool:
     """Whether rates of the other mask by levels of this attribute are but what hiding does.
 
-    Where the other is observed, who is seen depends on it; where it is missing, not: so that among
-    those who are seen, the other is missing at other rates by level, though it has no reason to.
+    Who is seen depends on the other only where that is observed: so that among those who are seen,
+    it is missing at other rates by level, though it has no reason to.
     """
     levels = len(back.missing)
     gone = np.bincount(codes, weights=other * (1 - rate), minlength=levels)
@@ -651,9 +651,8 @@ def _step(
 ) -> Floats:
     """One clipped, damped Newton step of a slope.
 
-    Rates rather than counts are matched, so that errors of the complete-data model in the
-    predictor's own margin do not pass for selective missingness; and only their shape, because
-    their level also carries how often holes coincide.
+    Rates, not counts, are matched, so that errors of the model in the predictor's own margin do not
+    pass for selective missingness; and only their shape: their level tells how holes coincide, too.
     """
     levels = len(slope)
     whole, both = seen  # in how many rows the others are, and where this one is missing
