@@ -171,6 +171,7 @@ CASES = [
     lambda: asks(where="age >> 5"),
     lambda: asks(statistic="median"),
     lambda: asks(statistic="variance", uncertainty="worst-case"),
+    lambda: asks(by="sex", uncertainty="worst-case"),
     lambda: asks(epsilon=2.0),
     # guarantees
     lambda: Guarantee(1.0).compose(Guarantee(1.0).to_replace_one()),

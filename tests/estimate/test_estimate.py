@@ -605,7 +605,7 @@ def test_what_is_found_is_shown_whole(exact):
         ("wage ~ age + age", "named once"),
         ("wage ~ C(wage2)", "no attribute 'wage2'"),
         ("well ~ C(wage)", "is a number"),
-        ("`sex or so` ~ age", "outcome must be one"),
+        ("`sex or so` ~ age", "nothing can be asked of them but share"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_by_name(exact, question, says):

@@ -91,7 +91,6 @@ def test_it_is_kept_and_drawn(fitted, tmp_path):
         ("mean(wage)", {"attribute": "age"}, "one that the question is about"),
         ("mean(age) by sex", {"attribute": "sex"}, "makes groups"),
         ("mean(age)", {"attribute": "age"}, "never missing"),
-        ("share(sex == 'f')", {"attribute": "sex"}, "nothing can be added"),
         ("mean(wage)", {"attribute": "wage", "shifts": (0.0,)}, "shifts must be"),
         ("mean(wage)", {"attribute": "wage", "shifts": (np.nan,)}, "shifts must be"),
         ("mean(wage)", {"attribute": "wage", "confidence": 1.0}, "confidence"),
@@ -100,6 +99,16 @@ def test_it_is_kept_and_drawn(fitted, tmp_path):
 def test_what_cannot_depart_is_refused(fitted, question, options, says):
     with pytest.raises(ParameterError, match=says):
         fitted.sensitivity(question, **options)
+
+
+def test_nothing_is_added_to_levels():
+    frame, _ = departing(people(300), 0.0)
+    schema = Schema(
+        (Categorical(name="sex", levels=("f", "m"), nullable=True), *SCHEMA.attributes[1:])
+    )
+    model = AllPairs(epsilon=1.0, random_state=0).fit(frame, schema=schema)
+    with pytest.raises(ParameterError, match="nothing can be added"):
+        model.sensitivity("share(sex == 'f')", attribute="sex")
 
 
 def test_masks_must_be_modelled():

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from inference.graphs import joint, marginal, models
@@ -44,6 +44,7 @@ def test_the_tree_holds_every_clique_and_has_running_intersections(model):
 
 @settings(max_examples=100)
 @given(models(max_attributes=7), st.integers(1, 2000))
+@example(([1, 1, 3, 4, 3, 1], dict.fromkeys([(0,), (0, 4), (0, 5), (1, 2, 5), (1,)])), 1)
 def test_growth_is_the_size_of_the_larger_tree(model, limit):
     sizes, parameters = model
     cliques = list(parameters)

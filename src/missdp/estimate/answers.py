@@ -217,10 +217,6 @@ def asked_by(model: Synthesizer, formula: str) -> Asked:
     """Return the regression that a formula asks for; refuse a formula that cannot be read."""
     asked = parse_formula(formula, model.schema_)
     columns = [_Column(model, asked.outcome)]
-    if columns[0].points is None:
-        raise ParameterError(
-            f"formula: {asked.outcome!r} has levels that are no numbers; the outcome must be one"
-        )
     for name, by_levels in asked.terms:
         column = _Column(model, name)
         if by_levels and column.points is not None and isinstance(column.attribute, Numeric):
@@ -298,7 +294,8 @@ class _Column:
     def _mean(self, tables: Tables, of: Callable[[Floats], Any]) -> Floats:
         if self.points is None:
             raise ParameterError(
-                f"{self.attribute.name!r} has levels that are no numbers; ask for share(...) of it"
+                f"{self.attribute.name!r} has levels that are no numbers: nothing can be asked of "
+                "them but share(...)"
             )
         found = np.asarray(of(self.points), dtype=np.float64)
         inside = tables.inside.get(self.at)

@@ -142,6 +142,8 @@ def sensitivity(
     _check(model, asked, attribute, confidence)
     released = released_by(model, asked.cliques)
     column = asked.columns[place.index(attribute)]
+    if column.points is None:
+        raise ParameterError(f"{attribute!r} has levels that are no numbers: nothing can be added")
     law = released.point.of(column.at)[: column.width]
     mean, square = (
         float(law @ column.mean(released.point, of) / law.sum()) for of in (np.asarray, np.square)
@@ -175,8 +177,6 @@ def _check(model: Synthesizer, asked: Asked, attribute: str, confidence: float) 
     column = asked.columns[names.index(attribute)]
     if column.by_levels or f"by {attribute}" in asked.text:
         raise ParameterError(f"{attribute!r} makes groups, to which nothing can be added")
-    if column.points is None:
-        raise ParameterError(f"{attribute!r} has levels that are no numbers: nothing can be added")
     if not model._applied_strategy.models_holes:
         raise ParameterError(
             f"missing={model.missing!r} does not model what is missing; fit with missing='joint'"

@@ -35,20 +35,22 @@ def _members(mask: int) -> Clique:
     return tuple(out)
 
 
-def _eliminate(sizes: Sequence[int], near: Sequence[int]) -> dict[int, int]:
+def _eliminate(
+    sizes: Sequence[int], near: Sequence[int], left: int | None = None
+) -> dict[int, int]:
     """Maximal cliques (bit masks) of a triangulation, with their cells.
 
     Always eliminates the vertex whose elimination clique has the fewest cells.  Greedy, so not
     optimal, but deterministic and quick: it runs for many candidates in every selection round.
     An attribute of one level counts as two: a limit on cells is then one on attributes as well,
-    of which an array can have but a few dozen.
+    of which an array can have but a few dozen. Of some parts of the graph alone, if ``left``.
     """
     near = list(near)
     sizes = [max(2, size) for size in sizes]
-    weight = [prod(sizes[u] for u in _members(near[v])) * sizes[v] for v in range(len(sizes))]
-    queue = [(w, v) for v, w in enumerate(weight)]
+    left = (1 << len(sizes)) - 1 if left is None else left
+    weight = {v: prod(sizes[u] for u in _members(near[v])) * sizes[v] for v in _members(left)}
+    queue = [(w, v) for v, w in weight.items()]
     heapify(queue)
-    left = (1 << len(sizes)) - 1
     found: dict[int, int] = {}
     inner: set[int] = set()
     while left:
@@ -82,6 +84,7 @@ class Growth:
         self._sizes = tuple(sizes)
         self._near: list[int] = []
         self._part: list[int] = []
+        self._alone: dict[int, int] = {}
         self._held = 0
         self._known: dict[Clique, int] = {}
         self._least: dict[Clique, int] = {}
@@ -95,23 +98,25 @@ class Growth:
             self._near = near
             self._least |= self._known
             self._known = {}
-            self._part = components(len(near), cliques)
-            self._held = sum(_eliminate(self._sizes, near).values())
+            number = components(len(near), cliques)
+            masks = {p: sum(1 << v for v, q in enumerate(number) if p == q) for p in number}
+            self._part = [masks[p] for p in number]
+            self._alone = {part: self._of(near, part) for part in masks.values()}
+            self._held = sum(self._alone.values())
+
+    def _of(self, near: Sequence[int], part: int) -> int:
+        return sum(_eliminate(self._sizes, near, part).values())
 
     def cells(self, clique: Clique) -> int:
         """Cells of the tree with ``clique`` added."""
-        parts = {self._part[v] for v in clique}
-        if clique not in self._known and len(parts) == len(clique) == 2:
-            # It joins parts of the graph that had nothing to do with each other.
-            sizes = [max(2, self._sizes[v]) for v in clique]
-            alone = sum(s for v, s in zip(clique, sizes, strict=True) if not self._near[v])
-            self._known[clique] = self._held + prod(sizes) - alone
         if clique not in self._known:
             whole = sum(1 << v for v in clique)
             near = list(self._near)
             for v in clique:
                 near[v] |= whole & ~(1 << v)
-            self._known[clique] = sum(_eliminate(self._sizes, near).values())
+            parts = {self._part[v] for v in clique}  # the others stay as they are
+            alone = sum(self._alone[part] for part in parts)
+            self._known[clique] = self._held - alone + self._of(near, sum(parts))
         return self._known[clique]
 
     def fits(self, clique: Clique, limit: float) -> bool:
