@@ -231,6 +231,37 @@ def test_lines_keep_the_share_of_each_bin_and_of_each_group():
     assert (np.diff(more[:, :, 1], axis=1) >= 0).all()  # the second group is further up
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_deviations_by_group_do_not_vanish(seed):
+    """A line that is straight in the logit of ranks falls below 0 where values are large."""
+    rng = np.random.default_rng(seed)
+    group = rng.choice(4, 6000, p=[0.55, 0.3, 0.1, 0.05])
+    x = np.exp(rng.normal(6 + 0.5 * group, 1)).clip(0, 1e5).round(1)
+    frame = pd.DataFrame({"x": x, "g": np.array(list("abcd"))[group]})
+    levels = Categorical(name="g", levels=tuple("abcd"))
+    schema = Schema((Numeric(name="x", lower=0, upper=1e5, step=0.1), levels))
+    model = AllPairs(epsilon=0.3, random_state=seed).fit(frame, schema=schema)
+    found = model.estimate("sd(x) by g").estimate
+    assert min(found) > 0.3 * x[group == 0].std()
+
+
+def test_squares_are_of_rows_in_which_a_number_is_applicable():
+    rng = np.random.default_rng(0)
+    works = rng.random(4000) < 0.3
+    year = np.where(works, rng.integers(1980, 2021, 4000), np.nan)
+    frame = pd.DataFrame({"works": np.where(works, "yes", "no"), "year": year})
+    schema = Schema(
+        (
+            Categorical(name="works", levels=("no", "yes")),
+            Numeric(name="year", lower=1900, upper=2030, integer=True),
+        ),
+        rules=(NotApplicable("year", unless="works = 'yes'"),),
+    )
+    model = AllPairs(epsilon=3.0, random_state=0).fit(frame, schema=schema)
+    assert model.estimate("sd(year)").estimate[0] == pytest.approx(11.8, rel=0.5)
+    assert model.estimate("mean(year)").estimate[0] == pytest.approx(2000, abs=3)
+
+
 def test_what_few_rows_cannot_tell_of_tails_is_flagged():
     frame = paid(1500)
     model = AllPairs(epsilon=0.3, random_state=0).fit(frame, schema=NUMBERS)

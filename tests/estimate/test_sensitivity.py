@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import AIM, AllPairs, Categorical, Numeric, Schema
+from missdp import AIM, AllPairs, Categorical, Numeric, Ordinal, Schema
 from missdp.errors import ParameterError
 from missdp.estimate import SensitivityAnalysis
 
@@ -103,12 +103,15 @@ def test_what_cannot_depart_is_refused(fitted, question, options, says):
 
 def test_nothing_is_added_to_levels():
     frame, _ = departing(people(300), 0.0)
-    schema = Schema(
-        (Categorical(name="sex", levels=("f", "m"), nullable=True), *SCHEMA.attributes[1:])
-    )
+    sex = Categorical(name="sex", levels=("f", "m"), nullable=True)
+    stars = Ordinal(name="stars", levels=(1, 2, 3), nullable=True)
+    schema = Schema((sex, stars, *SCHEMA.attributes[1:]))
+    frame = frame.assign(stars=frame["age"] % 3 + 1)
     model = AllPairs(epsilon=1.0, random_state=0).fit(frame, schema=schema)
     with pytest.raises(ParameterError, match="nothing can be added"):
         model.sensitivity("share(sex == 'f')", attribute="sex")
+    with pytest.raises(ParameterError, match="nothing can be added to a share"):
+        model.sensitivity("share(stars >= 2)", attribute="stars")
 
 
 def test_masks_must_be_modelled():

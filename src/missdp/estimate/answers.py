@@ -404,6 +404,10 @@ class _OneColumn:
 def _belonging(asked: Question, first: _Column, values: Floats | None = None) -> Floats:
     """Return which codes satisfy a condition; or which values, if these are stated by code."""
     assert asked.where is not None
+    if first.shift is not None and not isinstance(first.attribute, Numeric):
+        raise ParameterError(
+            f"{first.attribute.name!r} has levels: nothing can be added to a share"
+        )
     if values is None or not isinstance(first.attribute, Numeric):
         rows: Any = _OneColumn(first.home, None)
         found = np.asarray(asked.where.select(rows), dtype=np.float64)
@@ -424,11 +428,19 @@ def _lying(tables: Tables, first: _Column, others: list[_Column], cells: Floats)
     if len(others) == 1 and first.beside(tables)[0]:
         told = _means(tables, first, others, cells)[0]
         known, gain = (_ratio(np.einsum("cp,cpg->g", points, x), cells)[0] for x in (even, more))
-        law = even.sum(axis=2)
+        law = even.sum(axis=2) / max(float(cells.sum()), _LEAST)
         spread = float((np.square(points) * law).sum() - np.square((points * law).sum()))
         lacking = told - known - lean * gain
         lean = lean + lacking * gain / (np.square(gain) + _STEADY**2 * max(spread, _LEAST))
-    return np.asarray(even + lean * more)
+    # Lines end where nobody is left, whether or not rows in which it is missing are apart.
+    parts = cells.reshape(-1, len(first.home), 1, cells.shape[1])
+    shape = (len(parts), len(first.home), *even.shape[1:])
+    whole = np.maximum(
+        (even + lean * more).reshape(shape).sum(axis=0),
+        np.minimum(even.reshape(shape).sum(axis=0), 0.0),
+    )
+    total = parts.sum(axis=0)
+    return np.asarray((whole * (parts / np.where(total == 0, 1.0, total))).reshape(even.shape))
 
 
 def _sd(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> _Found:

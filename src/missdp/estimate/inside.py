@@ -278,13 +278,15 @@ class Inside:
         std = _TREE * trees[-1] / (n_rows * seen) if trees and attribute.pieces else 0.0
         shares = np.maximum(margin[: attribute.size], max(_LEAST_SHARE, _HARDLY * std))
         if sums is not None:
-            sums = replace(sums, law=sums.law[: attribute.size])
+            # Where it is not applicable, its square less 1 was added, too, and is no number's.
+            others = np.array([0.0, 0.0, sums.law[attribute.size :].sum()])
+            sums = replace(sums, law=sums.law[: attribute.size], means=sums.means + others)
         beyond = Beyond.of(model, attribute).falling(points, margin, n_rows * seen)
         return cls(piece, shares, n_rows, seen, std, beyond, points, sums, model._design)
 
     @property
     def noise(self) -> float:
-        """Standard deviation of a count, as a share of the rows; 0 if bins are declared."""
+        """Standard deviation of a count, as a share of rows; 0 if bins are declared."""
         return self.std / _TREE
 
     @property
@@ -544,7 +546,7 @@ class Lines:
         mass = law[:, None] * inside
         total = np.bincount(home, mass.sum(axis=1), size)
         middle = np.bincount(home, (mass * off).sum(axis=1), size)
-        centre = middle / np.where(np.abs(total) > _LEAST_SHARE, total, 1.0)
+        centre = middle / np.maximum(total, self.least)
         return np.asarray(
             (mass * (off - centre[home][:, None]))[:, :, None] * slopes[home][:, None]
         )

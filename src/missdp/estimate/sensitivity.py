@@ -22,6 +22,7 @@ from missdp.threads import one_blas_thread
 if TYPE_CHECKING:
     import pandas as pd
 
+_LEAST = 1e-9
 _MOST_SHIFTS = 101
 _LARGEST = 10.0  # standard deviations
 
@@ -146,7 +147,8 @@ def sensitivity(
         raise ParameterError(f"{attribute!r} has levels that are no numbers: nothing can be added")
     law = released.point.of(column.at)[: column.width]
     mean, square = (
-        float(law @ column.mean(released.point, of) / law.sum()) for of in (np.asarray, np.square)
+        float(law @ column.mean(released.point, of) / max(law.sum(), _LEAST))
+        for of in (np.asarray, np.square)
     )
     deviation = max(square - mean**2, 0.0) ** 0.5
     apart, found = released.parted(column.at, column.width), []
