@@ -511,8 +511,8 @@ class _MarginalsSource(_Source):
     def _supposed(self, clique: Clique) -> Floats:
         """Return what the model has where it was right enough for nothing to be measured.
 
-        What is chosen is off by more than the noise of its cells adds up to, in absolute value. A
-        trend that is off by less is not chosen, and adds up in a mean, where noise does not.
+        What is chosen is off by more than the noise of its cells adds up to. A trend that is off by
+        less is not, and adds up in a mean, where noise does not.
         """
         table = self._law.marginal(clique)
         off = max(1.0, _UNCHOSEN * table.size**0.5)

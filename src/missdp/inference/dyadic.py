@@ -341,10 +341,7 @@ def _first(believed: Flags) -> int:
 
 
 def _scores(lengths: Ints, nodes: Sequence[tuple[Floats, Floats]]) -> Floats:
-    """Return by how many standard deviations so many cells hold more than nothing.
-
-    These, the first ones, are one node for each bit of their number.
-    """
+    """Return by how many standard deviations so many cells, the first ones, hold anything."""
     total, noise = np.zeros(len(lengths)), np.zeros(len(lengths))
     for level, (counts, variances) in enumerate(nodes, start=1):
         place = lengths >> (len(nodes) - level)

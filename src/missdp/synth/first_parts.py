@@ -119,10 +119,7 @@ def release_cuts(
 def _histogram(
     door: Door, name: str, grid: Numeric, cost: Cost
 ) -> tuple[Histogram, NDArray[np.float64]]:
-    """Return how an attribute is distributed: where rows are at all, then a tree over that range.
-
-    What was counted outside of it is returned as well, as by `beyond`.
-    """
+    """Return how an attribute is distributed, by a tree where rows are, and what is outside."""
     every, share = (3, 0.2) if cost.currency == "pure" else (2, 0.1)
     size = grid.size
     within, outside = (0, size), np.zeros((0, 4))
