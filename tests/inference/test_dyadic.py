@@ -108,6 +108,19 @@ def test_a_tail_is_looked_for_in_all_levels_and_not_past_the_last_cell():
     assert np.mean(found) == pytest.approx(1200 / 1680, abs=0.1)
 
 
+def test_noise_further_out_does_not_hide_a_heap_at_the_end():
+    rng, size, std = np.random.default_rng(0), 1000, 36.0
+    cells = np.zeros(size, dtype=int)
+    cells[:20], cells[24] = 180, 235
+    levels = measured_levels(size, every=2)
+    found = []
+    for _ in range(60):
+        noisy = [v + rng.normal(0, std, v.shape) for v in folded(cells, levels)]
+        told = fit_histogram(noisy, std=std, size=size, levels=levels)
+        found.append(told.mass[np.searchsorted(told.starts, 24, "right") - 1 :].sum())
+    assert np.mean(np.array(found) > 0.03) > 0.9  # it was moved inwards in one of eight
+
+
 def test_a_first_look_adds_up_neighbours():
     """Two cells of twice the noise each are seen, though nothing lies outside of them."""
     look = np.array([50_000, 400, 0, 0, 0, 0, 0, 0, 0, 0, 230, 230, 0, 0, 0, 0])

@@ -35,7 +35,7 @@ SCHEMA = Schema(
     (
         Numeric(name="pay", lower=-1e5, upper=1e6, step=0.01, nullable=True),
         Numeric(name="age", lower=0, upper=110, integer=True, nullable=True),
-        Numeric(name="kids", lower=0, upper=12, integer=True),
+        Numeric(name="kids", lower=0, upper=11, integer=True),
         Categorical(name="sex", levels=("f", "m"), nullable=True),
     )
 )
@@ -46,7 +46,7 @@ def people(n, seed=0, holes=0.2):
     age = rng.integers(18, 90, n)
     pay = np.where(rng.random(n) < 0.2, 0, rng.lognormal(5 + age / 60, 1, n) - 50).round(2)
     frame = pd.DataFrame(
-        {"pay": pay, "age": age.astype(float), "kids": rng.poisson(1, n).clip(0, 12)}
+        {"pay": pay, "age": age.astype(float), "kids": rng.poisson(1, n).clip(0, 11)}
     )
     frame["sex"] = rng.choice(["f", "m"], n)
     for name in ("pay", "age", "sex"):
@@ -126,7 +126,7 @@ def test_cuts_are_charged_saved_and_hold_values_on_the_step(family, tmp_path):
 
 @pytest.mark.parametrize("family", FAMILIES[:3])
 def test_declared_bins_cost_nothing_and_equal_bins_are_those_of_before(family):
-    bins = {"pay": 10, "age": 10, "kids": 13}
+    bins = {"pay": 10, "age": 10, "kids": 12}
     declared = Schema(tuple(replace(a, bins=bins[a.name]) if a.name in bins else a for a in SCHEMA))
     table = people(600)
     model = family(epsilon=2.0, random_state=3).fit(table, schema=declared)
@@ -365,3 +365,29 @@ def test_there_are_more_bins_where_counts_are_large():
     even = np.arange(112), np.full(111, 1 / 111)
     sizes = [cut(SCHEMA["age"], grid, Histogram(*even, n), unit=4.0).size for n in (1e4, 52e3, 1e6)]
     assert sizes == [10, 13, 16]
+
+
+def test_a_count_of_few_keeps_no_tail_up_to_its_bound():
+    """Children, declared up to 15: a bin for each number had noise up to there."""
+    rng, spread = np.random.default_rng(0), []
+    kids = rng.poisson(1.5, 4000).clip(0, 7)
+    frame = pd.DataFrame({"kids": kids, **{f"x{k}": rng.normal(50, 9, 4000) for k in range(5)}})
+    rest = [Numeric(name=f"x{k}", lower=0, upper=100) for k in range(5)]
+    schema = Schema((Numeric(name="kids", lower=0, upper=15, integer=True), *rest))
+    for seed in range(3):
+        model = AllPairs(epsilon=1.0, delta=1e-6, random_state=seed).fit(frame, schema=schema)
+        spread.append(model.sample(5000, random_state=0)["kids"].astype(float).std() / kids.std())
+    assert np.mean(spread) == pytest.approx(1.0, abs=0.15)  # it was 1.4
+
+
+def test_a_heap_at_zero_in_a_narrow_interval_is_zero():
+    """A tree stops before a single cell; all of the interval would be made-up small amounts."""
+    told = Histogram(
+        np.array([0, 40, 50, 60, 80, 100]), np.array([0.3, 0.01, 0.14, 0.15, 0.4]), 1e4
+    )
+    schema = pending(Schema((Numeric(name="x", lower=-50, upper=49, integer=True),)), ["x"])
+    grid = on_grid(schema)["x"]
+    assert grid.reach[0][told.starts[2]] <= 0 <= grid.reach[1][told.starts[3] - 1]
+    assert cut(schema["x"], grid, told, unit=4.0).spikes == ()
+    heap = replace(told, mass=np.array([0.3, 0.01, 0.5, 0.05, 0.14]))
+    assert cut(schema["x"], grid, heap, unit=4.0).spikes == (0.0,)

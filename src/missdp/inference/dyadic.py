@@ -34,8 +34,9 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 _SPLIT = 4.0  # standard deviations that a count must reach to be divided
 _NEAR = 0.5  # standard deviations that the mass at either end must reach to be believed,
-_FAR = 3.5  # and where it is so many ranges away from what stands out by as much, or past a gap
-_RANGES, _GAP = 3.0, 0.5
+_FAR = 3.5  # and where it is so many ranges away from what stands out by as much
+_RANGES = 3.0
+_HEAP = 4.5  # the same, of one interval alone: noise further out does not hide it
 _SURE = 2.0  # the same, to be sure that there are rows
 _OCCUPIED = 3.0  # the same for a first look; what lies outside of it is not looked at again
 _UNSEEN = 0.05  # of all rows, that may at most be outside without standing out
@@ -313,11 +314,15 @@ def _untold(
     """Return how many intervals at either end hold no mass to believe, and none that is certain.
 
     What lies outside of a cell is added up from counts before they are at least 0: else noise alone
-    adds up. A little mass far out, or beyond a wide gap, must stand out by more: it ruins means.
+    adds up. A little mass far out must stand out by more: it ruins means.
     """
     nodes = [*zip(counts, variances, strict=True)]
     back = [(count[::-1], variance[::-1]) for count, variance in nodes]
-    scores = _scores(starts[1:], nodes), _scores(len(counts[-1]) - starts[:-1][::-1], back)
+    heap = mass > _HEAP * math.sqrt(float(variances[-1].max()))
+    scores = (
+        np.where(heap, np.inf, _scores(starts[1:], nodes)),
+        np.where(heap[::-1], np.inf, _scores(len(counts[-1]) - starts[:-1][::-1], back)),
+    )
     far, sure = ([_first(side > times) for side in scores] for times in (_FAR, _SURE))
     first, last = far[0], len(least) - 1 - far[1]
     near = far
@@ -327,10 +332,6 @@ def _untold(
         ranges = np.maximum(ranges, 0.0) / max(_RANGES * (high - low), _LEAST)
         times = _NEAR + (_FAR - _NEAR) * np.minimum(ranges, 1.0)
         near = [_first(scores[0] > times), _first(scores[1] > times[::-1])]
-        gap = (mass <= 0) & (greatest - least > _GAP * (high - low))
-        for side, one in enumerate((gap, gap[::-1])):
-            empty = np.flatnonzero(one[near[side] : far[side]])
-            near[side] += int(empty.max(initial=-1)) + 1
     unsure = [max(n, s) for n, s in zip(near, sure, strict=True)]
     return near, unsure if sum(unsure) < len(least) else [0, len(least) - 1]
 

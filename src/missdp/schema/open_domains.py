@@ -174,7 +174,7 @@ _FOUND = "its own fit"  # of one that was cut
 #: Most bins and spikes of an attribute that are found privately.
 MOST_CODES = 20
 
-_SINGLY = 16  # numbers, each of which is a bin of its own, so that nothing is to be found
+_SINGLY = 12  # numbers, each of which is a bin of its own, so that nothing is to be found
 _NUMBERS = 4096  # that are cells of their own
 _CELLS = 2**12  # of the grid otherwise
 _FINEST = 1e-8  # of the range, the unit of numbers without a step
