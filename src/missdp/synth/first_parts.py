@@ -228,7 +228,7 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> N
     single, numbers = _single(grid, told)
     heavy = np.flatnonzero(single & (told.mass > 1 / (2 * _BINS)))
     heavy = heavy[np.argsort(-told.mass[heavy], kind="stable")][: MOST_CODES - 1]
-    spikes = np.sort(numbers[heavy])
+    spikes = np.unique(numbers[heavy])  # intervals on either side of 0 may both stand for it
     rest = told.mass.copy()
     rest[heavy] = 0.0
     pieces, shares = _pieces(grid, told.starts, rest)
