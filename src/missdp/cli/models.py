@@ -130,23 +130,32 @@ def _said_of(model: Synthesizer, rows: Path) -> bytes:
 
 def estimate(
     model: Annotated[Path, argument(help="A saved model (JSON) of AllPairs, AIM or MST.")],
-    question: Annotated[
-        str,
-        argument(help="'mean(x) by y', 'share(x = 1)', 'correlation(x, y)', or 'y ~ x + C(z)'."),
+    questions: Annotated[
+        list[str],
+        argument(
+            metavar="QUESTION...",
+            help="'mean(x) by y', 'share(x = 1)', 'correlation(x, y)', or 'y ~ x + C(z)'.",
+        ),
     ],
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Of each interval by itself.")] = 0.95,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate from a saved model, with intervals. Free: the model holds released values only.
 
-    Nothing is drawn: estimates are computed from the released statistics.
+    Nothing is drawn: estimates are computed from the released statistics. With --json, several
+    questions are a list under "answers".
     """
     check_together(model)
     released = load(model)
-    answer = released.regress if is_formula(question) else released.estimate
-    found = answer(question, confidence=confidence)
-    document = {**found.to_dict(), "guarantee": released.guarantee_.to_dict()}
-    emit(document, f"{found}\n\n{released.guarantee_.in_words()}", as_json=as_json)
+    found = [
+        (released.regress if is_formula(asked) else released.estimate)(asked, confidence=confidence)
+        for asked in questions
+    ]
+    answers = [one.to_dict() for one in found]
+    document = answers[0] if len(answers) == 1 else {"answers": answers}
+    document = {**document, "guarantee": released.guarantee_.to_dict()}
+    said = [*map(str, found), released.guarantee_.in_words()]
+    emit(document, "\n\n".join(said), as_json=as_json)
 
 
 @prints(".csv")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +96,7 @@ def of_units(frame: DataFrame, schema: Schema) -> tuple[DataFrame, Ints]:
     unit = schema.unit
     assert unit is not None
     names = (*schema.names, unit.column)
-    check_columns(list(frame.columns), names)
+    check_columns(list(frame.columns), names, unread=schema.layout.ignore)
     cells = _cells_of(frame, names).toDF(*(f"c{place}" for place in range(len(names))))
     *others, own = cells.columns
     types = StructType([*cells.schema.fields[:-1], StructField(own, BinaryType())])
@@ -152,7 +153,7 @@ class SparkSource(StreamedSource):
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        The private rows; its columns must be exactly the schema's, in any order.
+        The private rows; its columns must be the schema's, in any order, and those it ignores.
     schema : Schema
         The declared domain.
 
@@ -179,7 +180,7 @@ class SparkSource(StreamedSource):
         if engine_of(frame) is None:
             raise ParameterError("frame must be a Spark data frame")
         check(schema)
-        check_columns(list(frame.columns), schema.names)
+        check_columns(list(frame.columns), schema.names, unread=schema.layout.ignore)
         self._frame = frame
         super().__init__(schema)
 
@@ -251,10 +252,10 @@ def check(schema: Schema) -> None:
             f"Spark hands over no moments with a time zone: {zoned}; store them without one, or "
             "read the rows without it (--engine missdp)"
         )
-    if schema.layout != PLAIN:
+    if replace(schema.layout, ignore=()) != PLAIN:
         raise SchemaError(
-            "Spark reads all columns, as they are: drop those that are ignored or keys, and pass "
-            "numbers as numbers; or read the rows without it (--engine missdp)"
+            "Spark reads cells as they are, and makes no keys: ignore keys, and pass numbers as "
+            "numbers; or read the rows without it (--engine missdp)"
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -80,6 +80,8 @@ class Fidelity(Record):
     without_values : tuple of str
         Columns of which the truth has no value: there is nothing to compare them with, and no
         two-way table is of them.
+    dates : dict of str to str
+        Columns of dates, and the units since 1970 that their numbers count.
     """
 
     scores: dict[str, float]
@@ -89,6 +91,7 @@ class Fidelity(Record):
     by_chance: float
     rows: int
     without_values: tuple[str, ...] = ()
+    dates: dict[str, str] = field(default_factory=dict)
 
     derived: ClassVar[tuple[str, ...]] = ("verdict",)
 
@@ -115,15 +118,20 @@ class Fidelity(Record):
         heads = ["", "", "KS", "mean", "SD", *(f"{p:.0%}" for p in _POINTS)]
         cells = [heads] if self.ks else []
         for name, ks in self.ks.items():
-            error = self.truth[name][1] / max(self.rows, 1) ** 0.5
-            real, made = ([_text(x, error) for x in d[name]] for d in (self.truth, self.synthetic))
+            error, unit = self.truth[name][1] / max(self.rows, 1) ** 0.5, self.dates.get(name)
+            real, made = (
+                [_text(x, error, None if i == 1 else unit) for i, x in enumerate(d[name])]
+                for d in (self.truth, self.synthetic)
+            )
             cells += [[name, "real", "", *real], ["", "synthetic", rounded(ks, self.rows), *made]]
         head = "numbers and relations of the synthetic rows, compared with the real ones"
         return "\n".join([head, *in_columns(scores), *in_columns(cells)])
 
 
-def _text(number: float, error: float) -> str:
-    """Return a number with the digits that a standard error leaves."""
+def _text(number: float, error: float, unit: Any) -> str:
+    """Return a number with the digits that a standard error leaves, or the date it stands for."""
+    if unit and math.isfinite(number):
+        return str(np.datetime64(round(number), unit))
     if not math.isfinite(number) or not error > 0:
         return f"{number:g}"
     digits = -math.floor(math.log10(error))
@@ -186,7 +194,8 @@ def fidelity(
     )
     chance = float(np.mean(chances))
     without = tuple(name for name in declared.names if name not in names)
-    return Fidelity(scores, ks, true, made, chance, min(len(one), len(two)), without)
+    dates: dict[str, str] = {a.name: a.unit for a in declared if isinstance(a, Date)}
+    return Fidelity(scores, ks, true, made, chance, min(len(one), len(two)), without, dates)
 
 
 def _sampled(blocks: Iterator[Table], most: int) -> Table:

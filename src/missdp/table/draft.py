@@ -268,7 +268,7 @@ def _reason(attribute: AnyAttribute, found: list[tuple[Plain, int]]) -> str:
         rows = sum(n for _, n in found)
         few = not attribute.integer and len(found) < min(_FEWEST, rows / _FEWEST)
         return (_WEIGHT * _is_weight(attribute.name) + _FEW * few + codes).strip()
-    if attribute.levels == (0, 1):
+    if attribute.levels == (0, 1) and not isinstance(attribute.levels[0], bool):
         return f"0 and 1 are two levels here, no number.{codes}"
     if isinstance(attribute, Ordinal) and not attribute.labels:
         return f'Words in an order, lowest first; if they have none, kind = "categorical".{codes}'
