@@ -205,8 +205,7 @@ def synthesize(
             charged = charge.start(events, facts, rests_on, release=release.id)
             release.note_charge(charged.said)
         with PutOff(_AT_ONCE):
-            names = (*facts.names, *([facts.unit.column] if facts.unit else []))
-            with _read_by(engine, data, names) as read:
+            with _read_by(engine, data, facts) as read:
                 synthesizer.fit(read, schema=facts, undeclared=undeclared)
             release.keep(synthesizer)
         written = write_rows(
@@ -289,15 +288,17 @@ def _read_for(facts: Schema, engine: str) -> Schema:
 
 
 @contextmanager
-def _read_by(engine: str, data: RowStream | str, names: tuple[str, ...]) -> Iterator[Any]:
+def _read_by(engine: str, data: RowStream | str, facts: Schema) -> Iterator[Any]:
     """Yield the rows as an engine reads them, as long as it runs."""
     if engine == "missdp":
         yield data
         return
     from missdp.engines import spark_frame, spark_session
 
+    names = (*facts.names, *([facts.unit.column] if facts.unit else []))
+    place, ignore = data if isinstance(data, PartRows) else str(data), facts.layout.ignore
     with spark_session() as session:
-        yield spark_frame(data if isinstance(data, PartRows) else str(data), names, session)
+        yield spark_frame(place, names, session, ignore=ignore)
 
 
 def _wanted(epsilon: float | None, ground_truth_epsilon: float | None) -> float:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from missdp.errors import DataError, MissDPError, MissingDependencyError, ParameterError, replacing
+from missdp.schema.layout import Layout
 from missdp.table.read_files import csv_separator, file_batches, file_columns, is_csv
 from missdp.table.streams import PartRows
 
@@ -88,7 +89,11 @@ def _silent_log() -> Iterator[dict[str, str]]:
 
 
 def spark_frame(
-    data: str | Path | PartRows, names: tuple[str, ...], session: SparkSession
+    data: str | Path | PartRows,
+    names: tuple[str, ...],
+    session: SparkSession,
+    *,
+    ignore: tuple[str, ...] = (),
 ) -> DataFrame:
     """Return the rows of a CSV or Parquet file, of many Parquet files, or of a URL as Spark reads.
 
@@ -100,6 +105,8 @@ def spark_frame(
     names : tuple of str
         The columns, in any order.
     session : SparkSession
+    ignore : tuple of str, default ()
+        Columns that may be there besides.
 
     Raises
     ------
@@ -115,10 +122,10 @@ def spark_frame(
                 return session.read.parquet(data)
         if isinstance(data, PartRows):
             paths = list(map(_url, data.paths))
-            file_columns(data.paths[0], names)
+            file_columns(data.paths[0], names, layout=Layout(ignore=ignore))
         else:
             path = Path(data)
-            found = file_columns(path, names)
+            found = file_columns(path, names, layout=Layout(ignore=ignore))
             paths = [_url(path)]
             if is_csv(path):
                 for _ in file_batches(path, found[:1]):  # Spark takes any quote for closed
