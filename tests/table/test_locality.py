@@ -8,7 +8,6 @@ import csv
 import datetime as dt
 import decimal
 import fractions
-import struct
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -40,9 +39,7 @@ TOTAL = Schema(
         Categorical(name="whole", levels=(1, 7, 10), missing_codes=("?", 99), **LOOSE),
         Ordinal(name="text", levels=TEXT, missing_codes=("n/a", -9), **LOOSE),
         Categorical(name="flag", levels=(False, True), missing_codes=("?", 9), **LOOSE),
-        Numeric(
-            name="pay", lower=1, upper=90, refused=(-9, "a"), not_applicable=("n/a", 99), **LOOSE
-        ),
+        Numeric(name="pay", lower=1, upper=90, refused=(-9, "a"), not_applicable=(99,), **LOOSE),
         Ordinal(name="kinds", levels=("7", "b"), unknown=(-9, "a"), not_applicable=(99,), **LOOSE),
         Date(name="day", lower="2019-01-01", upper="2020-12-31", missing_codes=(7, "a"), **LOOSE),
         DateTime(name="seen", lower="1000-01-01", upper="9999-01-01", timezone="UTC", **LOOSE),
@@ -63,9 +60,7 @@ def read(data, schema=TOTAL):
 
 # -- cells ---------------------------------------------------------------------------------------
 finite = st.floats(allow_nan=False, allow_infinity=False)
-nans = st.integers(1, 2**51).map(
-    lambda i: struct.unpack("<d", struct.pack("<Q", 0x7FF8 << 48 | i))[0]
-)
+nans = st.integers(1, 2**51).map(lambda i: np.uint64(0x7FF8 << 48 | i).view(float).item())
 infinity = float("inf")
 known_floats = [0.0, -0.0, 0.1, 0.5, 1.0, 7.0, 99.0, -9.0, 2.5, infinity, -infinity]
 floats = st.sampled_from(known_floats) | finite | nans
@@ -93,20 +88,15 @@ recent = st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1))
 raw = st.binary(max_size=4) | st.sampled_from([b"7", b"a", b"0.1", b"\xff"])
 few = st.lists(st.integers(0, 9), max_size=2)
 far = st.integers(-(2**62), 2**62)
-strange = st.sampled_from(
-    [
-        *(pd.NA, pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT"), np.nan, 1j, np.float32(0.1)),
-        *([1], [[1], [2]], {"a": 1}, (1, 2), dt.time(1), dt.timedelta(1), object(), np.int8(7)),
-        *(np.bool_(True), np.str_("a"), np.array([1, 2]), np.datetime64("2020-01-01")),
-        *(np.datetime64(2**40, "Y"), np.timedelta64(7, "D"), pd.Timestamp("2020-01-01")),
-        *(pd.Timestamp("2020-01-01", tz="UTC"), fractions.Fraction(1, 3), uuid.UUID(int=7)),
-        *(bytearray(b"a"), pd.Period("2020")),
-    ]
-)
+odd = [pd.NA, pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT"), np.nan, 1j, np.float32(0.1)]
+odd += [[1], [[1], [2]], {"a": 1}, (1, 2), dt.time(1), dt.timedelta(1), object(), np.int8(7)]
+odd += [np.bool_(True), np.str_("a"), np.array([1, 2]), np.datetime64("2020-01-01")]
+odd += [np.datetime64(2**40, "Y"), np.timedelta64(7, "D"), pd.Timestamp("2020-01-01")]
+odd += [pd.Timestamp("2020-01-01", tz="UTC"), fractions.Fraction(1, 3), uuid.UUID(int=7)]
+odd += [bytearray(b"a"), pd.Period("2020")]
 nothing = st.none()
-anything = st.one_of(
-    nothing, floats, huge, odd_decimals, text, dates, moments, zoned, raw, strange, st.booleans()
-)
+anything = nothing | floats | huge | odd_decimals | text | dates | moments | zoned | raw
+anything |= st.sampled_from(odd) | st.booleans()
 inferred = st.one_of(nothing, floats, ints, decimals, good_text, dates, moments, st.booleans())
 
 # -- containers ----------------------------------------------------------------------------------
@@ -119,12 +109,11 @@ def objects(cells):
 
 
 def pandas(dtype):
-    return lambda cells, _: pd.DataFrame(
-        {
-            n: pd.Series(objects(cells) if dtype is object else cells, dtype=dtype)
-            for n in TOTAL.names
-        }
-    )
+    def make(cells, _):
+        column = pd.Series(objects(cells) if dtype is object else cells, dtype=dtype)
+        return pd.DataFrame(dict.fromkeys(TOTAL.names, column))
+
+    return make
 
 
 def arrow(kind):
@@ -242,9 +231,7 @@ KINDS = [
 WITHOUT_NULLS = ("complex128", pd.SparseDtype("float64"), pl.Object, "x.csv", "x.tsv", None)
 
 
-@pytest.mark.parametrize(
-    ("make", "kind", "cells"), KINDS, ids=[f"{make.__name__}-{kind}" for make, kind, _ in KINDS]
-)
+@pytest.mark.parametrize(("make", "kind", "cells"), KINDS)
 def test_one_row_more_changes_no_other_row(make, kind, cells, tmp_path):
     cells = cells if kind in WITHOUT_NULLS and make is not arrow else nothing | cells
     made = make(kind)
