@@ -304,7 +304,7 @@ MUTANTS = [Mutant(*line) for line in (
     ("sources", "only the first kind of hole is counted", "counts[(*first, slice(attribute.size, None))]", "counts[(*first, slice(attribute.size, attribute.size + 1))]",
      "tests/sources/test_modelled.py"),
     ("sources", "streamed rows with holes are counted as complete", "return {n: c[seen] for n, c in codes.items()}, int(seen.sum())", "return codes, n_rows",
-     "tests/sources/test_streamed_strategies.py"),
+     "tests/sources/test_filling.py"),
     ("sources", "filling changes what was observed", "holes = codes >= np.array(laws.sizes, dtype=np.int64)", "holes = codes >= np.array(laws.sizes, dtype=np.int64) - 1",
      "tests/sources/test_filling.py"),
     ("engines", "a task goes on where another stopped", "counter = copy.copy(self.counter)  # without counts", "counter = self.counter",
