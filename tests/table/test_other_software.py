@@ -5,8 +5,6 @@ The table in docs/referees/measured.md has a row for each of these files.
 
 import csv
 import datetime as dt
-import gzip
-import io
 import re
 from dataclasses import replace
 from functools import partial
@@ -51,16 +49,8 @@ def comma(frame, path):
 
 def quoted(frame, path):
     """As spreadsheets export text: with a mark of UTF-8, quotes everywhere, and CR LF."""
-    lines = io.StringIO(newline="")
-    csv.writer(lines, quoting=csv.QUOTE_ALL).writerows(
-        [frame.columns, *frame.astype(object).where(frame.notna(), "").to_numpy()]
-    )
-    Path(path).write_bytes(("\ufeff" + lines.getvalue()).encode())
-
-
-def packed(frame, path):
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        frame.to_csv(file, index=False, sep=";")
+    how = {"quoting": csv.QUOTE_ALL, "lineterminator": "\r\n", "encoding": "utf-8-sig"}
+    frame.to_csv(path, index=False, **how)
 
 
 def by_cells(frame, path):
@@ -183,7 +173,7 @@ FILES = {
     "Arrow, Feather": (".feather", with_arrow(pa.feather.write_feather, compression="uncompressed"),
                        read_by(pa.feather.read_table)),
     "csv, quoted with CR LF": (".csv", quoted, read_csv()),
-    "gzip, semicolon": (".csv.gz", packed, read_csv()),
+    "gzip, semicolon": (".csv.gz", CSV(sep=";"), read_csv()),
     "XlsxWriter, dates by format": (".xlsx", by_cells, read_excel),
     "pyreadstat, SPSS": (".sav", spss, lambda p: pyreadstat.read_sav(p)[0]),
     "pyreadstat, Stata": (".dta", stata, lambda p: pyreadstat.read_dta(p)[0]),
@@ -195,12 +185,12 @@ FILES = {
 def drafted(path, folder, *, header):
     """Return the schema that a person makes of a draft: all blocks pasted, other bounds of pay."""
     draft_columns(path, header=header).to_toml(folder / "d.toml")
-    schema = completed((folder / "d.toml").read_text())
+    text = (folder / "d.toml").read_text()
+    schema = completed(text)
     assert schema.layout.keys == (("id",) if header else ())
     if not header:
         names = dict(zip(schema.layout.columns, HEADLESS["names"], strict=True))
-        text = re.sub(r"column\d", lambda m: names[m[0]], (folder / "d.toml").read_text())
-        schema = completed(text)
+        schema = completed(re.sub(r"column\d", lambda m: names[m[0]], text))
     pay = replace(schema["pay"], lower=0, upper=100, nullable=True, outside="missing")
     read = tuple(pay if a.name == "pay" else a for a in schema if a.name != "id")
     return replace(schema, attributes=read, layout=replace(schema.layout, keys=("id",)))
