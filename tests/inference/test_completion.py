@@ -57,26 +57,22 @@ def distances(moments, rows):
 
 def by_others(rows):
     """Holes in the first attribute by both others, in the last by the second."""
-    rng = np.random.default_rng(2)
     chance = np.zeros(rows.shape)
     chance[:, 0] = expit(-3 + rows[:, 1] + rows[:, 2])
     chance[:, 2] = expit(1 - 1.5 * rows[:, 1])
-    return rng.random(rows.shape) < chance
+    return np.random.default_rng(2).random(rows.shape) < chance
 
 
 def test_holes_by_other_attributes_are_corrected():
-    rows = people()
-    tables = released(rows, by_others(rows))
-    assert (distances(observed(tables), rows) > (0.04, 0.05)).all()
-    assert (distances(complete(tables), rows) < (0.006, 0.01)).all()
+    tables = released(people(), by_others(people()))
+    assert (distances(observed(tables), people()) > (0.04, 0.05)).all()
+    assert (distances(complete(tables), people()) < (0.006, 0.01)).all()
 
 
 def test_holes_completely_at_random_are_left_as_they_were_observed():
-    rows = people()
-    holes = np.random.default_rng(3).random(rows.shape) < (0.3, 0.2, 0.0)
-    tables = released(rows, holes, noise=1e-3)
-    completed = complete(tables)
-    plain = observed(tables)
+    holes = np.random.default_rng(3).random(people().shape) < (0.3, 0.2, 0.0)
+    tables = released(people(), holes, noise=1e-3)
+    completed, plain = complete(tables), observed(tables)
     assert not any(slope.any() for slope in completed.masks.slopes.values())
     for one, other in zip(completed.margins, plain.margins, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
@@ -87,20 +83,17 @@ def test_holes_completely_at_random_are_left_as_they_were_observed():
 
 def test_holes_that_coincide_do_not_look_like_smaller_tables():
     """Half of the rows lack two attributes together, which says nothing about their values."""
-    rows = people()
-    gone = np.random.default_rng(5).random(len(rows)) < 0.5
-    holes = np.stack([gone, np.zeros_like(gone), gone], axis=1)
-    completed = complete(released(rows, holes))
+    gone = np.random.default_rng(5).random(len(people())) < 0.5
+    completed = complete(released(people(), np.stack([gone, np.zeros_like(gone), gone], axis=1)))
     assert completed.masks.correlation[0, 2] > 0.9
     # Divided by a quarter rather than by half, the dependence would be twice as large.
-    assert distances(completed, rows)[1] < 0.01
+    assert distances(completed, people())[1] < 0.01
 
 
 @pytest.mark.parametrize("behind", [0.05, 0.6])
 def test_holes_by_an_attribute_where_it_is_observed_are_corrected(behind):
     """Where the second is missing itself, the first is missing at a rate of its own."""
-    rows = people()
-    rng = np.random.default_rng(7)
+    rows, rng = people(), np.random.default_rng(7)
     holes = rng.random(rows.shape) < (0.0, 0.4, 0.0)
     chance = np.where(holes[:, 1], behind, expit(rows[:, 1] * 1.5 - 3))
     holes[:, 0] = rng.random(len(rows)) < chance
@@ -114,8 +107,7 @@ def test_holes_by_an_attribute_where_it_is_observed_are_corrected(behind):
 
 
 def test_the_noise_that_is_stated_is_about_the_noise_there_is():
-    rows = people()
-    holes = by_others(rows)
+    rows, holes = people(), by_others(people())
     exact = complete(released(rows, holes, noise=1e-9))
     stated, found = [], []
     for seed in range(12):
@@ -126,14 +118,12 @@ def test_the_noise_that_is_stated_is_about_the_noise_there_is():
 
 
 def test_a_level_that_is_never_missing_is_known_as_such():
-    rows = people()
-    holes = by_others(rows)
+    rows, holes = people(), by_others(people())
     holes[rows[:, 2] == 0, 2] = False
     tables = released(rows, holes)
-    blind = complete(tables)
-    completed = complete(tables, always={2: 0})
-    assert not completed.masks.missing(rows)[rows[:, 2] == 0, 2].any()
-    assert distances(completed, rows)[0] < 0.5 * distances(blind, rows)[0]
+    told = complete(tables, always={2: 0})
+    assert not told.masks.missing(rows)[rows[:, 2] == 0, 2].any()
+    assert distances(told, rows)[0] < 0.5 * distances(complete(tables), rows)[0]
 
 
 def test_rows_of_the_tree_hold_pairs_beyond_it():

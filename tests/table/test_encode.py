@@ -27,10 +27,7 @@ from missdp.table.encode import Encoder, _codes_to_write
 from missdp.table.written import write_blocks
 from refusing import refuses
 
-COLOUR = Categorical(name="farbe", levels=("röt", "grün"), nullable=True, missing_codes=("?",))
-AGE = Numeric(
-    name="age", lower=0, upper=99, integer=True, nullable=True, missing_codes=(-9, "k.A.")
-)
+AGE = Numeric(name="age", lower=0, upper=99, integer=True, nullable=True)
 
 
 def read(attribute, cells):
@@ -38,13 +35,6 @@ def read(attribute, cells):
     held = {attribute.name: cells} if isinstance(cells, list | pa.Array) else cells
     held = pa.table(held) if isinstance(cells, pa.Array) else held
     return Table.read(held, Schema((attribute,)))
-
-
-def test_an_all_missing_column_an_empty_table_and_one_row():
-    assert read(COLOUR, pa.nulls(2)).codes("farbe").tolist() == [2, 2]
-    assert read(AGE, pa.nulls(2)).codes("age").tolist() == [10, 10]
-    assert len(read(COLOUR, pa.array([], pa.string()))) == 0
-    assert read(AGE, pa.array([99])).codes("age").tolist() == [9]
 
 
 class Unreadable(float):
@@ -57,24 +47,18 @@ class Unreadable(float):
 class Unclassed:
     """A cell that tells what it holds if it is asked what it is."""
 
-    @property
-    def __class__(self):
-        raise RuntimeError("140")
+    __class__ = property(Unreadable.__float__)
 
 
-def released_view():
-    view = memoryview(b"5")
-    view.release()
-    return view
-
-
-@pytest.mark.parametrize("odd", [lambda: Unreadable(5.0), released_view, Unclassed])
-def test_no_cell_makes_a_table_raise_that_has_a_policy_for_all_cells(odd):
-    cells = np.array([5.0, odd(), 7.0], dtype=object)
-    for policy in ("missing", "clamp"):
-        table = read(replace(AGE, outside=policy), pd.DataFrame({"age": cells}))
-        assert table.values("age")[[0, 2]].tolist() == [5.0, 7.0]
-        assert table.mask("age").tolist() == [False, True, False]
+def test_no_cell_makes_a_table_raise_that_has_a_policy_for_all_cells():
+    released = memoryview(b"5")
+    released.release()
+    for odd in (Unreadable(5.0), released, Unclassed()):
+        cells = np.array([5.0, odd, 7.0], dtype=object)
+        for policy in ("missing", "clamp"):
+            table = read(replace(AGE, outside=policy), pd.DataFrame({"age": cells}))
+            assert table.values("age")[[0, 2]].tolist() == [5.0, 7.0]
+            assert table.mask("age").tolist() == [False, True, False]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))))
