@@ -101,6 +101,7 @@ def kinds_of(table):
     found = [None] * len(table)
     for kind in KINDS:
         for row in np.flatnonzero(table.mask("x", kind)):
+            assert found[row] is None
             found[row] = kind
     return found
 

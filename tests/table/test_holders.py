@@ -170,7 +170,7 @@ OUTSIDE = [
     (ISO, ["1066-10-14"], ["2021-02-30"], ["2021-02-01", "01.02.2021"], ["2021-02-01", 7.5]),
     (GERMAN, ["29.02.2021"], ["01.02.2021", "2021-02-01"]),
     (LOCAL, ["2021-02-01T10:00Z"]),
-    (WORLD, ["2021-02-01T10:00"], [NOON.replace(tzinfo=dt.UTC), NOON], ["2021-02-01T25:61Z"]),
+    (WORLD, ["2021-02-01T10:00"], [NOON.replace(tzinfo=dt.UTC), NOON], ["2021-02-01T10:60Z"]),
     (Categorical(name="x", levels=("x",)), ["x", SAID], [BIRTH], [[SAID]]),
     (Categorical(name="x", levels=("a",)), ["a", None]),
     (AGE, [123456], [float("inf")], [0.123456], [SAID], [True], [BIRTH]),

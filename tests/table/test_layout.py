@@ -157,6 +157,7 @@ WRONG = [
 
 
 def test_layouts_that_say_nothing_clear_are_refused(tmp_path):
+    assert [Layout(decimal=",").number(text) for text in ("1,5", "1.5")] == [1.5, None]
     for facts, said in WRONG:
         with pytest.raises(SchemaError, match=said):
             Layout(**facts)
