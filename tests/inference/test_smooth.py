@@ -11,15 +11,14 @@ from scipy import stats
 from inference.graphs import dependence
 from missdp.inference.masks import MaskModel
 from missdp.inference.products import NumberMoments, Numbers, complete_numbers
+from missdp.inference.raking import centred
 from missdp.inference.smooth import Smoothing, _normal_tables, _shared_margins, _sparse_tables
 from missdp.inference.smooth import _weights as weights_of
 
-MIDDLE = np.eye(10) - 1 / 10
 
-
-def centred(rng, std, of=MIDDLE):
+def centre(rng, std, shape=(10, 10)):
     """Noise on a table without margins."""
-    return of @ rng.normal(0, std, of.shape) @ of
+    return centred(rng.normal(0, std, shape))
 
 
 def smooth_pairs(margins, seen, variances, ordered):
@@ -31,12 +30,11 @@ def tables(seed, *, levels=10, attributes=8, strength=0.3, std=0.002):
     """Truth (a trend), what is seen of it, the variance of its noise, and margins."""
     rng = np.random.default_rng(seed)
     margins = [rng.dirichlet(np.full(levels, 20.0)) for _ in range(attributes)]
-    middle = np.eye(levels) - 1 / levels
     truth, seen, variances = {}, {}, {}
     trends = [p * (np.cumsum(p) - p / 2 - 0.5) for p in margins]
     for a, b in itertools.combinations(range(attributes), 2):
         truth[a, b] = strength * rng.uniform(-1, 1) * 12 * np.outer(trends[a], trends[b])
-        seen[a, b] = truth[a, b] + centred(rng, std, middle)
+        seen[a, b] = truth[a, b] + centre(rng, std, (levels, levels))
         variances[a, b] = np.full((levels, levels), (std * (1 - 1 / levels)) ** 2)
     return truth, seen, variances, margins
 
@@ -66,14 +64,6 @@ def test_an_attribute_of_one_level_depends_on_nothing():
     assert (found[0, 1] == 0).all()
 
 
-def test_a_number_of_which_no_bin_tells_anything_leaves_tables_finite():
-    _, seen, variances, margins = tables(0, attributes=2)
-    told = {(0, 1): (np.zeros(10), np.full(10, 1e-6))}
-    numbers = Numbers({0: np.zeros(10)}, {0: 1.0}, told, {})
-    found = Smoothing.of(margins, seen, variances, [True, True], numbers=numbers)
-    assert np.isfinite(found.means()[0, 1]).all()
-
-
 @given(st.integers(0, 1000), st.integers(3, 12), st.booleans())
 def test_what_is_not_noisy_stays_and_margins_are_kept(seed, levels, second):
     # Of a clear trend, cells below 0 are filled: see `_Kept`.
@@ -96,7 +86,7 @@ def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
         rng = np.random.default_rng(seed)
         errors += error(found.means(), truth)
         for _ in range(5):
-            noise = {c: centred(rng, 0.002) for c in seen}
+            noise = {c: centre(rng, 0.002) for c in seen}
             spread += error(found.drawn(noise), found.means()) / 5
             again = Smoothing(noise, variances, found.kept)
             twice += error(again.means(), {c: 0 * t for c, t in seen.items()}) / 5
@@ -133,7 +123,7 @@ def test_strong_trends_stay_as_strong_under_noise_that_hides_cells(correlation):
     base = np.outer(margin, margin)
     truth = _normal_tables(margin, margin, np.array([correlation]))[0]
     for seed in range(5):
-        noise = centred(np.random.default_rng(seed), std)
+        noise = centre(np.random.default_rng(seed), std)
         seen, variances = {(0, 1): truth + noise}, {(0, 1): np.full((10, 10), (0.9 * std) ** 2)}
         found = Smoothing.of([margin] * 2, seen, variances, [True] * 2)
         table = found.means()[0, 1] + base
@@ -155,9 +145,7 @@ def noisy(table, rng, std):
         return margin / margin.sum()
 
     margins = moved(table.sum(axis=1)), moved(table.sum(axis=0))
-    noise = rng.normal(0, std, table.shape)
-    noise -= noise.mean(axis=0)
-    noise -= noise.mean(axis=1, keepdims=True)
+    noise = centre(rng, std, table.shape)
     dependence = table - np.outer(table.sum(axis=1), table.sum(axis=0))
     return margins, {(0, 1): dependence + noise}, {(0, 1): np.full(table.shape, std**2)}
 
@@ -195,12 +183,16 @@ def test_what_is_not_a_function_stays_none(share):
     assert np.trace(found.table) == pytest.approx(np.trace(table), abs=0.04)
 
 
-def test_noise_and_independence_are_no_function():
+def test_noise_independence_and_what_is_smooth_are_no_function():
     _, seen, found = sparse(0.0, 2)
     assert found is None
     smoothing = Smoothing.of(*seen, [True, True])
     assert smoothing.margins == seen[0]
     assert smoothing.allowed({}) == {}
+    rng, place = np.random.default_rng(4), (np.arange(10) + 0.5) / 10
+    table = np.exp(-8 * np.square(place[:, None] - place))
+    seen = noisy(table / table.sum(), rng, 0.0005)  # a smooth one keeps its own prior
+    assert not Smoothing.of(*seen, [True, True]).sparse
 
 
 def test_a_coarser_column_is_a_function_one_way():
@@ -216,14 +208,6 @@ def test_a_coarser_column_is_a_function_one_way():
     assert not smoothing.allowed({(0, 1): known})[0, 1][0].any()
 
 
-def test_smooth_dependence_of_ordered_columns_keeps_its_own_prior():
-    rng = np.random.default_rng(4)
-    place = (np.arange(10) + 0.5) / 10
-    table = np.exp(-8 * np.square(place[:, None] - place)) / 100
-    table /= table.sum()
-    assert not Smoothing.of(*noisy(table, rng, 0.0005), [True, True]).sparse
-
-
 @pytest.mark.parametrize("turned", [False, True])
 def test_nominal_attributes_have_the_trends_of_ordered_ones_that_tell_them(turned):
     """Grades, their names in another order, and hours: in both tables noise hides the trend."""
@@ -234,20 +218,19 @@ def test_nominal_attributes_have_the_trends_of_ordered_ones_that_tell_them(turne
     truth = {(0, 1): np.eye(16)[names] / 16, (1, 2): trend, (0, 2): trend[names]}
     truth[0, 1] -= np.outer(margin, margin)
     ordered = [False, True, True]
+    margins, twin = [margin, margin, hours], (1, 2)
     if turned:  # the other way round
         truth = {(2 - b, 2 - a): table.T for (a, b), table in truth.items()}
-    margins = [hours, margin, margin] if turned else [margin, margin, hours]
-    ordered = ordered[::-1] if turned else ordered
-    off, std = {True: 0.0, False: 0.0}, 0.0015
+        margins, ordered, twin = margins[::-1], ordered[::-1], (0, 1)
+    off, std = np.zeros(2), 0.0015
     for _ in range(5):
         seen = {p: t + rng.normal(0, std, t.shape) for p, t in truth.items()}
         variances = {p: np.full(t.shape, std**2) for p, t in truth.items()}
-        known = Smoothing.of(margins, seen, variances, ordered)
-        alone = {p: t for p, t in seen.items() if p != ((1, 2) if not turned else (0, 1))}
-        lonely = Smoothing.of(margins, alone, variances, ordered)
-        for found, twin in ((known, True), (lonely, False)):
-            off[twin] += np.square(found.means()[0, 2] - truth[0, 2]).sum()
-    assert off[True] < 0.6 * off[False]
+        lonely = {p: t for p, t in seen.items() if p != twin}
+        for k, known in enumerate((seen, lonely)):
+            found = Smoothing.of(margins, known, variances, ordered).means()
+            off[k] += np.square(found[0, 2] - truth[0, 2]).sum()
+    assert off[0] < 0.6 * off[1]
 
 
 # Tables of pairs with numbers under them: what is gained, what stays, and missing values
@@ -300,7 +283,7 @@ def test_trends_are_closer_with_numbers_under_the_tables(tail):
     rank, errors = np.arange(10) - 4.5, np.zeros((2, 2))
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        seen = {p: t + centred(rng, std) for p, t in truth.items()}
+        seen = {p: t + centre(rng, std) for p, t in truth.items()}
         variances = {p: np.full((10, 10), (0.9 * std) ** 2) for p in truth}
         numbers = numbers_of(codes, z, std=2 * std, seed=seed)
         for k, known in enumerate((None, numbers)):
@@ -324,7 +307,7 @@ def test_what_is_not_noisy_stays_with_numbers(seed, tail):
         assert found[p].sum(axis=0) == pytest.approx(np.zeros(10), abs=1e-9)
 
 
-def test_a_level_that_no_other_tells_leaves_what_twins_say_finite():
+def test_levels_and_numbers_that_nothing_tells_leave_tables_finite():
     """An ordered level that never occurs: no level of the nominal attribute is in it."""
     rng, own = np.random.default_rng(1), np.array([0.4, 0.3, 0.29, 0.01])
     margin = np.array([0.2, 0.2, 0.15, 0.15, 0.15, 0.15])
@@ -338,6 +321,11 @@ def test_a_level_that_no_other_tells_leaves_what_twins_say_finite():
     found = Smoothing.of([own, margin, outcome], seen, variances, [True, False, True])
     assert (found.sparse[0, 1].table.sum(axis=1) == 0).any()
     assert all(np.isfinite(t).all() for t in found.means().values())
+    _, seen, variances, margins = tables(0, attributes=2)  # a number of which no bin tells anything
+    told = {(0, 1): (np.zeros(10), np.full(10, 1e-6))}
+    numbers = Numbers({0: np.zeros(10)}, {0: 1.0}, told, {})
+    found = Smoothing.of(margins, seen, variances, [True, True], numbers=numbers)
+    assert np.isfinite(found.means()[0, 1]).all()
 
 
 def test_draws_have_the_numbers_that_what_they_are_drawn_around_has():

@@ -55,24 +55,16 @@ def test_facts_are_written_as_dates_and_read_again(tmp_path):
     assert cut.interval_names == ("[2018-01-01, 2018-03-11)", "[2018-03-11, 2024-12-31)")
 
 
+LATE = dt.datetime(2018, 1, 1, 5)
 WRONG = [
-    ({"lower": "2018-02-30"}, "is no date like"),
-    ({"lower": "2018"}, "is no date like"),
-    ({"lower": dt.datetime(2018, 1, 1, 5)}, "is no date like"),
-    ({"lower": None}, "must be dates"),
-    ({"upper": 1e9}, "year 1 to 9999"),
+    *(({"lower": bad}, "is no date like") for bad in ("2018-02-30", "2018", LATE)),
+    *(({"lower": None}, "must be dates"), ({"upper": 1e9}, "year 1 to 9999")),
     ({"upper": "2017-01-01"}, "below upper"),
-    ({"step": "hour"}, "step must be one of"),
-    ({"step": "0 days"}, "step must be one of"),
-    ({"step": 2.0}, "step must be one of"),
-    ({"step": "week"}, "whole multiple of step"),
-    ({"integer": False}, "whole number of its steps"),
-    ({"format": 3}, "format must be text"),
-    ({"timezone": "Europe/Atlantis"}, "timezone is unknown"),
-    ({"format": "%d.%q"}, "format is made of"),
-    ({"format": "%d.%m"}, "format lacks a part"),
-    ({"format": "%d.%d.%m.%Y"}, "twice"),
-    ({"format": "%tm"}, "no place for the step"),
+    *(({"step": bad}, "step must be one of") for bad in ("hour", "0 days", 2.0)),
+    *(({"step": "week"}, "whole multiple of step"), ({"integer": False}, "number of its steps")),
+    *(({"format": 3}, "format must be text"), ({"format": "%d.%q"}, "format is made of")),
+    *(({"format": "%d.%m"}, "format lacks a part"), ({"format": "%d.%d.%m.%Y"}, "twice")),
+    *(({"format": "%tm"}, "no place for the step"), ({"timezone": "Europe/Atlantis"}, "unknown")),
     ({"missing_codes": ("2020-01-01",), "nullable": True}, "outside"),
     ({"edges": ("2018-01-01", "2020-01-01")}, "start at lower and end at upper"),
 ]
@@ -214,16 +206,11 @@ def test_differences_are_written_and_read_in_their_unit(tmp_path):
 
 OTHER = Date(name="month", lower="2020-01", upper="2020-12", step="month")
 UNLIKE = [
-    ({"later": "in"}, "must be two dates"),
-    ({"later": "nobody"}, "must name dates"),
-    ({"later": "sex"}, "must name dates"),
-    ({"later": "month"}, "one step"),
-    ({"unit": "hour"}, "cannot be counted"),
-    ({"unit": "month"}, "cannot be counted"),
-    ({"unit": "fortnight"}, "unit must be one of"),
-    ({"computes": "month"}, "one of its two dates"),
-    ({"missing_codes": (-9,), "nullable": True}, "no codes"),
-    ({"lower": 9, "upper": 0}, "below upper"),
+    *(({"later": "in"}, "must be two dates"), ({"later": "month"}, "one step")),
+    *(({"later": bad}, "must name dates") for bad in ("nobody", "sex")),
+    *(({"unit": bad}, "cannot be counted") for bad in ("hour", "month")),
+    *(({"unit": "fortnight"}, "one of"), ({"computes": "month"}, "one of its two dates")),
+    *(({"missing_codes": (-9,), "nullable": True}, "no codes"), ({"upper": -1}, "below upper")),
 ]
 
 

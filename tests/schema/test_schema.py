@@ -145,85 +145,66 @@ def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path, part, around):
 
 # What is wrong, and what is said of it; of an attribute with the level "a", or from 0 to 100.
 CODES = "missing_codes", "refused", "unknown", "not_asked", "not_applicable"
+FEW = (("a", 1), (1, True), (1.5,), "a", (None,), ("a\udfff",), {"a"})
+SAME = [
+    ((7,), 7.0),
+    ((7,), "7.0"),
+    (("a", "?"), "?"),
+    (("7",), 7),
+    (("?",), " ? "),
+    ((False, True), 1),
+]
+TWICE = ((-8, "-8.0"), ("nan", "NaN"), (" DK", "DK"), (1e3, "1000"))
 LEVELS = [
-    ("levels must not be empty", {"levels": ()}),
-    ("distinct", {"levels": ("a", "a")}),
-    *(
-        ("is not valid: levels must be a list, all text", {"levels": bad})
-        for bad in (("a", 1), (1, True), (1.5,), "a", (None,), ("a\udfff",), {"a"})
-    ),
-    ("empty text", {"levels": ("",)}),
-    ("blanks", {"levels": (" a",)}),
+    *(("levels must not be empty", {"levels": ()}), ("distinct", {"levels": ("a", "a")})),
+    *(("is not valid: levels must be a list, all text", {"levels": bad}) for bad in FEW),
+    *(("empty text", {"levels": ("",)}), ("blanks", {"levels": (" a",)})),
     ("at most 4096 characters", {"levels": ("a" * 4097,)}),
-    *(("2\\*\\*53", {"levels": bad}) for bad in ((1, 2**63), (2**53,), (-(10**400),))),
-    ("numeric", {"outside": "clamp"}),
+    *((r"2\*\*53", {"levels": bad}) for bad in ((1, 2**63), (2**53,), (-(10**400),))),
+    *(("numeric", {"outside": "clamp"}), ("outside", {"outside": "guess"})),
     ("nullable", {"outside": "missing", "nullable": False}),
-    ("nullable", {"missing_codes": ("?",), "nullable": False}),
-    ("nullable", {"nullable": "yes"}),
-    ("outside", {"outside": "guess"}),
-    ("colour", {"undeclared": ("colour",)}),
-    ("colour", {"colour": 1}),
-    ("label", {"label": "\ud800"}),
-    *(("overlap", {"levels": (7,), "missing_codes": (code,)}) for code in (7.0, "7.0")),
-    ("overlap", {"levels": ("a", "?"), "missing_codes": ("?",)}),
-    ("overlap", {"levels": ("7",), "missing_codes": (7,)}),
-    ("overlap", {"levels": ("?",), "missing_codes": (" ? ",)}),
-    ("overlap", {"levels": (False, True), "missing_codes": (1,)}),
-    ("2\\*\\*53", {"missing_codes": (2**53,)}),
-    ("finite", {"missing_codes": (math.nan,)}),
+    *(("nullable", {"missing_codes": ("?",), "nullable": bad}) for bad in (False, "yes")),
+    *(("colour", {"undeclared": ("colour",)}), ("colour", {"colour": 1})),
+    *(("label", {"label": "\ud800"}), ("finite", {"missing_codes": (math.nan,)})),
+    *(("overlap", {"levels": levels, "missing_codes": (code,)}) for levels, code in SAME),
+    (r"2\*\*53", {"missing_codes": (2**53,)}),
     *(("text or numbers", {"missing_codes": bad}) for bad in ((True,), ("\ud800",))),
     *((f"{fact} must be a list", {fact: {"a"}}) for fact in ("missing_codes", "refused")),
     *(("label", {"labels": bad}) for bad in ({3: "other"}, {"a": 1}, "woman", {-8: "unknown"})),
     *(("other", {"outside": "other", "other": bad}) for bad in (None, "Köln", 3)),
     # In a CSV file it is null, in a frame it may be text: both must mean the same.
     *(("cannot be empty text", {fact: ("r", " ")}) for fact in CODES[1:]),
-    *(
-        ("a code is of two kinds", {"refused": (one,), "unknown": (two,)})
-        for one, two in ((-8, "-8.0"), ("nan", "NaN"), (" DK", "DK"), (1e3, "1000"))
-    ),
+    *(("a code is of two kinds", {"refused": (a,), "unknown": (b,)}) for a, b in TWICE),
     *(("name must be text|an attribute", {"name": bad}) for bad in ("", None, 3, "a\ud800")),
 ]
+LARGE = ({"lower": -1.7e308, "upper": 1.7e308}, {"upper": 2**64, "integer": True}, {"upper": 2**53})
 NUMBERS = [
-    ("below", {"upper": 0}),
-    ("below", {"lower": 200}),
-    ("finite", {"lower": -math.inf}),
-    ("finite", {"upper": math.nan}),
-    *(
-        ("2\\*\\*53", bad)
-        for bad in (
-            {"lower": -1.7e308, "upper": 1.7e308}, {"upper": 2**64, "integer": True},
-            {"upper": 2**53}, {"missing_codes": (2**60,)},
-        )
-    ),
-    ("number", {"lower": -(10**400)}),
-    ("whole", {"lower": 0.5, "integer": True}),
+    *(("below", {"upper": 0}), ("below", {"lower": 200})),
+    *(("finite", {"lower": -math.inf}), ("finite", {"upper": math.nan})),
+    *((r"2\*\*53", bad) for bad in (*LARGE, {"missing_codes": (2**60,)})),
+    *(("number", {"lower": -(10**400)}), ("whole", {"lower": 0.5, "integer": True})),
     ("whole number", {"upper": 3, "integer": True, "bins": 9}),
     ("narrower", {"lower": 1.0, "upper": 1.0 + 2e-16, "bins": 10}),
-    ("bins", {"bins": 0}),
-    ("not both", {"bins": 2, "edges": (0, 100)}),
-    ("lower and end", {"edges": (0, 50)}),
-    ("increasing", {"edges": (0, 50, 50, 100)}),
+    *(("bins", {"bins": 0}), ("not both", {"bins": 2, "edges": (0, 100)})),
+    *(("lower and end", {"edges": (0, 50)}), ("increasing", {"edges": (0, 50, 50, 100)})),
     ("neither in the domain nor a code", {"labels": {101: "much"}}),
     ("levels only", {"outside": "other", "other": 1}),
     *(("quotes", {"missing_codes": bad}) for bad in (("-9",), (" inf",))),
     *(("outside", {"missing_codes": bad}) for bad in ((99,), (-9, 0.5))),
     *((f"{fact} must", {fact: {0, 1}}) for fact in ("edges", "spikes")),
-    ("inside", {"spikes": (101,)}),
-    ("inside", {"spikes": (math.nan,)}),
-    ("inside", {"spikes": tuple(range(5000))}),
+    *(("inside", {"spikes": bad}) for bad in ((101,), (math.nan,), tuple(range(5000)))),
     ("at most", {"spikes": tuple(x / 50 for x in range(5000))}),
     *(("distinct", {"spikes": bad}) for bad in ((1, 1.0), (0, -0.0))),
     ("whole", {"spikes": (1.5,), "integer": True}),
     *(("list of numbers", {"spikes": bad}) for bad in (("0",), ("x",), ({},), (True,), 0)),
     *(("above 0", {"step": bad}) for bad in (0, math.nan)),
-    ("at least", {"step": 1e-300}),
-    ("whole multiple", {"step": 0.3}),
+    *(("at least", {"step": 1e-300}), ("whole multiple", {"step": 0.3})),
     ("whole number", {"step": 0.5, "integer": True}),
     ("on the step", {"step": 0.5, "spikes": (0.2,)}),
     ("one more", {"pieces": (0, 1), "shares": (0.5, 0.5)}),
     ("edges of all bins", {"bins": 2, "pieces": (0, 40, 100), "shares": (0.5, 0.5)}),
     ("at least 0", {"bins": 1, "pieces": (0, 40, 100), "shares": (0.5, -0.5)}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("says", "facts"), [*LEVELS, *NUMBERS], ids=str)

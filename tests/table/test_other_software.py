@@ -104,10 +104,6 @@ def with_pandas(method, **options):
     return lambda frame, path: getattr(frame, method)(path, **options)
 
 
-def with_polars(method):
-    return lambda frame, path: getattr(pl.from_pandas(frame), method)(path)
-
-
 def by_day_first(frame, path):
     day = [day.strftime("%d.%m.%Y") for day in frame["day"]]
     frame.assign(day=day).to_csv(path, index=False)
@@ -117,10 +113,6 @@ def by_days(frame, path):
     labels = {"sex": {1: "woman", 2: "man"}}
     frame = frame.astype({"day": "datetime64[s]"})
     frame.to_stata(path, write_index=False, convert_dates={"day": "td"}, value_labels=labels)
-
-
-def with_arrow(write, **options):
-    return lambda frame, path: write(arrow(frame), path, **options)
 
 
 def read_csv(**options):
@@ -158,20 +150,23 @@ FILES = {
     "pandas, Excel": (".xlsx", with_pandas("to_excel", index=False, engine="xlsxwriter"),
                       read_excel),
     "pandas, Stata": (".dta", by_days, partial(pd.read_stata, convert_categoricals=False)),
-    "polars, comma": (".csv", with_polars("write_csv"), BY_POLARS),
-    "polars, Parquet": (".parquet", with_polars("write_parquet"), read_by(pl.read_parquet)),
-    "polars, Arrow IPC": (".feather", with_polars("write_ipc"), read_by(pl.read_ipc)),
+    "polars, comma": (".csv", lambda f, p: pl.from_pandas(f).write_csv(p), BY_POLARS),
+    "polars, Parquet": (".parquet", lambda f, p: pl.from_pandas(f).write_parquet(p),
+                        read_by(pl.read_parquet)),
+    "polars, Arrow IPC": (".feather", lambda f, p: pl.from_pandas(f).write_ipc(p),
+                          read_by(pl.read_ipc)),
     "duckdb, comma": (".csv", by_duckdb("HEADER"), read_by(duckdb.read_csv)),
     "duckdb, bar": (".csv", by_duckdb("HEADER, DELIM '|'"), read_by(duckdb.read_csv)),
     "duckdb, packed": (".csv.gz", by_duckdb("HEADER, COMPRESSION gzip"), read_by(duckdb.read_csv)),
     "duckdb, Parquet": (".parquet", by_duckdb("FORMAT parquet"), read_by(duckdb.read_parquet)),
-    "Arrow, comma": (".csv", with_arrow(pa.csv.write_csv),
+    "Arrow, comma": (".csv", lambda f, p: pa.csv.write_csv(arrow(f), p),
                      read_by(pa.csv.read_csv, convert_options=ZIP)),
     "Arrow, dictionaries and time zones": (
         ".parquet", lambda f, p: pa.parquet.write_table(arrow(f, zone="Europe/Berlin"), p),
         read_by(pa.parquet.read_table)),
-    "Arrow, Feather": (".feather", with_arrow(pa.feather.write_feather, compression="uncompressed"),
-                       read_by(pa.feather.read_table)),
+    "Arrow, Feather": (
+        ".feather", lambda f, p: pa.feather.write_feather(arrow(f), p, "uncompressed"),
+        read_by(pa.feather.read_table)),
     "csv, quoted with CR LF": (".csv", quoted, read_csv()),
     "gzip, semicolon": (".csv.gz", CSV(sep=";"), read_csv()),
     "XlsxWriter, dates by format": (".xlsx", by_cells, read_excel),
