@@ -120,7 +120,7 @@ def test_noise_further_out_does_not_hide_a_heap_at_the_end():
 
 def test_a_first_look_adds_up_neighbours():
     """Two cells of twice the noise each are seen, though nothing lies outside of them."""
-    look = np.array([50_000, 400, 0, 0, 0, 0, 0, 0, 0, 0, 230, 230, 0, 0, 0, 0])
+    look = np.array([50_000, 400, *[0] * 8, 230, 230, *[0] * 4])
     assert occupied(look, std=100.0, size=16) == (0, 12)
 
 

@@ -7,12 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Numeric, Schema, Table
-from missdp.errors import SchemaError
 from missdp.evaluate import marginal_distance
 from missdp.inference.dyadic import fit_histogram, folded, measured_levels
 from missdp.schema.open_domains import MOST_CODES, on_grid, pending, widest
 from missdp.synth.first_parts import cut
-from refusing import refuses
 
 
 @st.composite
@@ -77,14 +75,12 @@ def test_what_is_drawn_where_only_spikes_are_left_is_in_the_domain(bounds):
 
 def test_evaluation_sees_spikes_in_finer_bins():
     pay = {"name": "pay", "lower": 0, "upper": 50_000, "bins": 20, "nullable": True}
-    spiky, smooth = Schema((Numeric(**pay, spikes=(0,)),)), Schema((Numeric(**pay),))
+    spiky = Schema((Numeric(**pay, spikes=(0,)),))
     frame = pd.DataFrame({"pay": [0.0, 0.0, None, *np.geomspace(1, 50_000, 200)]})
     table = Table.read(frame, spiky)
     assert marginal_distance(table, table, k=1, bins=50).mean == 0
     moved = Table.from_codes(spiky, {"pay": table.codes("pay")})
     assert marginal_distance(table, moved.with_values(np.random.default_rng(0)), k=1).mean == 0
-    with refuses(SchemaError, "different domains"):
-        marginal_distance(table, Table.read(frame, smooth), k=1)
 
 
 @pytest.mark.parametrize("integer", [True, False])
@@ -101,13 +97,6 @@ def test_a_bin_reaches_no_spike_at_its_ends(integer):
     assert not np.isin([*least[bins], *greatest[bins]], income.spikes).any()
     if integer:
         assert list(zip(least[bins], greatest[bins], strict=True)) == [(2, 9), (11, 19)]
-
-
-def test_spikes_that_short_numbers_do_not_tell_apart_have_names_of_their_own():
-    cuts = {"edges": (1.0, 2.0), "spikes": (1.0, np.nextafter(1.0, 2))}
-    near = Numeric(name="x", lower=1.0, upper=2.0, **cuts)
-    rest = "[1, 2) except 1, 1.0000000000000002"
-    assert near.interval_names == ("1", "1.0000000000000002", rest)
 
 
 # Numeric attributes without bins: grids, steps, and values inside pieces
@@ -210,9 +199,13 @@ def test_no_bin_draws_what_another_one_has():
     assert (values < 5e14 + 10).mean() == pytest.approx(0.999, abs=0.003)
 
 
-def test_a_lower_bound_with_a_hair_of_rounding_has_a_grid():
+def test_numbers_that_nearly_coincide_are_told_apart():
     a = Numeric(name="x", lower=63172.799999999996, upper=64400.99999999999, step=0.3)
     assert cells_of(a)[1].size > 4000
+    cuts = {"edges": (1.0, 2.0), "spikes": (1.0, np.nextafter(1.0, 2))}
+    near = Numeric(name="x", lower=1.0, upper=2.0, **cuts)
+    rest = "[1, 2) except 1, 1.0000000000000002"
+    assert near.interval_names == ("1", "1.0000000000000002", rest)
 
 
 def test_few_numbers_are_a_bin_each_and_declared_bins_stay():

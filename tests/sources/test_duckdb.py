@@ -75,10 +75,10 @@ def test_a_frame_with_treacherous_column_names_is_a_frame():
     names = ("schema", "counts", "to_arrow_reader", "project")
     schema = Schema(tuple(Categorical(name=n, levels=("a",)) for n in names))
     frame = pd.DataFrame({n: ["a"] for n in names})
-    assert isinstance(open_source(frame, schema), MemorySource)
-    source = open_source(duckdb.connect().from_df(frame), schema)
-    assert isinstance(source, DuckDBSource)
-    assert source.counts([names], rows="observed")[names].tolist() == [[[[1]]]]
+    for data, kind in ((frame, MemorySource), (duckdb.connect().from_df(frame), DuckDBSource)):
+        source = open_source(data, schema)
+        assert isinstance(source, kind)
+        assert source.counts([names], rows="observed")[names].tolist() == [[[[1]]]]
 
 
 # -- errors of DuckDB and Arrow; of Spark: tests/engines -----------------------------------------

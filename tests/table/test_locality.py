@@ -180,28 +180,20 @@ KINDS = [
     (pandas, object, anything),
     (pandas, None, inferred),
     (records, None, anything),
-    (pandas, "Int64", ints),
-    (pandas, "boolean", st.booleans()),
-    (pandas, "string", good_text),
-    (pandas, pd.StringDtype("python"), text),
+    *((pandas, "Int64", ints), (pandas, "boolean", st.booleans())),
+    *((pandas, "string", good_text), (pandas, pd.StringDtype("python"), text)),
     (pandas, "category", ints | finite | good_text | dates),
     (pandas, "datetime64[us]", recent | moments),
     (pandas, pd.ArrowDtype(pa.decimal128(38, 10)), long_decimals),
-    (pandas, "complex128", floats | st.just(1j)),
-    (pandas, pd.SparseDtype("float64"), floats),
+    *((pandas, "complex128", floats | st.just(1j)), (pandas, pd.SparseDtype("float64"), floats)),
     (polars, pl.Int128, st.integers(-(2**100), 2**100) | ints),
-    (polars, pl.Categorical, good_text),
+    *((polars, pl.Categorical, good_text), (polars, pl.List(pl.Int64), few)),
     (polars, pl.Decimal(38, 10), long_decimals),
-    (polars, pl.List(pl.Int64), few),
     (polars, pl.Object, floats | ints | decimals | good_text | raw | dates),
-    (arrow, None, decimals),
-    (arrow, pa.int64(), ints),
+    *((arrow, None, decimals), (arrow, pa.int64(), ints), (arrow, pa.float64(), floats)),
     (arrow, pa.uint64(), st.integers(0, 2**64 - 1) | st.integers(0, 100)),
     (arrow, pa.float16(), st.floats(width=16)),
-    (arrow, pa.float64(), floats),
-    (arrow, pa.string(), good_text),
-    (arrow, pa.large_string(), good_text),
-    (arrow, pa.string_view(), good_text),
+    *((arrow, kind, good_text) for kind in (pa.string(), pa.large_string(), pa.string_view())),
     (arrow, pa.binary_view(), raw),
     (arrow, pa.binary(1), st.binary(min_size=1, max_size=1)),
     (arrow, pa.decimal32(9, 3), st.decimals(-99, 99, places=3)),
@@ -210,13 +202,9 @@ KINDS = [
     (arrow, pa.timestamp("s"), moments | far),
     (arrow, pa.timestamp("ns"), far | st.just(1577836800 * 10**9)),
     (arrow, pa.timestamp("us", "Europe/Paris"), moments),
-    (arrow, pa.time64("us"), st.times()),
-    (arrow, pa.duration("s"), st.integers(0, 9)),
-    (arrow, pa.bool_(), st.booleans()),
-    (arrow, pa.list_(pa.int64()), few),
-    (arrow, pa.null(), nothing),
-    (coded, pa.string(), good_text),
-    (no_utf8, pa.string(), raw),
+    *((arrow, pa.time64("us"), st.times()), (arrow, pa.duration("s"), st.integers(0, 9))),
+    *((arrow, pa.bool_(), st.booleans()), (arrow, pa.list_(pa.int64()), few)),
+    *((arrow, pa.null(), nothing), (coded, pa.string(), good_text), (no_utf8, pa.string(), raw)),
     (written, "x.csv", good_text | broken | ints | floats | decimals),
     (written, "x.tsv", good_text | broken),
     (parquet, pa.decimal128(38, 15), long_decimals),
@@ -290,20 +278,20 @@ def test_a_whole_number_means_the_same_in_every_container(tmp_path):
 DAY = dt.datetime(2020, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("cells", "attribute", "codes"),
-    [
-        ([7, 7.0, D("7.000"), "7", "7.0", b"7", "07"], "text", [0] * 7),
-        (["007", 1000, "1000.0", "1e3", 0.1, "0.10"], "text", [1, 6, 6, 6, 2, 2]),
-        ([DAY.date(), DAY, pd.Timestamp(DAY)], "text", [3] * 3),
-        ([dt.datetime(2020, 1, 1, 1), dt.time(1), [1], 1j], "text", [7] * 4),
-        ([True, "True", "TRUE", False], "text", [5, 5, 5, 7]),
-        ([True, 1, 1.0, "1", "tRuE", D(1), 0, "0.0", False], "flag", [1] * 6 + [0] * 3),
-        ([2, "yes"], "flag", [2, 2]),
-        ([True, "True", 1, 7.5, "x", 99, "99.0"], "whole", [3, 3, 0, 3, 3, 3, 3]),
-        (["n/a", -9, "-9.00", "", "NaN", None], "text", [7] * 6),
-    ],
-)
+READINGS = [
+    ([7, 7.0, D("7.000"), "7", "7.0", b"7", "07"], "text", [0] * 7),
+    (["007", 1000, "1000.0", "1e3", 0.1, "0.10"], "text", [1, 6, 6, 6, 2, 2]),
+    ([DAY.date(), DAY, pd.Timestamp(DAY)], "text", [3] * 3),
+    ([dt.datetime(2020, 1, 1, 1), dt.time(1), [1], 1j], "text", [7] * 4),
+    ([True, "True", "TRUE", False], "text", [5, 5, 5, 7]),
+    ([True, 1, 1.0, "1", "tRuE", D(1), 0, "0.0", False], "flag", [1] * 6 + [0] * 3),
+    ([2, "yes"], "flag", [2, 2]),
+    ([True, "True", 1, 7.5, "x", 99, "99.0"], "whole", [3, 3, 0, 3, 3, 3, 3]),
+    (["n/a", -9, "-9.00", "", "NaN", None], "text", [7] * 6),
+]
+
+
+@pytest.mark.parametrize(("cells", "attribute", "codes"), READINGS)
 def test_documented_readings_of_levels(cells, attribute, codes):
     assert Encoder(TOTAL[attribute]).encode(objects(cells)).codes.tolist() == codes
 
