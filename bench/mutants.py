@@ -487,7 +487,7 @@ MUTANTS = [Mutant(*line) for line in (
     ("table", "a number under a hole", "missing |= outside\n            values[missing] = attribute.lower", "missing |= outside",
      "tests/table/test_encode.py"),
     ("table", "refusal that tells how many cells", "f\"column {attribute.name!r} has values outside its declared domain", "f\"column {attribute.name!r} has {outside.sum()} values outside its declared domain",
-     "tests/table/test_encode.py"),
+     "tests/table/test_holders.py"),
     ("table", "dates that no object can be are known of a whole column only", "far = (years < _FIRST_YEAR) | (years > _LAST_YEAR)", "far = np.abs(years - 1970) > 8030",
      "tests/table/test_formats.py"),
     ("table", "letters among numbers are no codes where no row has a number", "if not pd.api.types.is_numeric_dtype(column):", "if column.dtype == object:",

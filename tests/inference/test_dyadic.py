@@ -113,9 +113,9 @@ def test_noise_further_out_does_not_hide_a_heap_at_the_end():
     rng, cells = np.random.default_rng(0), np.zeros(1000, dtype=int)
     cells[:20], cells[24] = 180, 235
     found = []
-    for told in (fitted(cells, 36.0, rng) for _ in range(60)):
+    for told in (fitted(cells, 36.0, rng) for _ in range(200)):
         found.append(told.mass[np.searchsorted(told.starts, 24, "right") - 1 :].sum())
-    assert np.mean(np.array(found) > 0.03) > 0.9  # it was moved inwards in one of eight
+    assert np.mean(np.array(found) > 0.03) > 0.97  # it was moved inwards in one of fifteen
 
 
 def test_a_first_look_adds_up_neighbours():
