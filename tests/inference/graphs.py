@@ -55,3 +55,14 @@ def dependence(rows, sizes):
 def apart(rows, tables, sizes):
     """Total variation distances of the tables of rows to others."""
     return [0.5 * np.abs(table_of(rows, c, sizes) - table).sum() for c, table in tables.items()]
+
+
+CHAIN = (2, 3, 4)
+
+
+def chain(n=6000, seed=0):
+    """Rows of three attributes, of 2, 3 and 4 levels: each tells the next one."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 2, n)
+    b = np.where(rng.random(n) < 0.5, a, rng.integers(0, 3, n))
+    return np.stack([a, b, np.where(rng.random(n) < 0.5, b, rng.integers(0, 4, n))], axis=1)

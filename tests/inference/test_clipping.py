@@ -1,5 +1,7 @@
 """What clipping took is told by rows of a model, and by the model fitted to clipped sums."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -25,26 +27,18 @@ def blocks_of(rows):
     return margins, [np.eye(len(m)) - m for m in margins]
 
 
-def vectors(rows, blocks, alone):
+def means(rows, blocks, weights):
+    """Weighted means over rows of blocks and of their products."""
     own = [block[rows[:, a]] for a, block in enumerate(blocks)]
-    pairs = [
-        (own[a][:, :, None] * own[b][:, None]).reshape(len(rows), -1)
-        for a in range(len(own))
-        for b in range(a + 1, len(own))
-    ]
-    return np.concatenate([*(alone * x for x in own), *pairs], axis=1)
-
-
-def clipped_moments(rows, blocks, clip, alone):
-    """Means over rows of clipped blocks and products, without noise."""
-    factor = np.minimum(1, clip / row_norms(rows, blocks, alone=alone))[:, None]
-    own = [block[rows[:, a]] for a, block in enumerate(blocks)]
-    pairs = {
-        (a, b): (own[a] * factor).T @ own[b] / len(rows)
-        for a in range(len(own))
-        for b in range(a + 1, len(own))
+    pairs = itertools.combinations(range(len(own)), 2)
+    part = weights[:, None] / len(rows)
+    return [(part * x).sum(axis=0) for x in own], {
+        (a, b): (own[a] * part).T @ own[b] for a, b in pairs
     }
-    return [(factor * x).mean(axis=0) for x in own], pairs
+
+
+def kept(rows, blocks, clip, alone):
+    return np.minimum(1, clip / row_norms(rows, blocks, alone=alone))
 
 
 @pytest.fixture
@@ -52,34 +46,34 @@ def rng():
     return np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("alone", [0.0, 1.2])
-def test_norms_are_those_of_the_vectors(rng, alone):
+def test_norms_are_those_of_the_vectors_of_blocks_and_products(rng):
     rows = table(200, rng)
     _, blocks = blocks_of(rows)
-    expected = np.linalg.norm(vectors(rows, blocks, alone), axis=1)
-    assert np.allclose(row_norms(rows, blocks, alone=alone), expected)
+    for row, alone in itertools.product(rows, (0.0, 1.2)):
+        own = [block[level] for block, level in zip(blocks, row, strict=True)]
+        pairs = [np.outer(x, y).ravel() for x, y in itertools.combinations(own, 2)]
+        expected = np.linalg.norm(np.concatenate([*(alone * x for x in own), *pairs]))
+        assert row_norms(row[None], blocks, alone=alone) == pytest.approx(expected)
 
 
 def test_what_clipping_took_and_what_is_left_add_up(rng):
     rows = table(3_000, rng)
     _, blocks = blocks_of(rows)
     single, pairs, _ = clipped_away(rows, blocks, clip=1.0, alone=1.2)
-    left = clipped_moments(rows, blocks, 1.0, 1.2)
-    for a, block in enumerate(blocks):
-        assert np.allclose(single[a] + left[0][a], block[rows[:, a]].mean(axis=0))
-    for (a, b), lost in pairs.items():
-        whole = blocks[a][rows[:, a]].T @ blocks[b][rows[:, b]] / len(rows)
-        assert np.allclose(lost + left[1][a, b], whole)
+    left = means(rows, blocks, kept(rows, blocks, 1.0, 1.2))
+    whole = means(rows, blocks, np.ones(len(rows)))
+    for a in range(len(blocks)):
+        assert np.allclose(single[a] + left[0][a], whole[0][a])
+    for pair, lost in pairs.items():
+        assert np.allclose(lost + left[1][pair], whole[1][pair])
 
 
 def test_a_model_fitted_to_clipped_sums_tells_what_was_lost(rng):
     rows = table(40_000, rng)
     margins, blocks = blocks_of(rows)
     clip, alone = 0.6, 1.2
-    _, released = clipped_moments(rows, blocks, clip, alone)
-    true = {
-        (a, b): blocks[a][rows[:, a]].T @ blocks[b][rows[:, b]] / len(rows) for a, b in released
-    }
+    released = means(rows, blocks, kept(rows, blocks, clip, alone))[1]
+    true = means(rows, blocks, np.ones(len(rows)))[1]
     share = clipped_share(independent_rows(margins, 2_000), blocks, clip=clip, alone=alone)[1]
     moments = {pair: values / share[pair] for pair, values in released.items()}
 
@@ -102,16 +96,10 @@ def test_a_relation_that_a_model_lacks_is_put_back_as_the_size_of_its_products_i
     how = {"blocks": [block, block], "alone": 1.2, "further": {0: block[:, :2], 1: block[:, :2]}}
     norms = row_norms(rows, **how)
     clip = float(np.median(norms))
-    share = (1 + 0.05 * levels[rows].prod(axis=1)) / len(rows)  # of rows as the model has none
-    x, y = block[rows].transpose(1, 0, 2)
-    whole, released, lost = (
-        (x * weights[:, None]).T @ y
-        for weights in (
-            share,
-            share * np.minimum(1, clip / norms),
-            (1 - np.minimum(1, clip / norms)) / len(rows),
-        )
-    )
+    share = 1 + 0.05 * levels[rows].prod(axis=1)  # of rows as the model has none
+    left = np.minimum(1, clip / norms)
+    weights = (share, share * left, 1 - left)
+    whole, released, lost = (means(rows, how["blocks"], w)[1][0, 1] for w in weights)
     taken = clipped_away(rows, clip=clip, **how)
     found = taken.put_back((0, 1), released)
     assert taken.gains[0, 1][:-1, :-1] == pytest.approx(1.0)  # cells are told by models alone
@@ -137,7 +125,5 @@ def test_more_rows_are_clipped_the_more_noise_there_is(rng):
     shares = [(norms > clip).mean() for clip in clips]
     assert np.abs(np.array(shares) - [0.8, 0.5, 0.05]).max() < 0.1
     assert clips == sorted(clips)
-
-
-def test_attributes_of_one_level_need_no_clipping():
+    # Attributes of one level need no clipping.
     assert clip_norm([np.ones(1)] * 2, [np.zeros((1, 1))] * 2, 100.0, alone=1.0) > 0

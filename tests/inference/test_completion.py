@@ -1,5 +1,6 @@
 """Tables of complete rows, from noisy tables of all pairs in which values are missing."""
 
+from functools import cache, partial
 from itertools import combinations
 
 import numpy as np
@@ -18,16 +19,17 @@ def observed(tables):
     return completion.complete(tables, rng=np.random.default_rng(0), rounds=0)
 
 
-def complete(tables, *, seed=0, **options):
+def complete(tables, **options):
     """Complete tables with few rows of the model, which is quick."""
-    rng = np.random.default_rng(seed)
-    options = {"draw": lambda known: _tree_rows(known, rng, n=10_000)} | options
-    return completion.complete(tables, rng=rng, **options)
+    rng = np.random.default_rng(0)
+    draw = partial(_tree_rows, rng=rng, n=10_000)
+    return completion.complete(tables, rng=rng, draw=draw, **options)
 
 
-def people(n=40_000, seed=0):
+@cache
+def people(n=40_000):
     """Rows of three dependent attributes."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     a = rng.integers(0, 2, n)
     b = np.minimum(3, a + rng.integers(0, 3, n))
     c = (rng.random(n) * (1 + b / 2)).astype(int)
@@ -50,35 +52,27 @@ def distances(moments, rows):
     ones = {(v,): margin for v, margin in enumerate(moments.margins)}
     pairs = moments.pairs.items()
     twos = {(a, b): np.outer(ones[a,], ones[b,]) + t for (a, b), t in pairs}
-    return np.mean(apart(rows, ones, SIZES)), np.mean(apart(rows, twos, SIZES))
+    return np.array([np.mean(apart(rows, wanted, SIZES)) for wanted in (ones, twos)])
 
 
-def by_others(rows, seed=2):
+def by_others(rows):
     """Holes in the first attribute by both others, in the last by the second."""
-    rng = np.random.default_rng(seed)
     chance = np.zeros(rows.shape)
     chance[:, 0] = expit(-3 + rows[:, 1] + rows[:, 2])
     chance[:, 2] = expit(1 - 1.5 * rows[:, 1])
-    return rng.random(rows.shape) < chance
+    return np.random.default_rng(2).random(rows.shape) < chance
 
 
 def test_holes_by_other_attributes_are_corrected():
-    rows = people()
-    tables = released(rows, by_others(rows))
-    before = distances(observed(tables), rows)
-    after = distances(complete(tables), rows)
-    assert before[0] > 0.04
-    assert before[1] > 0.05
-    assert after[0] < 0.006
-    assert after[1] < 0.01
+    tables = released(people(), by_others(people()))
+    assert (distances(observed(tables), people()) > (0.04, 0.05)).all()
+    assert (distances(complete(tables), people()) < (0.006, 0.01)).all()
 
 
 def test_holes_completely_at_random_are_left_as_they_were_observed():
-    rows = people()
-    holes = np.random.default_rng(3).random(rows.shape) < (0.3, 0.2, 0.0)
-    tables = released(rows, holes, noise=1e-3)
-    completed = complete(tables)
-    plain = observed(tables)
+    holes = np.random.default_rng(3).random(people().shape) < (0.3, 0.2, 0.0)
+    tables = released(people(), holes, noise=1e-3)
+    completed, plain = complete(tables), observed(tables)
     assert not any(slope.any() for slope in completed.masks.slopes.values())
     for one, other in zip(completed.margins, plain.margins, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
@@ -89,27 +83,23 @@ def test_holes_completely_at_random_are_left_as_they_were_observed():
 
 def test_holes_that_coincide_do_not_look_like_smaller_tables():
     """Half of the rows lack two attributes together, which says nothing about their values."""
-    rows = people()
-    gone = np.random.default_rng(5).random(len(rows)) < 0.5
-    holes = np.stack([gone, np.zeros_like(gone), gone], axis=1)
-    completed = complete(released(rows, holes))
+    gone = np.random.default_rng(5).random(len(people())) < 0.5
+    completed = complete(released(people(), np.stack([gone, np.zeros_like(gone), gone], axis=1)))
     assert completed.masks.correlation[0, 2] > 0.9
     # Divided by a quarter rather than by half, the dependence would be twice as large.
-    assert distances(completed, rows)[1] < 0.01
+    assert distances(completed, people())[1] < 0.01
 
 
 @pytest.mark.parametrize("behind", [0.05, 0.6])
 def test_holes_by_an_attribute_where_it_is_observed_are_corrected(behind):
     """Where the second is missing itself, the first is missing at a rate of its own."""
-    rows = people()
-    rng = np.random.default_rng(7)
+    rows, rng = people(), np.random.default_rng(7)
     holes = rng.random(rows.shape) < (0.0, 0.4, 0.0)
     chance = np.where(holes[:, 1], behind, expit(rows[:, 1] * 1.5 - 3))
     holes[:, 0] = rng.random(len(rows)) < chance
     completed = complete(released(rows, holes))
     assert set(completed.masks.unseen) == {(0, 1)}
-    assert distances(completed, rows)[0] < 0.005
-    assert distances(completed, rows)[1] < 0.01
+    assert (distances(completed, rows) < (0.005, 0.01)).all()
     again = completed.masks.draw(rows, rng)
     for b in (False, True):
         kept, drawn = holes[holes[:, 1] == b], again[again[:, 1] == b]
@@ -117,28 +107,23 @@ def test_holes_by_an_attribute_where_it_is_observed_are_corrected(behind):
 
 
 def test_the_noise_that_is_stated_is_about_the_noise_there_is():
-    rows = people()
-    holes = by_others(rows)
+    rows, holes = people(), by_others(people())
     exact = complete(released(rows, holes, noise=1e-9))
     stated, found = [], []
     for seed in range(12):
         completed = complete(released(rows, holes, noise=1e-3, seed=seed))
-        stated += [float(v.mean()) for v in completed.variances.values()]
-        found += [
-            float(np.square(t - exact.pairs[pair]).mean()) for pair, t in completed.pairs.items()
-        ]
+        stated += [v.mean() for v in completed.variances.values()]
+        found += [np.square(t - exact.pairs[c]).mean() for c, t in completed.pairs.items()]
     assert 0.4 * np.mean(stated) < np.mean(found) < 2.5 * np.mean(stated)
 
 
 def test_a_level_that_is_never_missing_is_known_as_such():
-    rows = people()
-    holes = by_others(rows)
+    rows, holes = people(), by_others(people())
     holes[rows[:, 2] == 0, 2] = False
     tables = released(rows, holes)
-    blind = complete(tables)
-    completed = complete(tables, always={2: 0})
-    assert not completed.masks.missing(rows)[rows[:, 2] == 0, 2].any()
-    assert distances(completed, rows)[0] < 0.5 * distances(blind, rows)[0]
+    told = complete(tables, always={2: 0})
+    assert not told.masks.missing(rows)[rows[:, 2] == 0, 2].any()
+    assert distances(told, rows)[0] < 0.5 * distances(complete(tables), rows)[0]
 
 
 def test_rows_of_the_tree_hold_pairs_beyond_it():
@@ -153,17 +138,14 @@ def test_extreme_tables_give_finite_numbers(rate):
     """Everything missing, or noise beyond all counts."""
     rng = np.random.default_rng(6)
     margins = tuple(np.append(np.full(s, (1 - rate) / s), rate) for s in SIZES)
-    tables = {
-        (a, b): rng.normal(0, 1, (SIZES[a] + 1, SIZES[b] + 1)) for a, b in combinations(range(3), 2)
-    }
-    known = PairTables(SIZES, margins, tables, {k: t * 0 + 1.0 for k, t in tables.items()}, 5.0)
-    completed = complete(known)
-    assert np.isfinite(completed.masks.correlation).all()
-    for m in completed.margins:
-        assert m.sum() == pytest.approx(1.0)
-    for pair, table in completed.pairs.items():
-        assert np.isfinite(table).all()
-        assert (completed.variances[pair] > 0).all()
+    shapes = {c: tuple(SIZES[v] + 1 for v in c) for c in combinations(range(3), 2)}
+    tables = {c: rng.normal(0, 1, shape) for c, shape in shapes.items()}
+    ones = {c: np.ones(shape) for c, shape in shapes.items()}
+    completed = complete(PairTables(SIZES, margins, tables, ones, 5.0))
+    assert [m.sum() for m in completed.margins] == pytest.approx([1.0] * 3)
+    for found in (completed.masks.correlation, *completed.pairs.values()):
+        assert np.isfinite(found).all()
+    assert all((v > 0).all() for v in completed.variances.values())
 
 
 def test_two_noises_of_margins_are_not_multiplied():

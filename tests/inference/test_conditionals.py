@@ -5,22 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference.graphs import CHAIN as SIZES
+from inference.graphs import chain as rows
 from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals, Factors, fit_conditionals
 from missdp.inference.model import Levels
 from refusing import refuses
-
-SIZES = (2, 3, 4)
-
-
-def rows(n=6000, seed=0):
-    """a tells b, and b tells c."""
-    rng = np.random.default_rng(seed)
-    a = rng.integers(0, 2, n)
-    b = np.where(rng.random(n) < 0.5, a, rng.integers(0, 3, n))
-    c = np.where(rng.random(n) < 0.5, b, rng.integers(0, 4, n))
-    return np.stack([a, b, c], axis=1)
-
 
 LAWS = fit_conditionals(rows(), SIZES)
 
@@ -70,16 +60,13 @@ def test_a_law_is_bit_by_bit_that_of_the_row_alone(seed, n, a):
 
 
 class Looking(Factors):
-    def of(self, a, rows):
-        return np.ones((len(rows), len(self.odds[a])))
+    of = None
 
 
 def test_a_fixed_copy_does_what_its_numbers_say_and_cannot_be_changed():
     some = LAWS.given_some
-    given_laws = Conditionals(
-        LAWS.order, LAWS.given_all, Looking(some.levels, some.odds, some.factors)
-    )
-    fixed = Conditionals.fixed(given_laws, SIZES)
+    looking = Looking(some.levels, some.odds, some.factors)
+    fixed = Conditionals.fixed(Conditionals(LAWS.order, LAWS.given_all, looking), SIZES)
     assert type(fixed.given_some) is Factors
     row = np.array([[0, 0, 4]])
     assert (fixed.given_some.of(2, row) == some.of(2, row)).all()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from inference.graphs import joint, marginal, models
+from inference.graphs import joint, marginal, models, table_of
 from missdp.inference.beliefs import Drift, Target, fit_entropy, log_linear
 from missdp.inference.junction import Growth, JunctionTree, tree_cells
 from missdp.inference.model import sample_tree
@@ -52,16 +52,11 @@ def test_growth_is_the_size_of_the_larger_tree(model, limit):
     for k in range(len(cliques)):
         growth.hold(cliques[:k])
         for query in queries(len(sizes)):
-            grown = tree_cells(sizes, [*cliques[:k], query])
-            assert (
-                growth.cells(query)
-                == grown
-                == JunctionTree.build(sizes, [*cliques[:k], query]).cells
-            )
-            if growth.fits(query, limit):
-                assert grown <= limit
-            elif k == 0:
-                assert grown > limit
+            more = [*cliques[:k], query]
+            grown = tree_cells(sizes, more)
+            assert growth.cells(query) == grown == JunctionTree.build(sizes, more).cells
+            fits = growth.fits(query, limit)
+            assert grown <= limit if fits else k or grown > limit
 
 
 @settings(max_examples=25)
@@ -72,8 +67,7 @@ def test_samples_follow_the_model(model, seed):
     fitted, _ = log_linear(sizes, parameters)
     rows = sample_tree(fitted, n, np.random.default_rng(seed))
     table, _ = joint(sizes, parameters)
-    counts = np.zeros(sizes)
-    np.add.at(counts, tuple(rows.T), 1)
+    counts = n * table_of(rows, range(len(sizes)), sizes)
     spread = np.sqrt(n * table * (1 - table))
     assert np.all(np.abs(counts - n * table) <= 6 * spread + 3)
 
@@ -123,11 +117,8 @@ def test_marginals_and_least_squares_agree_with_mbi():
     names = {c: tuple(str(v) for v in c) for c in cliques}
 
     theta = {c: rng.normal(0, 1, [sizes[v] for v in c]) for c in cliques}
-    potentials = mbi.CliqueVector(
-        domain,
-        list(names.values()),
-        {names[c]: mbi.Factor(domain.project(names[c]), t) for c, t in theta.items()},
-    )
+    factors = {names[c]: mbi.Factor(domain.project(names[c]), t) for c, t in theta.items()}
+    potentials = mbi.CliqueVector(domain, list(names.values()), factors)
     theirs = mbi.marginal_oracles.message_passing_hugin(potentials)
     ours, _ = log_linear(sizes, theta)
     for c in cliques:
@@ -144,11 +135,10 @@ def test_marginals_and_least_squares_agree_with_mbi():
     def loss(project):
         return sum(float(np.square(noisy[c] / n - project(c)).sum()) for c in cliques)
 
-    reference = loss(lambda c: np.asarray(model.project(names[c]).datavector(flatten=False)) / n)
-    assert loss(fitted.marginal) <= reference * 1.01
+    found = {c: np.asarray(model.project(names[c]).datavector(flatten=False)) / n for c in cliques}
+    assert loss(fitted.marginal) <= loss(found.get) * 1.01
     for c in cliques:
-        theirs_c = np.asarray(model.project(names[c]).datavector(flatten=False)) / n
-        np.testing.assert_allclose(fitted.marginal(c), theirs_c, atol=5e-4)
+        np.testing.assert_allclose(fitted.marginal(c), found[c], atol=5e-4)
 
 
 def test_a_hundred_attributes_in_every_query():
@@ -159,10 +149,7 @@ def test_a_hundred_attributes_in_every_query():
     fitted, _ = log_linear(sizes, parameters)
     rows = sample_tree(fitted, 20_000, rng)
     for query in [(60, 99), (3, 55, 98), (0, 40, 70, 97)]:
-        shape = [sizes[v] for v in query]
-        drawn = np.bincount(np.ravel_multi_index(tuple(rows[:, query].T), shape), minlength=1)
-        drawn = np.resize(np.pad(drawn, (0, int(np.prod(shape)) - len(drawn))), shape)
-        np.testing.assert_allclose(fitted.marginal(query), drawn / 20_000, atol=0.02)
+        np.testing.assert_allclose(fitted.marginal(query), table_of(rows, query, sizes), atol=0.02)
 
 
 def test_a_chain_longer_than_the_recursion_limit():
@@ -194,26 +181,20 @@ SIZES = [3, 2, 4, 3, 2, 3, 2, 4]
 TOLERANCE = 1e-3
 
 
-def grown(rng, parameters, strength):
-    """The parameters, some of them moved, and one clique more."""
-    moved = {c: t + strength * rng.normal(size=t.shape) for c, t in parameters.items()}
-    pair = tuple(sorted(rng.choice(len(SIZES), 2, replace=False).tolist()))
-    return moved | {pair: rng.normal(size=[SIZES[v] for v in pair])}
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_still_has_the_same_marginal_even_in_another_tree(seed):
     rng = np.random.default_rng(seed)
     parameters = {(v,): rng.normal(size=size) for v, size in enumerate(SIZES)}
-    queries = [c for k in (2, 3) for c in itertools.combinations(range(len(SIZES)), k)]
     drift, kept, stayed = Drift(), {}, 0
-    for _ in range(9):
-        parameters = grown(rng, parameters, 1e-5)
+    for _ in range(9):  # all are moved, and there is one clique more
+        parameters = {c: t + 1e-5 * rng.normal(size=t.shape) for c, t in parameters.items()}
+        pair = tuple(sorted(rng.choice(len(SIZES), 2, replace=False).tolist()))
+        parameters |= {pair: rng.normal(size=[SIZES[v] for v in pair])}
         law = log_linear(SIZES, parameters)[0]
         drift.see(law, TOLERANCE)
         kept = {q: table for q, table in kept.items() if drift.still(q)}
         stayed += len(kept)
-        for query in queries:
+        for query in queries(len(SIZES)):
             now = law.marginal(query)
             before = kept.setdefault(query, now)
             assert np.abs(now - before).sum() <= len(SIZES) * 2 * TOLERANCE

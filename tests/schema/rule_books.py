@@ -6,17 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from missdp.schema import (
-    Categorical,
-    Denial,
-    Determined,
-    Equation,
-    Impossible,
-    NotApplicable,
-    Numeric,
-    Order,
-    Ordinal,
-)
+from missdp import Categorical, Numeric, Ordinal
+from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
 
 NONE = "not applicable"
 SCALE = ("low", "mid", "high")
@@ -72,11 +63,8 @@ def conditions(draw, given):
         ordered = not isinstance(attribute, Categorical)
         sign = draw(st.sampled_from(("=", "!=", *(("<", "<=", ">", ">=") if ordered else ()))))
         numeric = isinstance(attribute, Numeric)
-        value = draw(
-            st.sampled_from([-2, -0.5, 0, 1, 1.5, 2, 3])
-            if numeric
-            else st.sampled_from(domain(attribute))
-        )
+        numbers = [-2, -0.5, 0, 1, 1.5, 2, 3]
+        value = draw(st.sampled_from(numbers if numeric else domain(attribute)))
         text = f"{quoted(attribute.name)} {sign} {value if numeric else repr(value)}"
         test = lambda row, n=attribute.name, s=sign, v=value: holds(row[n], s, v)  # noqa: E731
         if draw(st.booleans()):
@@ -107,25 +95,23 @@ def rules(draw, given):
         one, two = draw(st.sampled_from(given)), draw(st.sampled_from(given))
         v, w = draw(st.sampled_from(domain(one))), draw(st.sampled_from(domain(two)))
         text = f"t1&EQ(t1.`{one.name}`,{json.dumps(v)})&IQ({json.dumps(w)},t1.`{two.name}`)"
-        return Denial(
-            text
-        ), lambda row: not (holds(row[one.name], "=", v) and holds(row[two.name], "!=", w))
+        both = lambda r: holds(r[one.name], "=", v) and holds(r[two.name], "!=", w)  # noqa: E731
+        return Denial(text), lambda row: not both(row)
     if kind == "order":
         pool = draw(st.sampled_from([p for p in (numbers, scales) if len(p) > 1]))
         low, high = draw(st.permutations(pool))[:2]
         sign = draw(st.sampled_from(("<", "<=")))
-        return Order(
-            f"{quoted(low)} {sign} {quoted(high)}"
-        ), lambda row: NONE in (row[low], row[high]) or holds(row[low], sign, row[high])
+        ordered = lambda r: holds(r[low], sign, r[high])  # noqa: E731
+        rule = Order(f"{quoted(low)} {sign} {quoted(high)}")
+        return rule, lambda row: NONE in (row[low], row[high]) or ordered(row)
     if kind == "equation":
         one, two = draw(st.permutations(numbers))[:2]
         times, plus = draw(st.sampled_from((1, 2, -1, 0.5))), draw(st.integers(-2, 3))
         text = f"{times} * {quoted(one)} + {plus} = {quoted(two)}"
         text = text.replace("+ -", "- ")
         text = text if times > 0 else f"{plus} - {quoted(one)} = {quoted(two)}".replace("--", "-")
-        return Equation(
-            text
-        ), lambda row: row[two] == NONE if row[one] == NONE else row[two] == times * row[one] + plus
+        follows = lambda x: NONE if x == NONE else times * x + plus  # noqa: E731
+        return Equation(text), lambda row: row[two] == follows(row[one])
     target = draw(st.sampled_from(given))
     by = draw(st.sampled_from([a for a in given if a is not target] or given))
     mapping = {level: draw(st.sampled_from(domain(target))) for level in domain(by)}

@@ -1,15 +1,27 @@
-"""Public facts about dates: how they are written, compared, cut, and refused."""
+"""Public facts about dates: how they are written, compared, cut, and refused.
+
+Differences of dates: what they are in a row follows from this row alone, and dates come back.
+"""
 
 import datetime as dt
+import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from missdp import Date, DateTime, Numeric, Schema, Table
-from missdp.errors import SchemaError
-from missdp.schema import Denial, Equation, Impossible, Order
+from missdp import Categorical, Date, DateTime, Difference, Numeric, Schema, Table
+from missdp.cli.main import main
+from missdp.engines import SparkSource
+from missdp.errors import DataError, SchemaError
+from missdp.schema import Denial, Equation, Impossible, Layout, NotApplicable, Order
 from missdp.schema.open_domains import on_grid, pending
+from missdp.sources import DuckDBSource, MemorySource
 from refusing import refuses
 
 YEARS = {"lower": "2018-01-01", "upper": "2024-12-31"}
@@ -43,23 +55,16 @@ def test_facts_are_written_as_dates_and_read_again(tmp_path):
     assert cut.interval_names == ("[2018-01-01, 2018-03-11)", "[2018-03-11, 2024-12-31)")
 
 
+LATE = dt.datetime(2018, 1, 1, 5)
 WRONG = [
-    ({"lower": "2018-02-30"}, "is no date like"),
-    ({"lower": "2018"}, "is no date like"),
-    ({"lower": dt.datetime(2018, 1, 1, 5)}, "is no date like"),
-    ({"lower": None}, "must be dates"),
-    ({"upper": 1e9}, "year 1 to 9999"),
+    *(({"lower": bad}, "is no date like") for bad in ("2018-02-30", "2018", LATE)),
+    *(({"lower": None}, "must be dates"), ({"upper": 1e9}, "year 1 to 9999")),
     ({"upper": "2017-01-01"}, "below upper"),
-    ({"step": "hour"}, "step must be one of"),
-    ({"step": "0 days"}, "step must be one of"),
-    ({"step": 2.0}, "step must be one of"),
-    ({"step": "week"}, "whole multiple of step"),
-    ({"integer": False}, "whole number of its steps"),
-    ({"format": 3}, "format must be text"),
-    ({"format": "%d.%q"}, "format is made of"),
-    ({"format": "%d.%m"}, "format lacks a part"),
-    ({"format": "%d.%d.%m.%Y"}, "twice"),
-    ({"format": "%tm"}, "no place for the step"),
+    *(({"step": bad}, "step must be one of") for bad in ("hour", "0 days", 2.0)),
+    *(({"step": "week"}, "whole multiple of step"), ({"integer": False}, "number of its steps")),
+    *(({"format": 3}, "format must be text"), ({"format": "%d.%q"}, "format is made of")),
+    *(({"format": "%d.%m"}, "format lacks a part"), ({"format": "%d.%d.%m.%Y"}, "twice")),
+    *(({"format": "%tm"}, "no place for the step"), ({"timezone": "Europe/Atlantis"}, "unknown")),
     ({"missing_codes": ("2020-01-01",), "nullable": True}, "outside"),
     ({"edges": ("2018-01-01", "2020-01-01")}, "start at lower and end at upper"),
 ]
@@ -68,41 +73,31 @@ WRONG = [
 @pytest.mark.parametrize(("facts", "why"), WRONG)
 def test_wrong_facts_are_refused(facts, why):
     with refuses(SchemaError, why):
-        Date(**{"name": "a", **YEARS, **facts})
+        (DateTime if "timezone" in facts else Date)(**{"name": "a", **YEARS, **facts})
 
 
-def test_an_unknown_zone_is_refused():
-    with refuses(SchemaError, "timezone is unknown"):
-        DateTime(name="a", timezone="Europe/Atlantis", **YEARS)
+UNLIKE_UNITS = [
+    *(Impossible(f"day < {value}") for value in ("3", "true", "'2020'", "'01.02.2020'")),
+    *(Impossible("quarter < '2020-01-02'"), Order("day <= hour"), Order("day <= number")),
+    *(Denial("t1&LT(t1.day,t1.hour)"), Equation("hour - day = number")),
+]
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        Denial("t1&LT(t1.day,t1.hour)"),
-        *(Impossible(f"day < {value}") for value in ("3", "true", "'2020'", "'01.02.2020'")),
-        *(Impossible("quarter < '2020-01-02'"), Order("day <= hour"), Order("day <= number")),
-        Equation("hour - day = number"),
-    ],
-    ids=lambda rule: rule.text,
-)
+@pytest.mark.parametrize("rule", UNLIKE_UNITS)
 def test_rules_compare_dates_with_dates_of_their_unit(rule):
     number = Numeric(name="number", lower=0, upper=9, integer=True)
     with refuses(SchemaError):
         Schema((*ALL.attributes, number), (rule,))
 
 
-def test_rules_hold_in_rows_that_are_read():
-    ends = {"nullable": True, **YEARS}
-    schema = Schema(
-        (Date(name="came", **ends), Date(name="left", **ends)),
-        (Order("came <= left"), Impossible("came = '2020-05-05'")),
-    )
-    given = {
+def test_rules_about_dates_hold_in_rows_that_are_read():
+    came, left = Date(name="came", nullable=True, **YEARS), Date(name="left", **YEARS)
+    rules = Order("came <= left"), Impossible("came = '2020-05-05'")
+    given_ = {
         "came": ["2020-01-02", "2020-01-01", "2020-05-05"],
         "left": ["2020-01-01", "2020-01-01", "2020-06-06"],
     }
-    found = Table.read(given, schema).to_arrow().to_pydict()
+    found = Table.read(given_, Schema((came, left), rules)).to_arrow().to_pydict()
     assert found["came"] == [None, dt.date(2020, 1, 1), None]
 
 
@@ -110,6 +105,160 @@ def test_the_grid_of_dates_is_even_also_around_1970():
     born = Date(name="born", lower="1920-01-01", upper="2020-12-31")
     grid = on_grid(pending(Schema((born,)), ["born"]))["born"]
     widths = np.diff(grid.edges)
-    assert len(widths) == 4096
-    assert widths.min() >= 8
-    assert widths.max() <= 10
+    assert (len(widths), widths.min() >= 8, widths.max() <= 10) == (4096, True, True)
+
+
+# -- differences -----------------------------------------------------------------------------------
+YEAR = {"lower": "2020-01-01", "upper": "2020-12-31", "nullable": True, "outside": "missing"}
+IN, OUT = Date(name="in", **YEAR), Date(name="out", **YEAR)
+STAY = Difference(name="stay", later="out", earlier="in", lower=0, upper=60, outside="missing")
+SCHEMA = Schema((IN, OUT, STAY), (Order("`in` <= out"),))
+
+dates = st.dates(dt.date(2019, 12, 1), dt.date(2021, 1, 31))
+cells = st.none() | dates.map(str) | st.sampled_from(["2020-02-30", "1.2.2020", "", "x"])
+near = st.dates(dt.date(2020, 3, 1), dt.date(2020, 4, 1)).map(str)
+tables = st.lists(st.tuples(cells | near, cells | near), min_size=1, max_size=6)
+
+
+def read(pairs):
+    return Table.read({"in": [p[0] for p in pairs], "out": [p[1] for p in pairs]}, SCHEMA)
+
+
+def shown(table):
+    names = SCHEMA.names
+    return [*zip(*(table.codes(n) for n in names), *(table.values(n) for n in names), strict=True)]
+
+
+@given(pairs=tables)
+def test_what_a_row_becomes_follows_from_this_row_alone(pairs):
+    """The sensitivity of every count rests on this: one row more or less is one count."""
+    assert shown(read(pairs)) == [shown(read([pair]))[0] for pair in pairs]
+
+
+@given(pair=st.tuples(cells | near, cells | near))
+def test_a_difference_is_that_of_its_dates(pair):
+    table = read([pair])
+    day = {name: None if table.mask(name)[0] else table.values(name)[0] for name in ("in", "out")}
+    both = [d for d in day.values() if d is not None]
+    apart = both[1] - both[0] if len(both) == 2 else -1
+    assert table.mask("stay")[0] == (not 0 <= apart <= 60)
+    if 0 <= apart <= 60:
+        assert table.values("stay")[0] == apart
+    either = table.mask("in or out")[0], table.values("in or out")[0]
+    assert either == ((False, both[0]) if both else (True, SCHEMA["in or out"].lower))
+    assert {*table.to_arrow().column_names} == {"in", "out"}
+
+
+@settings(max_examples=20)
+@given(pairs=tables)
+def test_rows_that_stream_are_counted_as_those_in_memory(tmp_path, pairs):
+    data = pa.table({"in": [p[0] for p in pairs], "out": [p[1] for p in pairs]})
+    csv.write_csv(data, tmp_path / "rows.csv")
+    streamed, held = DuckDBSource(tmp_path / "rows.csv", SCHEMA), MemorySource(read(pairs))
+    for clique in [("stay",), ("in", "stay"), ("stay", "in or out"), ("out",)]:
+        found = (s.counts([clique], rows="extended")[clique] for s in (streamed, held))
+        np.testing.assert_array_equal(*found)
+
+
+def test_hidden_dates_hide_their_difference():
+    table = read([("2020-03-01", "2020-03-04")] * 2)
+    hidden = table.with_missing({"out": np.array([True, False])})
+    assert hidden.mask("stay").tolist() == [True, False]
+
+
+@pytest.mark.parametrize("unchecked", [True, False])
+def test_a_refusal_quotes_no_cell(tmp_path, unchecked):
+    strict = Schema((IN, OUT, Difference(name="stay", later="out", earlier="in", lower=0, upper=9)))
+    data = pa.table({"in": ["2020-03-01"], "out": ["2020-03-20"]})
+    csv.write_csv(data, tmp_path / "rows.csv")
+    source = DuckDBSource(tmp_path / "rows.csv", strict)
+    reading = source.check if unchecked else partial(Table.read, data, strict)
+    with pytest.raises(DataError, match=r"column 'stay' .* \[0, 9\]") as refused:
+        reading()
+    assert "03" not in str(refused.value)
+
+
+def test_differences_are_written_and_read_in_their_unit(tmp_path):
+    ends = {"lower": "1920-01-01", "upper": "2020-12-31"}
+    hours = {"lower": "2020-01-01T00:00", "upper": "2020-12-31T23:45", "step": "15min"}
+    years = {"lower": 18, "upper": 100.5, "unit": "year"}
+    wait = {"lower": 0, "upper": 8, "unit": "hour", "edges": (0, 0.25, 8)}
+    schema = Schema(
+        (
+            *(IN, OUT, STAY, Date(name="born", **ends), DateTime(name="came", **hours)),
+            DateTime(name="left", nullable=True, **hours),
+            Difference(name="age", later="in", earlier="born", **years),
+            Difference(name="wait", later="left", earlier="came", **wait),
+        ),
+        (Impossible("age < 18.5 and stay > 30"),),
+    )
+    assert schema["age"].computes == "born"  # of the two, that with wider bounds
+    assert (schema["age"].lower, schema["wait"].upper, schema["wait"].step) == (6575, 480, 15)
+    assert schema["wait"].interval_names == ("[0, 0.25)", "[0.25, 8)")
+    schema.to_toml(tmp_path / "schema.toml")
+    assert "upper = 100.5" in (tmp_path / "schema.toml").read_text()
+    again = Schema.from_toml(tmp_path / "schema.toml"), Schema.from_dict(schema.to_dict())
+    assert again == (schema, schema)
+    assert schema.subset(("in", "out", "stay")).names == (*("in", "out", "stay"), "in or out")
+    alone = schema.subset(("age", "in"))
+    assert type(alone["age"]) is Numeric
+
+
+OTHER = Date(name="month", lower="2020-01", upper="2020-12", step="month")
+UNLIKE = [
+    *(({"later": "in"}, "must be two dates"), ({"later": "month"}, "one step")),
+    *(({"later": bad}, "must name dates") for bad in ("nobody", "sex")),
+    *(({"unit": bad}, "cannot be counted") for bad in ("hour", "month")),
+    *(({"unit": "fortnight"}, "one of"), ({"computes": "month"}, "one of its two dates")),
+    *(({"missing_codes": (-9,), "nullable": True}, "no codes"), ({"upper": -1}, "below upper")),
+]
+
+
+@pytest.mark.parametrize(("facts", "why"), UNLIKE)
+def test_wrong_facts_of_differences_are_refused(facts, why):
+    sex = Categorical(name="sex", levels=("f", "m"))
+    stay = {"name": "stay", "later": "out", "earlier": "in", "lower": 0, "upper": 60}
+    with pytest.raises(SchemaError, match=why):
+        Schema((IN, OUT, OTHER, sex, Difference(**{**stay, **facts})))
+
+
+def test_what_cannot_be_computed_back_is_refused():
+    known, sure = (Date(name=n, lower="2020-01-01", upper="2020-12-31") for n in ("known", "sure"))
+    some = {"lower": 0, "upper": 9, "outside": "missing"}
+    sex = Categorical(name="sex", levels=("f", "m"))
+    routed = NotApplicable("out", unless="sex = 'f'")
+    for given_, why in (
+        ((known, sure, Difference(name="d", later="known", earlier="sure", **some)), "be nullable"),
+        ((*SCHEMA, Difference(name="d", later="in or out", earlier="in", **some)), "name dates"),
+        ((IN, OUT, STAY, Difference(name="d", later="out", earlier="in", **some)), "two rules"),
+    ):
+        with refuses(SchemaError, why):
+            Schema(given_)
+    with refuses(SchemaError, "apply to every row"):
+        Schema((IN, OUT, sex, STAY), (routed,))
+
+
+def test_no_gate_claims_that_one_date_was_observed_because_either_was():
+    assert "in or out" in SCHEMA.rulebook.filled
+    assert all(a.settled for a in SCHEMA.subset(("in or out", "stay")))
+
+
+MOMENT = DateTime(name="in", lower="2020-01-01", upper="2020-02-01", timezone="UTC")
+FOR_SPARK = [
+    (SCHEMA, "Spark counts no differences of dates: ['stay', 'in or out']"),
+    (Schema((MOMENT,)), "no moments with a time zone: ['in']"),
+    (Schema((OUT,), layout=Layout(ignore=("in",))), "drop those that are ignored"),
+]
+
+
+@pytest.mark.parametrize(("schema", "said"), FOR_SPARK)
+def test_spark_refuses_by_name_what_it_cannot_read(schema, said, tmp_path, capsys):
+    columns = {"__module__": "pyspark.sql.frames", "columns": ["in", "out"]}
+    frame = type("DataFrame", (), columns)
+    with pytest.raises(SchemaError, match=re.escape(said)):
+        SparkSource(frame(), schema)
+    schema.to_toml(tmp_path / "s.toml")
+    given = ["synthesize", "x.parquet", "--engine", "spark", "--epsilon", "1", "-o"]
+    assert main([*given, str(tmp_path / "o.csv"), "--schema", str(tmp_path / "s.toml")]) == 3
+    assert "Spark" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]

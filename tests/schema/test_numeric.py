@@ -7,12 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Numeric, Schema, Table
-from missdp.errors import SchemaError
 from missdp.evaluate import marginal_distance
 from missdp.inference.dyadic import fit_histogram, folded, measured_levels
 from missdp.schema.open_domains import MOST_CODES, on_grid, pending, widest
 from missdp.synth.first_parts import cut
-from refusing import refuses
 
 
 @st.composite
@@ -25,22 +23,19 @@ def attributes(draw):
     most = min(12, upper - lower + 1)
     edges = None
     if draw(st.booleans()):
-        inner = (
-            draw(st.lists(st.integers(lower + 1, upper - 1), max_size=5, unique=True))
-            if (upper - lower > 1)
-            else []
-        )
+        inner = draw(st.sets(st.sampled_from(range(lower, upper)), max_size=5)) - {lower}
         edges = (lower, *sorted(inner), upper)
     bins = None if edges else draw(st.none() | st.integers(1, most))
-    return Numeric(
-        name="x", lower=lower, upper=upper, integer=integer, bins=bins, edges=edges,
-        spikes=tuple(spikes), nullable=True,
-    )  # fmt: skip
+    cuts = {"bins": bins, "edges": edges, "spikes": tuple(spikes)}
+    return Numeric(name="x", lower=lower, upper=upper, integer=integer, nullable=True, **cuts)
 
 
 @settings(max_examples=60)
 @given(attributes(), st.data())
-def test_what_is_drawn_from_a_code_is_read_as_that_code(attribute, data):
+def test_what_is_drawn_from_a_code_is_read_as_that_code_and_each_has_a_name(attribute, data):
+    assert len({*attribute.interval_names}) == attribute.size == len(attribute.centres)
+    assert (np.diff(attribute.centres) >= 0).all()
+    assert attribute.spikes or attribute.size == len(attribute.bin_edges) - 1
     codes = np.repeat(np.arange(attribute.size), 4)
     extremes = np.array([0.0, 1 - 2**-53])
     uniform = np.concatenate([extremes, np.random.default_rng(0).random(2)])
@@ -57,23 +52,12 @@ def test_what_is_drawn_from_a_code_is_read_as_that_code(attribute, data):
         np.testing.assert_array_equal(again, values)
 
 
-@settings(max_examples=40)
-@given(attributes())
-def test_codes_go_up_and_every_one_is_named(attribute):
-    assert len(attribute.interval_names) == attribute.size == len(attribute.centres)
-    assert len(set(attribute.interval_names)) == attribute.size
-    assert (np.diff(attribute.centres) >= 0).all()
-    if not attribute.spikes:
-        assert attribute.size == len(attribute.bin_edges) - 1
-
-
 @settings(max_examples=30)
 @given(st.integers(-5, 30), st.sets(st.integers(0, 4), max_size=2))
 def test_the_other_whole_numbers_of_a_bin_stay_equally_likely(lower, places):
     spikes = {lower + place for place in places}
-    attribute = Numeric(
-        name="x", lower=lower, upper=lower + 4, integer=True, bins=1, spikes=tuple(spikes)
-    )
+    cuts = {"integer": True, "bins": 1, "spikes": tuple(spikes)}
+    attribute = Numeric(name="x", lower=lower, upper=lower + 4, **cuts)
     rest = int(np.flatnonzero(["[" in name for name in attribute.interval_names])[0])
     drawn = attribute.decode(np.full(600, rest), (np.arange(600) + 0.5) / 600)
     found, counts = np.unique(drawn, return_counts=True)
@@ -91,21 +75,18 @@ def test_what_is_drawn_where_only_spikes_are_left_is_in_the_domain(bounds):
 
 def test_evaluation_sees_spikes_in_finer_bins():
     pay = {"name": "pay", "lower": 0, "upper": 50_000, "bins": 20, "nullable": True}
-    spiky, smooth = Schema((Numeric(**pay, spikes=(0,)),)), Schema((Numeric(**pay),))
+    spiky = Schema((Numeric(**pay, spikes=(0,)),))
     frame = pd.DataFrame({"pay": [0.0, 0.0, None, *np.geomspace(1, 50_000, 200)]})
     table = Table.read(frame, spiky)
     assert marginal_distance(table, table, k=1, bins=50).mean == 0
     moved = Table.from_codes(spiky, {"pay": table.codes("pay")})
     assert marginal_distance(table, moved.with_values(np.random.default_rng(0)), k=1).mean == 0
-    with refuses(SchemaError, "different domains"):
-        marginal_distance(table, Table.read(frame, smooth), k=1)
 
 
 @pytest.mark.parametrize("integer", [True, False])
 def test_a_bin_reaches_no_spike_at_its_ends(integer):
-    income = Numeric(
-        name="i", lower=0, upper=20, bins=2, integer=integer, spikes=(0, 1, 10, 15, 20)
-    )
+    cuts = {"bins": 2, "integer": integer, "spikes": (0, 1, 10, 15, 20)}
+    income = Numeric(name="i", lower=0, upper=20, **cuts)
     least, greatest = income.reach
     for code in range(income.size):
         values = income.decode(np.full(500, code), np.linspace(0, 1, 500, endpoint=False))
@@ -118,31 +99,15 @@ def test_a_bin_reaches_no_spike_at_its_ends(integer):
         assert list(zip(least[bins], greatest[bins], strict=True)) == [(2, 9), (11, 19)]
 
 
-def test_spikes_that_short_numbers_do_not_tell_apart_have_names_of_their_own():
-    near = Numeric(
-        name="x", lower=1.0, upper=2.0, edges=(1.0, 2.0), spikes=(1.0, np.nextafter(1.0, 2))
-    )
-    rest = "[1, 2) except 1, 1.0000000000000002"
-    assert near.interval_names == ("1", "1.0000000000000002", rest)
-
-
 # Numeric attributes without bins: grids, steps, and values inside pieces
-STEPS = st.sampled_from(
-    (
-        {"integer": True},
-        {},
-        {"step": 0.01},
-        {"step": 5.0, "integer": True},
-        {"step": 1e-10},
-        {"step": 250_000.0},
-    )
-)
+STEPS = [{"integer": True}, {}, {"step": 0.01}, {"step": 5.0, "integer": True}]
+STEPS += [{"step": 1e-10}, {"step": 250_000.0}]
 
 
 @st.composite
 def open_attributes(draw):
     """Attributes of all sizes, with and without steps."""
-    facts = draw(STEPS)
+    facts = draw(st.sampled_from(STEPS))
     step = facts.get("step") or 1.0
     lower = step * draw(st.sampled_from((0, 0, -100, 3, 1900, -50_000)))
     width = step * draw(st.integers(17, 40) | st.integers(41, 200_000))
@@ -234,22 +199,20 @@ def test_no_bin_draws_what_another_one_has():
     assert (values < 5e14 + 10).mean() == pytest.approx(0.999, abs=0.003)
 
 
-def test_a_lower_bound_with_a_hair_of_rounding_has_a_grid():
+def test_numbers_that_nearly_coincide_are_told_apart():
     a = Numeric(name="x", lower=63172.799999999996, upper=64400.99999999999, step=0.3)
     assert cells_of(a)[1].size > 4000
+    cuts = {"edges": (1.0, 2.0), "spikes": (1.0, np.nextafter(1.0, 2))}
+    near = Numeric(name="x", lower=1.0, upper=2.0, **cuts)
+    rest = "[1, 2) except 1, 1.0000000000000002"
+    assert near.interval_names == ("1", "1.0000000000000002", rest)
 
 
 def test_few_numbers_are_a_bin_each_and_declared_bins_stay():
-    schema = Schema(
-        (
-            Numeric(name="few", lower=1, upper=16, integer=True),
-            Numeric(name="bins", lower=0, upper=90, integer=True, bins=9),
-            Numeric(name="spikes", lower=0, upper=90, integer=True, spikes=(0,)),
-            Numeric(name="open", lower=0, upper=90, integer=True),
-        )
-    )
+    facts = {"few": {"upper": 15}, "bins": {"bins": 9}, "spikes": {"spikes": (0,)}, "open": {}}
+    whole = {"lower": 0, "upper": 90, "integer": True}
+    schema = Schema(tuple(Numeric(name=n, **{**whole, **own}) for n, own in facts.items()))
     found = pending(schema, schema.names)
     assert [a.size for a in found] == [16, 9, 11, MOST_CODES]
-    assert found["bins"] == schema["bins"]
-    assert found["spikes"] == schema["spikes"]
+    assert (found["bins"], found["spikes"]) == (schema["bins"], schema["spikes"])
     assert pending(schema, ())["open"] == schema["open"]

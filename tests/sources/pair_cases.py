@@ -53,9 +53,8 @@ def denials(draw):
 @st.composite
 def tables(draw, most=25):
     n, seed = draw(st.integers(0, most)), draw(st.integers(0, 2**32))
-    return made(
-        n, seed, values=draw(st.sampled_from([1, 3, 10])), holes=draw(st.sampled_from([0, 0.3]))
-    )
+    values, holes = draw(st.sampled_from([1, 3, 10])), draw(st.sampled_from([0, 0.3]))
+    return made(n, seed, values=values, holes=holes)
 
 
 def made(n, seed, *, values, holes):

@@ -1,38 +1,47 @@
-"""Rows are filled one by one: what a row becomes is a function of it, of laws, and of its draws."""
+"""Rows are filled one by one: what a row becomes is a function of it, of laws, and of its draws.
 
+Rows that stream are left out and filled as in memory; nothing shown tells how many.
+"""
+
+import itertools
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import missdp.sources.filling as storing
+import missdp.sources.strategies as strategies
+from inference.graphs import CHAIN as SIZES
+from inference.graphs import chain as complete
+from inference.graphs import table_of
+from missdp import Categorical, Kamino, Numeric, Schema, Table
+from missdp.engines import DuckDBRows
+from missdp.errors import DataError, ParameterError
 from missdp.inference.conditionals import fit_conditionals
-from missdp.schema import Categorical, NotApplicable, Schema
-from missdp.sources import MemorySource
+from missdp.mechanisms.door import _complete_rows
+from missdp.schema import NotApplicable
+from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.sources.filling import (
     DRAWS,
     ROWS_AT_ONCE,
+    _CodeStore,
     _fill_codes,
     _fill_modelled,
     filled_given_all,
+    filled_rows,
 )
 from missdp.sources.modelled import Modelled
-from missdp.table import Table
-
-SIZES = (2, 3, 4)
-PLAIN = Schema(
-    tuple(
-        Categorical(name=n, levels=tuple(range(s)), nullable=True)
-        for n, s in zip("abc", SIZES, strict=True)
-    )
-)
-
-
-def complete(n=6000, seed=0):
-    rng = np.random.default_rng(seed)
-    a = rng.integers(0, 2, n)
-    b = np.where(rng.random(n) < 0.5, a, rng.integers(0, 3, n))
-    return np.stack([a, b, np.where(rng.random(n) < 0.5, b, rng.integers(0, 4, n))], axis=1)
-
+from missdp.table import PartRows, memory_limit
+from missdp.table.streams import _lines
+from refusing import refuses
 
 LAWS = fit_conditionals(complete(), SIZES)
 
@@ -42,13 +51,11 @@ def holey(rng, n, rate=0.4):
     return np.where(rng.random(rows.shape) < rate, SIZES, rows)
 
 
+FILLINGS, RATES = st.sampled_from(["random", "likely"]), st.sampled_from([0.0, 0.3, 1.0])
+
+
 @settings(max_examples=80)
-@given(
-    st.integers(0, 2**32),
-    st.integers(1, 30),
-    st.sampled_from(["random", "likely"]),
-    st.sampled_from([0.0, 0.3, 1.0]),
-)
+@given(st.integers(0, 2**32), st.integers(1, 30), FILLINGS, RATES)
 def test_what_a_row_becomes_depends_on_nothing_else(seed, n, filling, rate):
     rng = np.random.default_rng(seed)
     rows, uniforms = holey(rng, n, rate), rng.random((n, DRAWS, 3))
@@ -80,11 +87,7 @@ def test_holes_have_their_law_given_the_rest():
     lost = np.where(rng.random(rows.shape) < 0.5, SIZES, rows)
     found = _fill_codes(LAWS, lost, rng.random((n, DRAWS, 3)))
     for a, c in ((0, 1), (0, 2), (1, 2)):
-        shape = (SIZES[a], SIZES[c])
-        told, true = (
-            np.bincount(r[:, a] * shape[1] + r[:, c], minlength=shape[0] * shape[1]) / n
-            for r in (found, rows)
-        )
+        told, true = (table_of(r, (a, c), SIZES) for r in (found, rows))
         assert np.abs(told - true).sum() / 2 < 0.03
 
 
@@ -104,14 +107,14 @@ def test_rows_of_a_source_are_filled_in_blocks_with_random_numbers_row_by_row():
     n = ROWS_AT_ONCE + 50
     rng = np.random.default_rng(0)
     rows = holey(rng, n)
-    tables = [
-        Table.from_codes(PLAIN, dict(zip("abc", part.T, strict=True)))
-        for part in (rows, rows[:-30], np.vstack([rows[:20], rows[:1], rows[21:]]))
-    ]
+    levels = zip("abc", SIZES, strict=True)
+    whole = Schema(
+        tuple(Categorical(name=n, levels=(*range(s),), nullable=True) for n, s in levels)
+    )
     found = []
-    for table in tables:
-        seeded = np.random.default_rng(5)
-        source = filled_given_all(MemorySource(table), LAWS, seeded, Modelled(PLAIN))
+    for part in (rows, rows[:-30], np.vstack([rows[:20], rows[:1], rows[21:]])):
+        held = MemorySource(Table.from_codes(whole, dict(zip("abc", part.T, strict=True))))
+        source = filled_given_all(held, LAWS, np.random.default_rng(5), Modelled(whole))
         found.append(np.stack([source.table.codes(name) for name in "abc"], axis=1))
     assert not source.schema.nullable
     assert (found[1] == found[0][:-30]).all()
@@ -120,8 +123,7 @@ def test_rows_of_a_source_are_filled_in_blocks_with_random_numbers_row_by_row():
 
 JOBS = Schema(
     (
-        Categorical(name="work", levels=("no", "yes"), nullable=True),
-        Categorical(name="old", levels=("no", "yes"), nullable=True),
+        *(Categorical(name=n, levels=("no", "yes"), nullable=True) for n in ("work", "old")),
         Categorical(name="hours", levels=("few", "many"), nullable=True),
     ),
     rules=(NotApplicable("hours", unless="work = 'yes' and old = 'yes'"),),
@@ -146,3 +148,207 @@ def test_what_is_not_applicable_is_so_where_rules_say_and_nowhere_else():
     assert not (lacking & ~kept).any()
     both = np.isin(lost[:, 0], (2,)) & np.isin(lost[:, 2], (3,))
     assert 0.35 < (found[both, 0] == 0).mean() < 0.65  # the hole did not rule that out
+
+
+# -- rows that stream ------------------------------------------------------------------------------
+PLAIN = Schema(
+    (
+        Categorical(name="a", levels=("x", "y"), nullable=True),
+        Numeric(name="b", lower=0, upper=10, bins=5, nullable=True),
+        Categorical(name="c", levels=("u", "v", "w")),
+    )
+)
+RULED = Schema(
+    (
+        Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
+        Numeric(name="hours", lower=0, upper=80, bins=4, nullable=True, unknown=(-8,)),
+        Categorical(name="c", levels=("u", "v"), nullable=True),
+    ),
+    rules=(NotApplicable("hours", unless="work = 'yes'"),),
+)
+
+
+CELLS = {
+    "a": ["x", "y", None], "b": [0.0, 3.3, 7.5, 10.0, np.nan], "c": ["u", "v"],
+    "work": ["no", "yes", "R", None], "hours": [1.0, 30.0, 70.0, -8.0, np.nan],
+}  # fmt: skip
+
+
+def written(schema, path, n=150_000):
+    """Rows with holes of all kinds, in several batches and row groups."""
+    rng = np.random.default_rng(0)
+    cells = {k: np.array(CELLS[k])[rng.integers(0, len(CELLS[k]), n)] for k in schema.names}
+    pq.write_table(pa.table(cells), path, row_group_size=40_000)
+    return path
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rows")
+    return {s: written(s, folder / f"{len(s.rules)}.parquet") for s in (PLAIN, RULED)}
+
+
+def cliques(schema):
+    return [(), *itertools.chain(*(itertools.combinations(schema.names, k) for k in (1, 2, 3)))]
+
+
+def assert_same(one, two):
+    assert one.keys() == two.keys()
+    for clique in one:
+        np.testing.assert_array_equal(one[clique], two[clique])
+
+
+@pytest.mark.parametrize("schema", [PLAIN, RULED], ids=["plain", "ruled"])
+@pytest.mark.parametrize("rows", ["observed", "extended"])
+def test_complete_rows_are_those_of_memory(places, schema, rows):
+    modelled = Modelled(schema)
+    held = _complete_rows(modelled.source(MemorySource(Table.read(places[schema], schema))))
+    streamed = _complete_rows(modelled.source(DuckDBSource(places[schema], schema)))
+    wanted = cliques(modelled.schema)
+    counts = streamed.counts(wanted, rows=rows)
+    assert_same(counts, held.counts(wanted, rows=rows))
+    assert 0 < counts[()] < 150_000
+
+
+def laws(schema):
+    plain = Modelled(schema).schema
+    found = {}
+    for place, name in enumerate(plain.names):
+        law = np.arange(1.0, plain[name].size + 1) + place
+        found[name] = Modelled(schema).without_absent(name, law / law.sum())
+    return found
+
+
+@pytest.mark.parametrize("schema", [PLAIN, RULED], ids=["plain", "ruled"])
+@pytest.mark.parametrize("memory", ["4GB", "in a file"])
+def test_rows_are_filled_once_and_every_count_sees_the_same(places, schema, memory, monkeypatch):
+    if memory == "in a file":
+        monkeypatch.setattr(storing, "_SHARE", 1e-4)  # room for one block
+    modelled = Modelled(schema)
+    source = modelled.source(DuckDBSource(places[schema], schema))
+    with memory_limit("1GB"):
+        store = filled_rows(source, laws(schema), np.random.default_rng(0), modelled)
+    assert isinstance(store, _CodeStore)
+    assert (store._file.name is not None) == (memory == "in a file")
+    whole = store.counts([modelled.schema.names], rows="observed")[modelled.schema.names]
+    for clique, counts in store.counts(cliques(modelled.schema), rows="observed").items():
+        others = tuple(i for i, n in enumerate(modelled.schema.names) if n not in clique)
+        np.testing.assert_array_equal(counts, whole.sum(axis=others))
+    assert whole.sum() == 150_000
+
+
+def test_given_all_others_streamed_rows_are_those_of_memory_bit_by_bit(places):
+    rng = np.random.default_rng(0)
+    sizes = [a.size for a in PLAIN]
+    known = fit_conditionals(np.stack([rng.integers(0, s, 4000) for s in sizes], axis=1), sizes)
+    modelled = Modelled(PLAIN)
+    held = MemorySource(Table.read(places[PLAIN], PLAIN))
+    sources = (held, DuckDBSource(places[PLAIN], PLAIN, n_jobs=2))
+    one, two = (filled_given_all(s, known, np.random.default_rng(3), modelled) for s in sources)
+    # The same random numbers belong to the same row, whatever the batches are.
+    assert_same(*(source.counts(cliques(PLAIN), rows="extended") for source in (one, two)))
+
+
+def test_counts_of_kept_rows_at_the_same_time_do_not_disturb_each_other(monkeypatch, tmp_path):
+    """And no file is left, nor can one be seen."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(storing, "_SHARE", 0.0)
+    rng, names = np.random.default_rng(0), PLAIN.names
+    blocks = [{n: rng.integers(0, 2, 500) for n in names} for _ in range(40)]
+    store = _CodeStore(PLAIN, blocks)
+    assert store._file.name is not None
+    assert not list(tmp_path.iterdir())
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: store.counts([names], rows="observed"), range(40)))
+    whole = {n: np.concatenate([block[n] for block in blocks]) for n in names}
+    alone = MemorySource(Table.from_codes(PLAIN, whole)).counts([names], rows="observed")
+    assert all(np.array_equal(counts[names], alone[names]) for counts in found)
+
+
+def test_rows_that_cannot_be_read_again_quote_nothing():
+    cell = "CASE WHEN range < 90000 THEN 'x' ELSE error('SECRET') END"
+    schema = Schema((replace(PLAIN["a"], outside="missing"),))
+    source = DuckDBSource(duckdb.sql(f"SELECT {cell} AS a FROM range(100000)"), schema)
+    with refuses(DataError):
+        filled_rows(source, {"a": np.array([0.5, 0.5])}, np.random.default_rng(0), Modelled(schema))
+
+
+# -- how long a private file is ------------------------------------------------------------------
+SCHEMA = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "ab"))
+
+
+@pytest.fixture
+def place(tmp_path):
+    rng = np.random.default_rng(0)
+    cells = {name: rng.choice(np.array(["x", "y", None]), 500) for name in "ab"}
+    pq.write_table(pa.table(cells), tmp_path / "p.parquet")
+    return tmp_path / "p.parquet"
+
+
+def test_what_reads_rows_is_not_refused_for_a_long_file(place, monkeypatch):
+    """A refusal would be an answer about the number of rows that nobody paid for."""
+    monkeypatch.setattr(strategies, "fits_into_memory", lambda *_, **__: False)  # by its metadata
+    assert isinstance(open_source(place, SCHEMA), DuckDBSource)
+    assert isinstance(open_source(place, SCHEMA, reads="rows"), MemorySource)
+    assert isinstance(open_source(PartRows(place.parent), SCHEMA, reads="rows"), MemorySource)
+    model = Kamino(epsilon=1.0, heads="sequential", steps=2, batch=50).fit(place, schema=SCHEMA)
+    assert model.sample(3).shape == (3, 2)
+
+
+def test_a_relation_is_refused_however_short_it_is(place):
+    relation = duckdb.read_parquet(str(place))
+    with refuses(ParameterError, "in memory"):
+        Kamino(epsilon=1.0, heads="sequential", steps=2).fit(relation, schema=SCHEMA)
+
+
+def test_rows_are_filled_alike_however_many_come_at_once():
+    rng = np.random.default_rng(0)
+    codes = {name: rng.integers(0, 3, 1000) for name in "ab"}
+    whole = Table.from_codes(SCHEMA, codes)
+    laws = {name: np.array([0.3, 0.7]) for name in "ab"}
+
+    def filled(parts):
+        noise = np.random.default_rng(1)
+        found = []
+        for part in parts:
+            source = filled_rows(MemorySource(whole.take(part)), laws, noise, Modelled(SCHEMA))
+            found.append(np.stack([source.table.codes(n) for n in "ab"], axis=1))
+        return np.concatenate(found)
+
+    rows = np.arange(1000)
+    once = filled([rows])
+    assert np.array_equal(once, filled(np.split(rows, [3, 400, 401])))
+    holes = codes["a"] == 2
+    assert once[~holes, 0].tolist() == codes["a"][~holes].tolist()
+    assert once[holes, 0].mean() == pytest.approx(0.7, abs=0.08)
+    laws = {"a": np.array([1.0, 0.0]), "b": np.array([0.0, 1.0])}  # without mass: never drawn
+    sure = filled([rows])
+    assert not sure[codes["a"] == 2, 0].any()
+    assert sure[codes["b"] == 2, 1].all()
+
+
+def test_a_file_that_is_found_twice_counts_once(place):
+    os.symlink(place, place.parent / "latest.parquet")
+    os.link(place, place.parent / "copy.parquet")
+    for found in (PartRows(place.parent), PartRows(place.parent / "**" / "**" / "*.parquet")):
+        counts = DuckDBSource(found, SCHEMA).counts([()], rows="extended")[()]
+        assert int(counts) == 500
+
+
+def test_what_the_engine_spills_is_encrypted_and_nobody_elses(tmp_path):
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as made:
+        made.execute("CREATE TABLE t AS SELECT 'x' AS a, 'y' AS b")
+    rows = DuckDBRows(tmp_path / "a.duckdb", table="t")
+    found = rows._connection.execute("SELECT name, value FROM duckdb_settings()").fetchall()
+    folder = dict(found)["temp_directory"]
+    assert dict(found).get("temp_file_encryption", "true") == "true"
+    if folder:
+        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+    del rows
+    assert not (folder and os.path.exists(folder))
+
+
+def test_a_long_first_cell_does_not_make_many_rows_look_like_few(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"a,b\n" + b'"' + b"x" * 1_100_000 + b'",y\n' + b"x,y\n" * 1_000_000)
+    assert _lines(path) > 100_000

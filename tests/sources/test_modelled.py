@@ -11,18 +11,21 @@ from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
 from missdp.sources import DuckDBSource, MemorySource
 from missdp.sources.modelled import Modelled
 
+
+def whole(name, lower, upper, **facts):
+    return Numeric(name=name, lower=lower, upper=upper, integer=True, **facts)
+
+
 SCHEMA = Schema(
     (
         Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
-        Numeric(
-            name="hours", lower=1, upper=60, integer=True, bins=3, nullable=True, unknown=(-8,)
-        ),
-        Numeric(name="age", lower=0, upper=100, integer=True, bins=5, nullable=True),
-        Numeric(name="born", lower=1924, upper=2024, integer=True, bins=5, nullable=True),
-        Numeric(name="start", lower=0, upper=9, integer=True, bins=3),
-        Numeric(name="end", lower=0, upper=9, integer=True, bins=3, nullable=True),
+        whole("hours", 1, 60, bins=3, nullable=True, unknown=(-8,)),
+        whole("age", 0, 100, bins=5, nullable=True),
+        whole("born", 1924, 2024, bins=5, nullable=True),
+        whole("start", 0, 9, bins=3),
+        whole("end", 0, 9, bins=3, nullable=True),
         Categorical(name="degree", levels=("a", "b")),
-        Numeric(name="years", lower=0, upper=20, integer=True),
+        whole("years", 0, 20),
         Categorical(name="rent", levels=("low", "high"), not_applicable=("owner",)),
     ),
     (
@@ -98,9 +101,8 @@ def test_one_row_moves_one_count_by_one(given_rows, data):
     at = data.draw(st.integers(0, len(given_rows) - 1))
     fewer = given_rows[:at] + given_rows[at + 1 :]
     clique = data.draw(st.sampled_from([("work", "hours"), ("age", "end"), ("rent",), ()]))
-    counts = [
-        modelled.source(MemorySource(Table.read(frame(r), SCHEMA))) for r in (given_rows, fewer)
-    ]
+    tables = (Table.read(frame(r), SCHEMA) for r in (given_rows, fewer))
+    counts = [modelled.source(MemorySource(table)) for table in tables]
     for over in ("extended", "observed"):
         one, two = (c.counts([clique], rows=over)[clique] for c in counts)
         moved = np.abs(one - two)
@@ -126,8 +128,8 @@ def routed(unless, *, hours=(), **holes):
     schema = Schema(
         (
             Categorical(name="work", levels=("no", "yes"), nullable=holes.get("work", True)),
-            Numeric(name="age", lower=0, upper=99, integer=True, nullable=holes.get("age", True)),
-            Numeric(name="born", lower=1925, upper=2024, integer=True, nullable=True),
+            whole("age", 0, 99, nullable=holes.get("age", True)),
+            whole("born", 1925, 2024, nullable=True),
             Numeric(name="hours", lower=1, upper=60, nullable=True, not_applicable=hours),
             Numeric(name="extra", lower=0, upper=60, nullable=True),
         ),

@@ -1,7 +1,5 @@
 """Pairs of rows that violate a denial constraint are counted as by looking at every pair."""
 
-import operator
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,14 +7,9 @@ from hypothesis import strategies as st
 from missdp import Table
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Denial
-from missdp.sources.partners import (
-    MOST_DIFFERENT,
-    _related,
-    observed_on,
-    violates_itself,
-    violating_pairs,
-    violating_partners,
-)
+from missdp.schema.conditions import OPERATORS
+from missdp.sources import partners as counting
+from missdp.sources.partners import _related, violating_pairs, violating_partners
 from refusing import refuses
 from sources.pair_cases import SCHEMA, denials, made, partners, tables, violates
 
@@ -31,17 +24,17 @@ def test_partners_are_counted_as_by_looking_at_every_pair(denial, rows, others):
     pairs = violates(denial, rows, rows)
     lower = (pairs | pairs.T) & (ranks[:, np.newaxis] > ranks)
     assert violating_partners(denial, rows, ranks=ranks).tolist() == lower.sum(axis=1).tolist()
-    assert violates_itself(denial, rows).tolist() == pairs.diagonal().tolist()
+    assert counting.violates_itself(denial, rows).tolist() == pairs.diagonal().tolist()
     across = violates(denial, rows, others) | violates(denial, others, rows).T
     assert violating_partners(denial, rows, others).tolist() == across.sum(axis=1).tolist()
 
 
 def test_rows_that_are_observed_have_a_value_of_each_attribute():
     table = made(50, 0, values=10, holes=0.4)
-    seen = observed_on(("x", "c"), table)
+    seen = counting.observed_on(("x", "c"), table)
     assert 0 < seen.sum() < 50
     assert np.array_equal(seen, ~(table.mask("x") | table.mask("c")))
-    assert observed_on((), table).all()
+    assert counting.observed_on((), table).all()
 
 
 def test_bins_alone_do_not_tell_whether_numbers_are_equal():
@@ -53,22 +46,16 @@ def test_bins_alone_do_not_tell_whether_numbers_are_equal():
 
 
 # Points in a relation to each query are counted as by looking at every pair, and sooner
-SIGNS = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt,
-    "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-
-
 def by_hand(points, queries, signs):
     found = np.ones((len(queries[0]), len(points[0])), dtype=bool)
     for one, two, sign in zip(points, queries, signs, strict=True):
-        found &= SIGNS[sign](two[:, np.newaxis], one[np.newaxis])
+        found &= OPERATORS[sign](two[:, np.newaxis], one[np.newaxis])
     return found.sum(axis=1)
 
 
 @st.composite
 def cases(draw):
-    signs = draw(st.lists(st.sampled_from(list(SIGNS)), min_size=1, max_size=6))
+    signs = draw(st.lists(st.sampled_from(list(OPERATORS)), min_size=1, max_size=6))
     n, m = draw(st.integers(0, 40)), draw(st.integers(0, 40))
     values = draw(st.sampled_from([1, 2, 5, 1000]))  # all equal, many ties, hardly any
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -86,20 +73,21 @@ def test_points_are_counted_as_by_hand(case):
 
 def test_numbers_that_hardly_differ_are_told_apart():
     one = np.array([0.1 + 0.2, 0.3, np.nextafter(0.3, 1), -1e300, 1e300])
-    for sign in SIGNS:
-        assert (
-            _related((one,), (one,), (sign,)).tolist() == by_hand((one,), (one,), (sign,)).tolist()
-        )
+    for sign in OPERATORS:
+        case = ((one,), (one,), (sign,))
+        assert _related(*case).tolist() == by_hand(*case).tolist()
 
 
 def test_what_cannot_be_counted_is_refused():
     one = np.zeros(2)
+    many = ("!=",) * (counting.MOST_DIFFERENT + 1)
+    lacking = "there is one"
     for signs, why in (
         (("=",), "by ..=.."),
-        ((), "there is one"),
-        (("==", "=="), "there is one"),
-        (("!=",) * (MOST_DIFFERENT + 1), "at most"),
+        ((), lacking),
+        (("==",) * 2, lacking),
+        (many, "at most"),
     ):
-        columns = (one,) * (1 if why == "there is one" else len(signs))
+        columns = (one,) * (1 if why == lacking else len(signs))
         with refuses(ParameterError, why):
             _related(columns, columns, signs)

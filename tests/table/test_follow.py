@@ -15,16 +15,15 @@ from missdp.table.follow import known_cells
 from schema.rule_books import books, domain
 
 LOOSE = {"nullable": True, "outside": "missing"}
+ABSENT = {**LOOSE, "not_applicable": (-1,)}
 SURVEY = Schema(
     (
         Categorical(name="sex", levels=("f", "m"), **LOOSE, refused=("R",)),
         Categorical(name="pregnant", levels=("no", "yes"), **LOOSE),
         Categorical(name="work", levels=("no", "yes"), **LOOSE, unknown=(-8,), refused=("R",)),
-        Numeric(
-            name="hours", lower=0, upper=80, integer=True, bins=4, **LOOSE, not_applicable=(-1,)
-        ),
-        Numeric(name="pay", lower=0, upper=100, **LOOSE, not_applicable=(-1,), refused=("R", -7)),
-        Numeric(name="tax", lower=0, upper=50, **LOOSE, not_applicable=(-1,)),
+        Numeric(name="hours", lower=0, upper=80, integer=True, bins=4, **ABSENT),
+        Numeric(name="pay", lower=0, upper=100, **ABSENT, refused=("R", -7)),
+        Numeric(name="tax", lower=0, upper=50, **ABSENT),
         Numeric(name="age", lower=0, upper=99, integer=True, outside="clamp"),
         Numeric(name="born", lower=1930, upper=2024, integer=True, **LOOSE),
         Ordinal(name="degree", levels=("none", "school", "more"), **LOOSE, not_asked=("-",)),
@@ -44,22 +43,21 @@ SURVEY = Schema(
     ),
 )
 
-cell = {
-    a.name: st.one_of(
-        st.sampled_from(["", None, "?", "R", "-", -1, -7, -8, "-8.0", " -1 ", "x", 0, 10, 95, 1e9]),
-        st.sampled_from([*a.levels])
-        if not isinstance(a, Numeric)
-        else st.integers(int(a.lower), int(a.upper)) | st.floats(a.lower, a.upper),
-    )
-    for a in SURVEY
-}
-row = st.fixed_dictionaries(cell)
+ODD = ["", None, "?", "R", "-", -1, -7, -8, "-8.0", " -1 ", "x", 0, 10, 95, 1e9]
+
+
+def inside(a):
+    if not isinstance(a, Numeric):
+        return st.sampled_from(a.levels)
+    return st.integers(int(a.lower), int(a.upper)) | st.floats(a.lower, a.upper)
+
+
+row = st.fixed_dictionaries({a.name: st.sampled_from(ODD) | inside(a) for a in SURVEY})
 
 
 def frame(rows):
-    return pd.DataFrame(
-        {name: pd.Series([r[name] for r in rows], dtype=object) for name in SURVEY.names}
-    )
+    columns = {name: [r[name] for r in rows] for name in SURVEY.names}
+    return pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in columns.items()})
 
 
 def cells_of(table):
@@ -106,12 +104,8 @@ def test_rows_settle_at_once_each_by_itself_and_in_batches(tmp_path, rows, rando
     assert read([*rows, WORST])[:-1] == alone
     order = random.sample(range(len(rows)), len(rows))
     assert read([rows[i] for i in order]) == [alone[i] for i in order]
-    written = pa.table(
-        {
-            name: pa.array([None if r[name] is None else str(r[name]) for r in rows], pa.string())
-            for name in SURVEY.names
-        }
-    )
+    texts = {n: [None if r[n] is None else str(r[n]) for r in rows] for n in SURVEY.names}
+    written = pa.table({name: pa.array(cells, pa.string()) for name, cells in texts.items()})
     pq.write_table(written, tmp_path / "x.parquet", row_group_size=3)
     cliques = [(name,) for name in SURVEY.names] + [("work", "pay"), ("born", "age", "degree")]
     streamed = DuckDBSource(tmp_path / "x.parquet", SURVEY).counts(cliques, rows="extended")
@@ -158,22 +152,19 @@ def test_any_rows_under_any_rules_settle_each_by_itself(case):
 
 
 def test_what_only_a_lost_cell_told_is_not_known_any_more():
-    a, b, c = (
-        Categorical(name=n, levels=("low", "high"), nullable=True, not_applicable=()) for n in "abc"
-    )
-    d = Categorical(name="d", levels=("x",), nullable=True, not_applicable=())
+    facts = {"nullable": True, "not_applicable": ()}
+    given_ = [Categorical(name=n, levels=("low", "high"), **facts) for n in "abc"]
+    given_.append(Categorical(name="d", levels=("x",), **facts))
     rules = (
         NotApplicable("b", unless="a = 'low'"),
         Determined("d", by=("b",), map=(("low", "x"), ("high", "x"))),
         Impossible("c = 'high' and a = 'high'"),
     )
     rows = pd.DataFrame({"a": ["high"] * 2, "b": ["low"] * 2, "c": ["low", "high"], "d": ["x"] * 2})
-    table = Table.read(rows, Schema((a, b, c, d), rules))
-    assert table.mask("b", "not_applicable").tolist() == [True, False]
-    assert table.mask("d", "not_applicable").tolist() == [True, False]
-    assert (
-        table.mask("b", "missing").tolist() == table.mask("d", "missing").tolist() == [False, True]
-    )
+    table = Table.read(rows, Schema(tuple(given_), rules))
+    for name in "bd":
+        assert table.mask(name, "not_applicable").tolist() == [True, False]
+        assert table.mask(name, "missing").tolist() == [False, True]
 
 
 def one(**cells):
@@ -203,10 +194,8 @@ def test_what_follows_is_filled_in_and_what_cannot_be_is_lost():
 
 
 def test_a_row_that_cannot_lose_a_cell_stays_as_it_is():
-    given_ = (
-        Categorical(name="sex", levels=("f", "m")),
-        Categorical(name="pregnant", levels=("no", "yes")),
-    )
+    levels = {"sex": ("f", "m"), "pregnant": ("no", "yes")}
+    given_ = tuple(Categorical(name=name, levels=known) for name, known in levels.items())
     schema = Schema(given_, (Impossible("sex = 'm' and pregnant = 'yes'"),))
     table = Table.read(pd.DataFrame({"sex": ["m"], "pregnant": ["yes"]}), schema)
     assert table.to_arrow().to_pylist() == [{"sex": "m", "pregnant": "yes"}]
@@ -214,15 +203,11 @@ def test_a_row_that_cannot_lose_a_cell_stays_as_it_is():
 
 def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is():
     facts = {"integer": True, **LOOSE}
-    schema = Schema(
-        (
-            Numeric(name="a", lower=0, upper=99, **facts, refused=(-7,)),
-            Numeric(name="b", lower=0, upper=99, **facts),
-            Numeric(name="c", lower=0, upper=300, **facts),
-            Numeric(name="d", lower=-99, upper=300, **facts),
-        ),
-        (Equation("a + 2 * b = c"), Equation("c - a = d"), Impossible("a > 90 and b < 50")),
-    )
+    given_ = [Numeric(name="a", lower=0, upper=99, **facts, refused=(-7,))]
+    for name, lower, upper in (("b", 0, 99), ("c", 0, 300), ("d", -99, 300)):
+        given_.append(Numeric(name=name, lower=lower, upper=upper, **facts))
+    rules = (Equation("a + 2 * b = c"), Equation("c - a = d"), Impossible("a > 90 and b < 50"))
+    schema = Schema(tuple(given_), rules)
     rows = {
         "a": [-7, 3, None, -7, -7, 95, 4],
         "b": [5, None, 2, 5, 5, None, None],
@@ -230,21 +215,20 @@ def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is():
         "d": [None, None, 4, 10, None, None, None],
     }
     table = Table.read(pd.DataFrame(rows), schema)
-    found = table.to_arrow(holes="codes").to_pydict()
     # c - 2 b; (c - a) / 2, whole and not; two unknown stay so, one below 0; a broken rule takes all
-    assert found["a"] == [1, 3, None, 2, -7, None, 4]
-    assert found["b"] == [5, 5, 2, 5, 5, None, None]
-    assert found["c"] == [11, 13, None, 12, 9, None, 7]
-    assert found["d"] == [10, 10, 4, 10, None, None, 3]
+    assert table.to_arrow(holes="codes").to_pydict() == {
+        "a": [1, 3, None, 2, -7, None, 4],
+        "b": [5, 5, 2, 5, 5, None, None],
+        "c": [11, 13, None, 12, 9, None, 7],
+        "d": [10, 10, 4, 10, None, None, 3],
+    }
     assert {"a", "b"} <= schema.rulebook.filled
     check_written_and_read_again(table)
 
 
 def test_a_row_with_extreme_numbers_warns_of_nothing(recwarn):
-    facts = {"lower": -1e12, "upper": 1e12, "nullable": True, "outside": "missing"}
-    schema = Schema(
-        tuple(Numeric(name=n, **facts) for n in "abc"), (Equation("1e-300 * a + b = c"),)
-    )
+    given_ = tuple(Numeric(name=n, lower=-1e12, upper=1e12, **LOOSE) for n in "abc")
+    schema = Schema(given_, (Equation("1e-300 * a + b = c"),))
     rows = pd.DataFrame({"a": [None, 1.0], "b": [1e12, 5.0], "c": [5.0, None]}, dtype="float64")
     Table.read(rows, schema)
     assert not recwarn.list

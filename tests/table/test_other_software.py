@@ -5,8 +5,6 @@ The table in docs/referees/measured.md has a row for each of these files.
 
 import csv
 import datetime as dt
-import gzip
-import io
 import re
 from dataclasses import replace
 from functools import partial
@@ -51,16 +49,8 @@ def comma(frame, path):
 
 def quoted(frame, path):
     """As spreadsheets export text: with a mark of UTF-8, quotes everywhere, and CR LF."""
-    lines = io.StringIO(newline="")
-    csv.writer(lines, quoting=csv.QUOTE_ALL).writerows(
-        [frame.columns, *frame.astype(object).where(frame.notna(), "").to_numpy()]
-    )
-    Path(path).write_bytes(("\ufeff" + lines.getvalue()).encode())
-
-
-def packed(frame, path):
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        frame.to_csv(file, index=False, sep=";")
+    how = {"quoting": csv.QUOTE_ALL, "lineterminator": "\r\n", "encoding": "utf-8-sig"}
+    frame.to_csv(path, index=False, **how)
 
 
 def by_cells(frame, path):
@@ -114,10 +104,6 @@ def with_pandas(method, **options):
     return lambda frame, path: getattr(frame, method)(path, **options)
 
 
-def with_polars(method):
-    return lambda frame, path: getattr(pl.from_pandas(frame), method)(path)
-
-
 def by_day_first(frame, path):
     day = [day.strftime("%d.%m.%Y") for day in frame["day"]]
     frame.assign(day=day).to_csv(path, index=False)
@@ -127,10 +113,6 @@ def by_days(frame, path):
     labels = {"sex": {1: "woman", 2: "man"}}
     frame = frame.astype({"day": "datetime64[s]"})
     frame.to_stata(path, write_index=False, convert_dates={"day": "td"}, value_labels=labels)
-
-
-def with_arrow(write, **options):
-    return lambda frame, path: write(arrow(frame), path, **options)
 
 
 def read_csv(**options):
@@ -168,22 +150,25 @@ FILES = {
     "pandas, Excel": (".xlsx", with_pandas("to_excel", index=False, engine="xlsxwriter"),
                       read_excel),
     "pandas, Stata": (".dta", by_days, partial(pd.read_stata, convert_categoricals=False)),
-    "polars, comma": (".csv", with_polars("write_csv"), BY_POLARS),
-    "polars, Parquet": (".parquet", with_polars("write_parquet"), read_by(pl.read_parquet)),
-    "polars, Arrow IPC": (".feather", with_polars("write_ipc"), read_by(pl.read_ipc)),
+    "polars, comma": (".csv", lambda f, p: pl.from_pandas(f).write_csv(p), BY_POLARS),
+    "polars, Parquet": (".parquet", lambda f, p: pl.from_pandas(f).write_parquet(p),
+                        read_by(pl.read_parquet)),
+    "polars, Arrow IPC": (".feather", lambda f, p: pl.from_pandas(f).write_ipc(p),
+                          read_by(pl.read_ipc)),
     "duckdb, comma": (".csv", by_duckdb("HEADER"), read_by(duckdb.read_csv)),
     "duckdb, bar": (".csv", by_duckdb("HEADER, DELIM '|'"), read_by(duckdb.read_csv)),
     "duckdb, packed": (".csv.gz", by_duckdb("HEADER, COMPRESSION gzip"), read_by(duckdb.read_csv)),
     "duckdb, Parquet": (".parquet", by_duckdb("FORMAT parquet"), read_by(duckdb.read_parquet)),
-    "Arrow, comma": (".csv", with_arrow(pa.csv.write_csv),
+    "Arrow, comma": (".csv", lambda f, p: pa.csv.write_csv(arrow(f), p),
                      read_by(pa.csv.read_csv, convert_options=ZIP)),
     "Arrow, dictionaries and time zones": (
         ".parquet", lambda f, p: pa.parquet.write_table(arrow(f, zone="Europe/Berlin"), p),
         read_by(pa.parquet.read_table)),
-    "Arrow, Feather": (".feather", with_arrow(pa.feather.write_feather, compression="uncompressed"),
-                       read_by(pa.feather.read_table)),
+    "Arrow, Feather": (
+        ".feather", lambda f, p: pa.feather.write_feather(arrow(f), p, "uncompressed"),
+        read_by(pa.feather.read_table)),
     "csv, quoted with CR LF": (".csv", quoted, read_csv()),
-    "gzip, semicolon": (".csv.gz", packed, read_csv()),
+    "gzip, semicolon": (".csv.gz", CSV(sep=";"), read_csv()),
     "XlsxWriter, dates by format": (".xlsx", by_cells, read_excel),
     "pyreadstat, SPSS": (".sav", spss, lambda p: pyreadstat.read_sav(p)[0]),
     "pyreadstat, Stata": (".dta", stata, lambda p: pyreadstat.read_dta(p)[0]),
@@ -195,12 +180,12 @@ FILES = {
 def drafted(path, folder, *, header):
     """Return the schema that a person makes of a draft: all blocks pasted, other bounds of pay."""
     draft_columns(path, header=header).to_toml(folder / "d.toml")
-    schema = completed((folder / "d.toml").read_text())
+    text = (folder / "d.toml").read_text()
+    schema = completed(text)
     assert schema.layout.keys == (("id",) if header else ())
     if not header:
         names = dict(zip(schema.layout.columns, HEADLESS["names"], strict=True))
-        text = re.sub(r"column\d", lambda m: names[m[0]], (folder / "d.toml").read_text())
-        schema = completed(text)
+        schema = completed(re.sub(r"column\d", lambda m: names[m[0]], text))
     pay = replace(schema["pay"], lower=0, upper=100, nullable=True, outside="missing")
     read = tuple(pay if a.name == "pay" else a for a in schema if a.name != "id")
     return replace(schema, attributes=read, layout=replace(schema.layout, keys=("id",)))
