@@ -35,13 +35,10 @@ NAMES = [str(page.relative_to(ROOT)).removeprefix("docs/") for page in PAGES]
 FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
 # Pages without Python: tables of contents, lists, the plan of the house, what was measured.
 SILENT = {
-    *("referees/index.md", "referees/claims.md", "referees/measured.md"),
-    *("referees/papers.md", "referees/references.md"),
-    "bench/papers/prices.md",
-    "referees/papers-knn.md",
-    *("index.md", "changelog.md", "commands.md"),
-    "architecture.md",
-    *("glossary.md", "beside-others.md"),
+    *("referees/index.md", "referees/claims.md", "referees/measured.md", "referees/papers.md"),
+    *("referees/references.md", "referees/papers-knn.md", "bench/papers/prices.md"),
+    *("index.md", "changelog.md", "commands.md", "architecture.md", "glossary.md"),
+    "beside-others.md",
 }
 # The last section of a page, about what an extra and Java bring.
 SPARK = "## Spark"
@@ -78,23 +75,10 @@ def write_file(example):
 PYTHON = PythonCodeBlockParser(doctest_optionflags=FLAGS)
 SYBIL = Sybil(parsers=[PYTHON], path=str(ROOT))
 # Pages whose commands run between their snippets.
-WORKED = {
-    page: Sybil(
-        parsers=[
-            PYTHON,
-            CodeBlockParser(language="console", evaluator=run_commands),
-            CodeBlockParser(language="toml", evaluator=write_file),
-        ],
-        path=str(ROOT),
-    )
-    for page in (
-        "tutorial.md",
-        "worked-example.md",
-        "table-to-estimate.md",
-        "ledger.md",
-        "gallery.md",
-    )
-}
+CONSOLE = CodeBlockParser(language="console", evaluator=run_commands)
+FILES = CodeBlockParser(language="toml", evaluator=write_file)
+WORKED = Sybil(parsers=[PYTHON, CONSOLE, FILES], path=str(ROOT))
+COMMANDS = ("tutorial.md", "worked-example.md", "table-to-estimate.md", "ledger.md", "gallery.md")
 
 
 def snippets(page, name, folder, monkeypatch):
@@ -104,7 +88,7 @@ def snippets(page, name, folder, monkeypatch):
     text = page.read_text(encoding="utf-8")
     for file, source in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL):
         (folder / file).write_text(source, encoding="utf-8")  # to be imported further down
-    yield from WORKED.get(name, SYBIL).parse(page)
+    yield from (WORKED if name in COMMANDS else SYBIL).parse(page)
 
 
 @pytest.mark.parametrize(

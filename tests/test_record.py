@@ -79,7 +79,7 @@ from missdp.synth.learn_pairs import Crude, PairRelease
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
 from missdp.testing.findings import Finding, Report
-from refusing import refuses
+from refusing import refused, refuses
 
 OLD = Path(__file__).parent / "data" / "old"
 MODELS = sorted(path for path in OLD.glob("*/*.json") if not path.stem.startswith("guarantee"))
@@ -103,8 +103,7 @@ def arrays(value):
 @pytest.mark.parametrize("path", MODELS, ids=name_of)
 def test_models_of_older_versions_are_converted(path, tmp_path):
     """`tests/data/old`: commits 8dbbf03, 6206b78, 973b46c and 27c6b9c wrote these."""
-    with refuses(DataError, "missdp convert"):
-        missdp.load(path)
+    refused(DataError, "missdp convert", missdp.load, path)
     found, sealed_before = convert_file(path, tmp_path / "new.json")
     assert sealed_before == (path.parent.name == "fourth")
     model = missdp.load(tmp_path / "new.json")
@@ -126,11 +125,9 @@ def test_models_of_older_versions_are_converted(path, tmp_path):
 
 @pytest.mark.parametrize("path", GUARANTEES, ids=name_of)
 def test_guarantees_of_older_versions_are_converted(path, tmp_path):
-    with refuses(DataError, "missdp convert"):
-        Guarantee.from_json(path.read_text())
+    refused(DataError, "missdp convert", Guarantee.from_json, path.read_text())
     if name_of(path) == "first-guarantee-truth":  # perhaps adaptive: nothing proves it any more
-        with refuses(DataError, "without events"):
-            convert_file(path, tmp_path / "new.json")
+        refused(DataError, "without events", convert_file, path, tmp_path / "new.json")
         return
     found, sealed_before = convert_file(path, tmp_path / "new.json")
     assert sealed_before == (path.parent.name == "fourth")
@@ -155,8 +152,7 @@ def test_what_no_older_version_wrote_is_not_converted(path, tmp_path):
         wrong += [bare | {"format": 1, "family": "AllPairs"}, bare | {"format": 1, "released": {}}]
     for one in wrong:
         place.write_text(json.dumps(one))
-        with refuses(DataError):
-            convert_file(place, tmp_path / "new.json")
+        refused(DataError, None, convert_file, place, tmp_path / "new.json")
     assert not (tmp_path / "new.json").exists()
 
 
@@ -165,8 +161,7 @@ def test_no_other_number_of_the_format_switches_the_checksum_off():
         for number in ({}, *({"format": n} for n in (0, 1, 2, 3, 5, True, "4", -1))):
             document = record.to_dict() | number
             for one in (document, sealed(document)):
-                with refuses(MissDPError):
-                    type(record).from_json(json.dumps(one))
+                refused(MissDPError, None, type, record).from_json(json.dumps(one))
 
 
 EVENT = LaplaceEvent(sensitivity=1, scale=2.0, label="a count", gate={"age"})
@@ -359,10 +354,8 @@ def test_arrays_come_back_to_the_last_bit():
         assert again.dtype == array.dtype
         np.testing.assert_array_equal(again, array)
     for array in (np.array(["a"]), np.array([None]), np.zeros(2, "M8[s]"), np.zeros(1, complex)):
-        with refuses(ParameterError, "holds numbers"):
-            encoded(array)
-    with refuses(ParameterError, "a complex cannot"):
-        encoded(1j)
+        refused(ParameterError, "holds numbers", encoded, array)
+    refused(ParameterError, "a complex cannot", encoded, 1j)
 
 
 DEEP = "[" * 5000 + "]" * 5000
@@ -429,8 +422,7 @@ WRONG = [
 def test_what_is_no_record_is_refused():
     for text in WRONG:
         for kind in (Record, Event, Guarantee, Schema, Estimate, StoredModel):
-            with refuses(MissDPError):
-                kind.from_json(text)
+            refused(MissDPError, None, kind.from_json, text)
 
 
 def test_names_of_kinds_are_given_once():
@@ -448,8 +440,7 @@ def test_a_guarantee_without_the_number_of_its_format_is_refused():
     document = json.loads(Guarantee(1.0, conditions=[ExplicitSeed()]).to_json())
     for name in ("format", "sha256"):
         del document[name]  # without the number, no checksum would be asked for
-    with refuses(MissDPError):
-        Guarantee.from_json(json.dumps(document | {"conditions": []}))
+    refused(MissDPError, None, Guarantee.from_json, json.dumps(document | {"conditions": []}))
     assert Guarantee.from_dict(document).epsilon == 1.0  # as a part of something else
 
 
@@ -492,17 +483,14 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
     ):
         assert old in text
         path.write_text(text.replace(old, new), encoding="utf-8")
-        with refuses(DataError, "checksum"):
-            missdp.load(path)
+        refused(DataError, "checksum", missdp.load, path)
     cheaper = Guarantee(0.01, conditions=model.guarantee_.conditions).to_dict()
     for number in range(4):  # an older format had no checksum
         older = json.loads(text) | {"format": number, "guarantee": cheaper}
         for one in (older, {n: part for n, part in older.items() if n != "sha256"}):
             path.write_text(json.dumps(one), encoding="utf-8")
-            with refuses(DataError, "not of format 4"):
-                missdp.load(path)
-            with refuses(DataError, "no model or guarantee"):
-                convert_file(path, other)
+            refused(DataError, "not of format 4", missdp.load, path)
+            refused(DataError, "no model or guarantee", convert_file, path, other)
     # Parameters and guarantee must agree: each alone is edited, and the file sealed again.
     said = document["guarantee"]
     conditions = [*said["conditions"], DeclaredRowCount(5).to_dict()]
@@ -514,8 +502,7 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
     for name, change in edits:
         part = document[name] | change
         path.write_text(json.dumps(sealed(document | {name: part})), encoding="utf-8")
-        with refuses(DataError, "not that of its parameters"):
-            missdp.load(path)
+        refused(DataError, "not that of its parameters", missdp.load, path)
     path.write_text(json.dumps(sealed(document)), encoding="utf-8")
     assert missdp.load(path).guarantee_ == model.guarantee_
     kept = Guarantee.from_events([LaplaceEvent(sensitivity=1, scale=2.0)], delta=0.0)
@@ -524,5 +511,4 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
         kept.to_json().replace('"scale": 2.0', '"scale": 2.5'),
         json.dumps(kept.to_dict() | {"format": 4}),
     ):
-        with refuses(DataError, "checksum"):
-            Guarantee.from_json(edited)
+        refused(DataError, "checksum", Guarantee.from_json, edited)
