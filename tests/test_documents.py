@@ -349,3 +349,28 @@ def test_figures_have_a_short_run_that_measures_each_cell_once(script, tmp_path)
     given = {"data": "adult", "file": "mcar_0.2", "family": "PrivBayes"}
     dropped = found.mean("two_way", **given, missing="complete-rows")
     assert found.mean("two_way", **given, missing="observed") < dropped
+
+
+# Notebooks hold no outputs, and run from top to bottom in a kernel of their own.
+BOOKS = {"ledger-and-dossier": "dossier/report.html", "main-job": "survey.model.json"}
+
+
+def test_notebooks_hold_no_outputs():
+    assert {book.stem for book in (DOCS / "notebooks").glob("*.ipynb")} == {*BOOKS}
+    for name in BOOKS:
+        for cell in json.loads(read(f"notebooks/{name}.ipynb"))["cells"]:
+            assert not cell.get("outputs"), name
+            assert cell.get("execution_count") is None, name
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", BOOKS)
+def test_notebooks_run(name, tmp_path):
+    from nbclient import NotebookClient
+    from nbformat import reads
+
+    book, folder = reads(read(f"notebooks/{name}.ipynb"), 4), {"metadata": {"path": str(tmp_path)}}
+    done = NotebookClient(book, timeout=600, resources=folder).execute()
+    assert all(cell.get("execution_count") for cell in done.cells if cell.cell_type == "code")
+    assert (tmp_path / BOOKS[name]).stat().st_size > 1000

@@ -287,17 +287,6 @@ def test_a_ledger_adds_up_releases_of_one_unit_only(at, ok, told, fails):
     fails(2, "protects each 'person'", f"{fit}/rows.toml -o c.csv --table persons")
 
 
-def test_a_curator_and_a_plan_know_the_unit(at, ok, told):
-    ok(f"synthesize {at}/visits.csv --schema {at}/unit.toml -o out.csv --epsilon 1")
-    assert told(f"evaluate {at}/visits.csv out.csv --schema {at}/unit.toml")["curator_only"]
-    pytest.importorskip("jinja2")
-    Path("own").mkdir()
-    private = f"--private {at}/visits.csv --control {at}/visits.csv"
-    ok(f"report out.model.json {private} -o own/page.html")
-    assert "Adding all rows of one person to the table" in Path("own/page.html").read_text()
-    assert told(f"plan {at}/unit.toml --rows 240 --epsilons 1")
-
-
 def test_synthesize_weighs_rows_and_evaluate_knows(at, ok, told):
     how = f"--schema {at}/s.toml --weight wt --weight-upper 40"
     ok(f"synthesize {at}/weighted.csv {how} -o out.csv --epsilon 20")
@@ -315,6 +304,9 @@ def test_synthesize_weighs_rows_and_evaluate_knows(at, ok, told):
     pytest.importorskip("jinja2")
     Path("own").mkdir()
     ok(f"report out.model.json --private {at}/weighted.csv -o own/page.html")
+    ok(f"synthesize {at}/visits.csv --schema {at}/unit.toml -o people.csv --epsilon 1")
+    ok(f"report people.model.json --private {at}/visits.csv -o own/people.html")
+    assert "Adding all rows of one person to the table" in Path("own/people.html").read_text()
 
 
 def test_evaluate_chooses_the_rows_of_a_unit_once(at, told, monkeypatch):
