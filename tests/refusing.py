@@ -14,3 +14,10 @@ def refuses(kind, match=None):
     assert caught.value.__cause__ is caught.value.__context__ is None
     assert "\n" not in said
     assert "secret" not in said.lower()
+
+
+def refused(kind, match, call, *given, **named):
+    """Expect a call to be refused so; return what was said."""
+    with refuses(kind, match) as caught:
+        call(*given, **named)
+    return str(caught.value)

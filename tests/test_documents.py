@@ -35,13 +35,10 @@ NAMES = [str(page.relative_to(ROOT)).removeprefix("docs/") for page in PAGES]
 FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
 # Pages without Python: tables of contents, lists, the plan of the house, what was measured.
 SILENT = {
-    *("referees/index.md", "referees/claims.md", "referees/measured.md"),
-    *("referees/papers.md", "referees/references.md"),
-    "bench/papers/prices.md",
-    "referees/papers-knn.md",
-    *("index.md", "changelog.md", "commands.md"),
-    "architecture.md",
-    *("glossary.md", "beside-others.md"),
+    *("referees/index.md", "referees/claims.md", "referees/measured.md", "referees/papers.md"),
+    *("referees/references.md", "referees/papers-knn.md", "bench/papers/prices.md"),
+    *("index.md", "changelog.md", "commands.md", "architecture.md", "glossary.md"),
+    "beside-others.md",
 }
 # The last section of a page, about what an extra and Java bring.
 SPARK = "## Spark"
@@ -78,23 +75,10 @@ def write_file(example):
 PYTHON = PythonCodeBlockParser(doctest_optionflags=FLAGS)
 SYBIL = Sybil(parsers=[PYTHON], path=str(ROOT))
 # Pages whose commands run between their snippets.
-WORKED = {
-    page: Sybil(
-        parsers=[
-            PYTHON,
-            CodeBlockParser(language="console", evaluator=run_commands),
-            CodeBlockParser(language="toml", evaluator=write_file),
-        ],
-        path=str(ROOT),
-    )
-    for page in (
-        "tutorial.md",
-        "worked-example.md",
-        "table-to-estimate.md",
-        "ledger.md",
-        "gallery.md",
-    )
-}
+CONSOLE = CodeBlockParser(language="console", evaluator=run_commands)
+FILES = CodeBlockParser(language="toml", evaluator=write_file)
+WORKED = Sybil(parsers=[PYTHON, CONSOLE, FILES], path=str(ROOT))
+COMMANDS = ("tutorial.md", "worked-example.md", "table-to-estimate.md", "ledger.md", "gallery.md")
 
 
 def snippets(page, name, folder, monkeypatch):
@@ -104,7 +88,7 @@ def snippets(page, name, folder, monkeypatch):
     text = page.read_text(encoding="utf-8")
     for file, source in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL):
         (folder / file).write_text(source, encoding="utf-8")  # to be imported further down
-    yield from WORKED.get(name, SYBIL).parse(page)
+    yield from (WORKED if name in COMMANDS else SYBIL).parse(page)
 
 
 @pytest.mark.parametrize(
@@ -365,3 +349,28 @@ def test_figures_have_a_short_run_that_measures_each_cell_once(script, tmp_path)
     given = {"data": "adult", "file": "mcar_0.2", "family": "PrivBayes"}
     dropped = found.mean("two_way", **given, missing="complete-rows")
     assert found.mean("two_way", **given, missing="observed") < dropped
+
+
+# Notebooks hold no outputs, and run from top to bottom in a kernel of their own.
+BOOKS = {"ledger-and-dossier": "dossier/report.html", "main-job": "survey.model.json"}
+
+
+def test_notebooks_hold_no_outputs():
+    assert {book.stem for book in (DOCS / "notebooks").glob("*.ipynb")} == {*BOOKS}
+    for name in BOOKS:
+        for cell in json.loads(read(f"notebooks/{name}.ipynb"))["cells"]:
+            assert not cell.get("outputs"), name
+            assert cell.get("execution_count") is None, name
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", BOOKS)
+def test_notebooks_run(name, tmp_path):
+    from nbclient import NotebookClient
+    from nbformat import reads
+
+    book, folder = reads(read(f"notebooks/{name}.ipynb"), 4), {"metadata": {"path": str(tmp_path)}}
+    done = NotebookClient(book, timeout=600, resources=folder).execute()
+    assert all(cell.get("execution_count") for cell in done.cells if cell.cell_type == "code")
+    assert (tmp_path / BOOKS[name]).stat().st_size > 1000

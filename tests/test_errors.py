@@ -21,7 +21,7 @@ from missdp.pricing import load_pipeline
 from missdp.schema import Determined, Impossible, NotApplicable
 from missdp.schema.language import parse_names, parse_where
 from missdp.sources.strategies import strategy_named
-from refusing import refuses
+from refusing import refused, refuses
 
 
 def test_a_replaced_error_keeps_nothing_of_the_original_but_public_facts():
@@ -40,11 +40,9 @@ def test_a_replaced_error_keeps_nothing_of_the_original_but_public_facts():
 
 def test_numbers_too_large_for_floats_are_refused_like_others():
     for huge in (10**400, Fraction(10**400), -(10**400)):
-        with refuses(ParameterError, "finite"):
-            number("share", huge)
+        refused(ParameterError, "finite", number, "share", huge)
     assert whole("rows", 10**400) == 10**400
-    with refuses(ParameterError, "whole"):
-        whole("rows", Fraction(10**400))
+    refused(ParameterError, "whole", whole, "rows", Fraction(10**400))
 
 
 AGE = Numeric(name="age", lower=0, upper=99)
@@ -80,14 +78,12 @@ def test_a_misspelt_name_is_answered_with_the_one_that_is_meant(tmp_path, capsys
     assert "did you mean 'synthesize'?" in capsys.readouterr().err
     text = "delta = 1e-6\n[table]\nrows = 9\ncolums = 2\n[mechanism]\nkind = 'mean'\n"
     (tmp_path / "pipeline.toml").write_text(text)
-    with refuses(ParameterError, r"did you mean 'columns'\?"):
-        load_pipeline(tmp_path / "pipeline.toml")
+    refused(ParameterError, r"did you mean 'columns'\?", load_pipeline, tmp_path / "pipeline.toml")
 
 
 def test_only_public_names_are_proposed(tmp_path):
     guessed = Schema((Categorical(name="w", levels=("secret",), undeclared=("levels",)),))
-    with refuses(ParameterError, "not a level"):
-        parse_where("w = 'secrt'", guessed)
+    refused(ParameterError, "not a level", parse_where, "w = 'secrt'", guessed)
     rows = tmp_path / "no-header.csv"
     rows.write_text("ages,working\n31,employed\n")  # a header, or the cells of the first row
     with refuses(DataError, "lacks columns") as missing:

@@ -10,7 +10,7 @@ import pytest
 
 from missdp.errors import OutputError
 from missdp.files import check_outputs, check_writable, reserved, write_atomically
-from refusing import refuses
+from refusing import refused, refuses
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="locks of another kind")
 
@@ -24,13 +24,10 @@ def test_what_stands_at_a_name_stays_what_it_is(tmp_path):
     locked.write_text("old")
     locked.chmod(0o444)
     for path, match in ((pipe, "ordinary file"), (link, "ordinary file"), (locked, "read-only")):
-        with refuses(OutputError, match):
-            write_atomically(path, b"model")
-    with refuses(OutputError, "read-only"):
-        check_outputs([locked])
+        refused(OutputError, match, write_atomically, path, b"model")
+    refused(OutputError, "read-only", check_outputs, [locked])
     for name in ("x" * 300, "x" * 5000, "a\0b"):
-        with refuses(OutputError):
-            check_writable(tmp_path / name)
+        refused(OutputError, None, check_writable, tmp_path / name)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert locked.read_text() == "old"
     assert len(os.listdir(tmp_path)) == 3
@@ -55,8 +52,7 @@ def test_outputs_do_not_overwrite_inputs_or_each_other(tmp_path):
     new = tmp_path / "new.csv"
     check_outputs([new, None], inputs=[data, None])
     for outputs in ([data], [link], [hard], [new, tmp_path / "." / "new.csv"]):
-        with refuses(OutputError, "same command"):
-            check_outputs(outputs, inputs=[data])
+        refused(OutputError, "same command", check_outputs, outputs, inputs=[data])
 
 
 @pytest.fixture(params=[True, False], ids=["hidden", "nameless"])
@@ -93,8 +89,7 @@ def test_room_that_was_set_aside_can_be_used_when_the_disk_is_full(tmp_path, mon
     with reserved([path], room=5000):
         monkeypatch.setattr("missdp.files._temporary", full_disk)
         write_atomically(path, b"x" * 4000)
-        with refuses(OutputError, "No space left"):
-            write_atomically(late, b"x")
+        refused(OutputError, "No space left", write_atomically, late, b"x")
     assert path.read_bytes() == b"x" * 4000
     assert os.listdir(tmp_path) == ["model.json"]
 
@@ -135,26 +130,22 @@ def test_content_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch, named)
 @posix
 def test_nothing_is_left_of_a_run_that_is_killed_while_it_writes(tmp_path):
     """Whatever was written of private rows by then is gone with the process."""
-    code = (
-        "import os, signal, sys\n"
-        "from pathlib import Path\n"
-        "from missdp.files import atomic_path\n"
-        "with atomic_path(Path(sys.argv[1])) as place:\n"
-        "    place.write_bytes(b'private' * 1000)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
+    code = """
+import os, signal, sys
+from pathlib import Path
+from missdp.files import atomic_path
+with atomic_path(Path(sys.argv[1])) as place:
+    place.write_bytes(b"private" * 1000)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "rows.csv")], check=False)
     assert done.returncode == -9
-    assert len(os.listdir(tmp_path)) == (not nameless_here(tmp_path))
-
-
-def nameless_here(folder):
-    """Whether the disk has files without a name."""
-    try:
-        os.close(os.open(folder, os.O_TMPFILE | os.O_RDWR))
+    try:  # whether the disk has files without a name
+        os.close(os.open(tmp_path, os.O_TMPFILE | os.O_RDWR))
+        left = 0
     except (AttributeError, OSError):
-        return False
-    return True
+        left = 1
+    assert len(os.listdir(tmp_path)) == left
 
 
 @posix

@@ -26,20 +26,17 @@ def module():
 @pytest.fixture
 def exit_code(module, monkeypatch, tmp_path):
     """Exit code of the guard with one subject in the place of the real ones."""
+    monkeypatch.setattr(module, "REFERENCE", tmp_path / "guard.json")
+    monkeypatch.setattr(module, "workload", lambda: 1.0)
+    # Collecting what thousands of other tests left behind would take minutes.
+    monkeypatch.setattr(module, "gc", SimpleNamespace(collect=lambda: None))
 
     def run(once, beside=1.0, **measured):
         document = {"subjects": {"privbayes": RECORDED}, "measured": measured}
-        (tmp_path / "guard.json").write_text(json.dumps(document))
-        changes = {
-            "SUBJECTS": {"privbayes": (once, 1)},
-            "REFERENCE": tmp_path / "guard.json",
-            "workload": lambda: 1.0,
-            "beside": lambda commit, names: {"privbayes": beside} if commit else {},
-            # Collecting what thousands of other tests left behind would take minutes.
-            "gc": SimpleNamespace(collect=lambda: None),
-        }
-        for name, value in changes.items():
-            monkeypatch.setattr(module, name, value)
+        module.REFERENCE.write_text(json.dumps(document))
+        found = {"privbayes": beside}
+        monkeypatch.setattr(module, "SUBJECTS", {"privbayes": (once, 1)})
+        monkeypatch.setattr(module, "beside", lambda commit, names: found if commit else {})
         return module.main([])
 
     return run

@@ -13,30 +13,7 @@ from hypothesis import strategies as st
 
 import missdp
 from accounting.accounting_strategies import conditions, events
-from missdp import (
-    Categorical,
-    Date,
-    DateTime,
-    Difference,
-    Guarantee,
-    Numeric,
-    OpenCategorical,
-    Ordinal,
-    PrivBayes,
-    Schema,
-)
-from missdp.accounting import (
-    BoundedObservation,
-    DeclaredRowCount,
-    Event,
-    ExplicitSeed,
-    FilterEvent,
-    LaplaceEvent,
-    MissingCompletelyAtRandom,
-    PureEvent,
-    RDPEvent,
-    UnitEvent,
-)
+from missdp import accounting, schema
 from missdp.accounting.risk import Risk
 from missdp.baselines.fit_classes import ClassTable
 from missdp.baselines.network import Family, Network
@@ -61,17 +38,6 @@ from missdp.office.risk import Attack, Membership
 from missdp.pricing import StepCondition
 from missdp.pricing.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed, unsealed
-from missdp.schema import (
-    Denial,
-    Determined,
-    Equation,
-    Impossible,
-    Layout,
-    NotApplicable,
-    Order,
-    SurveyWeight,
-    Unit,
-)
 from missdp.statistics import Estimate, Histogram
 from missdp.synth.coordinates import Coordinate
 from missdp.synth.first_parts import EffectiveSize
@@ -79,7 +45,7 @@ from missdp.synth.learn_pairs import Crude, PairRelease
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
 from missdp.testing.findings import Finding, Report
-from refusing import refuses
+from refusing import refused, refuses
 
 OLD = Path(__file__).parent / "data" / "old"
 MODELS = sorted(path for path in OLD.glob("*/*.json") if not path.stem.startswith("guarantee"))
@@ -103,13 +69,12 @@ def arrays(value):
 @pytest.mark.parametrize("path", MODELS, ids=name_of)
 def test_models_of_older_versions_are_converted(path, tmp_path):
     """`tests/data/old`: commits 8dbbf03, 6206b78, 973b46c and 27c6b9c wrote these."""
-    with refuses(DataError, "missdp convert"):
-        missdp.load(path)
+    refused(DataError, "missdp convert", missdp.load, path)
     found, sealed_before = convert_file(path, tmp_path / "new.json")
     assert sealed_before == (path.parent.name == "fourth")
     model = missdp.load(tmp_path / "new.json")
     assert model.guarantee_ == found
-    assert model.schema_ == Schema.from_toml(path.parent / "schema.toml")
+    assert model.schema_ == missdp.Schema.from_toml(path.parent / "schema.toml")
     wanted = path.stem.split("-")[1]
     assert model.missing == {"auto": "joint", "adaptive": "observed"}.get(wanted, wanted)
     model.save(tmp_path / "again.json")
@@ -120,21 +85,19 @@ def test_models_of_older_versions_are_converted(path, tmp_path):
     assert again.get_params() == model.get_params()
     assert again.guarantee_ == model.guarantee_
     assert again.sample(50, random_state=1).equals(model.sample(50, random_state=1))
-    known = MissingCompletelyAtRandom(dict.fromkeys(model.schema_.nullable, 0.9))
+    known = accounting.MissingCompletelyAtRandom(dict.fromkeys(model.schema_.nullable, 0.9))
     assert again.ground_truth_guarantee(known) == model.ground_truth_guarantee(known)
 
 
 @pytest.mark.parametrize("path", GUARANTEES, ids=name_of)
 def test_guarantees_of_older_versions_are_converted(path, tmp_path):
-    with refuses(DataError, "missdp convert"):
-        Guarantee.from_json(path.read_text())
+    refused(DataError, "missdp convert", missdp.Guarantee.from_json, path.read_text())
     if name_of(path) == "first-guarantee-truth":  # perhaps adaptive: nothing proves it any more
-        with refuses(DataError, "without events"):
-            convert_file(path, tmp_path / "new.json")
+        refused(DataError, "without events", convert_file, path, tmp_path / "new.json")
         return
     found, sealed_before = convert_file(path, tmp_path / "new.json")
     assert sealed_before == (path.parent.name == "fourth")
-    assert Guarantee.from_json((tmp_path / "new.json").read_text()) == found
+    assert missdp.Guarantee.from_json((tmp_path / "new.json").read_text()) == found
     assert 0 < found.epsilon <= 2.001
     if path.parent.name == "first":  # perhaps adaptive: what was logged proves nothing any more
         assert "FixedSchedule" in path.read_text() or len(found.events) < 2
@@ -155,8 +118,7 @@ def test_what_no_older_version_wrote_is_not_converted(path, tmp_path):
         wrong += [bare | {"format": 1, "family": "AllPairs"}, bare | {"format": 1, "released": {}}]
     for one in wrong:
         place.write_text(json.dumps(one))
-        with refuses(DataError):
-            convert_file(place, tmp_path / "new.json")
+        refused(DataError, None, convert_file, place, tmp_path / "new.json")
     assert not (tmp_path / "new.json").exists()
 
 
@@ -165,20 +127,22 @@ def test_no_other_number_of_the_format_switches_the_checksum_off():
         for number in ({}, *({"format": n} for n in (0, 1, 2, 3, 5, True, "4", -1))):
             document = record.to_dict() | number
             for one in (document, sealed(document)):
-                with refuses(MissDPError):
-                    type(record).from_json(json.dumps(one))
+                refused(MissDPError, None, type(record).from_json, json.dumps(one))
 
 
-EVENT = LaplaceEvent(sensitivity=1, scale=2.0, label="a count", gate={"age"})
-GUARANTEE = Guarantee.from_events([EVENT], delta=0.0).with_conditions(ExplicitSeed())
-SCHEMA = Schema(
+EVENT = accounting.LaplaceEvent(sensitivity=1, scale=2.0, label="a count", gate={"age"})
+PURE, HALF = accounting.PureEvent(epsilon=1.0), accounting.BoundedObservation(0.5)
+GUARANTEE = missdp.Guarantee.from_events([EVENT], delta=0.0).with_conditions(
+    accounting.ExplicitSeed()
+)
+SCHEMA = missdp.Schema(
     (
-        Categorical(name="kind", levels=("é", '"'), nullable=True, missing_codes=("?", -9)),
-        Ordinal(name="b", levels=(False, True), label="B"),
-        OpenCategorical(name="ill", max_levels=9, other="rest").closed(["J45", "é"]),
-        Numeric(name="c", lower=0, upper=0.3, edges=(0, 0.1, 0.3), undeclared=("lower",)),
-        Date(name="d", lower="2018", upper="2024", step="2 years", spikes=("2020",)),
-        DateTime(name="e", lower="2018-01-01", upper="2018-12-31", timezone="UTC"),
+        missdp.Categorical(name="kind", levels=("é", '"'), nullable=True, missing_codes=("?", -9)),
+        missdp.Ordinal(name="b", levels=(False, True), label="B"),
+        missdp.OpenCategorical(name="ill", max_levels=9, other="rest").closed(["J45", "é"]),
+        missdp.Numeric(name="c", lower=0, upper=0.3, edges=(0, 0.1, 0.3), undeclared=("lower",)),
+        missdp.Date(name="d", lower="2018", upper="2024", step="2 years", spikes=("2020",)),
+        missdp.DateTime(name="e", lower="2018-01-01", upper="2018-12-31", timezone="UTC"),
     )
 )
 TABLE = np.array([[0.1, 1 / 3], [np.pi, 5e-324]])
@@ -194,20 +158,20 @@ LAW = GraphicalModel(
 )
 FAMILY = Family("b", ("kind",))
 STEP = PriceStep("impute", "MeanImputer", 3, 0.1, 3, 0.3, math.inf, 1.0, ("one", "two"))
-RULED = Schema(
+RULED = missdp.Schema(
     (
-        Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
-        Numeric(name="hours", lower=0, upper=30, nullable=True, unknown=(-8,)),
-        Numeric(name="free", lower=30, upper=60, nullable=True),
-        Ordinal(name="rank", levels=(1, 2), nullable=True),
+        missdp.Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
+        missdp.Numeric(name="hours", lower=0, upper=30, nullable=True, unknown=(-8,)),
+        missdp.Numeric(name="free", lower=30, upper=60, nullable=True),
+        missdp.Ordinal(name="rank", levels=(1, 2), nullable=True),
     ),
     (
-        NotApplicable("hours", unless="work = 'yes'"),
-        Equation("hours + free = 60"),
-        Determined("rank", by="work", map=(("no", 1), ("yes", 2))),
-        Order("hours <= free"),
-        Impossible("work = 'no' and free > 59"),
-        Denial("t1&EQ(t1.work,'no')&GT(t1.free,58)"),
+        schema.NotApplicable("hours", unless="work = 'yes'"),
+        schema.Equation("hours + free = 60"),
+        schema.Determined("rank", by="work", map=(("no", 1), ("yes", 2))),
+        schema.Order("hours <= free"),
+        schema.Impossible("work = 'no' and free > 59"),
+        schema.Denial("t1&EQ(t1.work,'no')&GT(t1.free,58)"),
     ),
 )
 HEADS = Heads(
@@ -216,19 +180,19 @@ HEADS = Heads(
 CRUDE = Crude((LEVELS,), (TABLE[0],), Total(9.0, 1.0), 0.5)
 PLAN = RowProducts({"a": TABLE, "b": TABLE}, clip=2.0)
 SUMS = Products({"a": TABLE}, {"a": TABLE[0]}, {("a", "b"): TABLE}, std=1.0, single_std=0.5)
-STAY = Difference(name="stay", later="out", earlier="in", lower=0, upper=4, unit="week")
-STAYS = Schema(
+STAY = missdp.Difference(name="stay", later="out", earlier="in", lower=0, upper=4, unit="week")
+STAYS = missdp.Schema(
     (
-        Date(name="in", lower="2018-01-01", upper="2018-12-31", nullable=True),
-        Date(name="out", lower="2018-01-01", upper="2018-12-31", nullable=True),
+        missdp.Date(name="in", lower="2018-01-01", upper="2018-12-31", nullable=True),
+        missdp.Date(name="out", lower="2018-01-01", upper="2018-12-31", nullable=True),
         STAY,  # which is in units of its dates there, and written in its own
     )
 )
-VISITS = Schema(
-    (Categorical(name="ward", levels=("a", "b")),),
-    layout=Layout(ignore=("note",), keys=("visit",), decimal=","),
-    unit=Unit("person", max_rows=3, missing="own", missing_codes=("NA",), counts="unit"),
-    weight=SurveyWeight("wt", upper=9.5, default=1.0),
+VISITS = missdp.Schema(
+    (missdp.Categorical(name="ward", levels=("a", "b")),),
+    layout=schema.Layout(ignore=("note",), keys=("visit",), decimal=","),
+    unit=schema.Unit("person", max_rows=3, missing="own", missing_codes=("NA",), counts="unit"),
+    weight=schema.SurveyWeight("wt", upper=9.5, default=1.0),
 )
 NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
 ESTIMATES = Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",))
@@ -238,15 +202,15 @@ PLANNED = Planned(
 )  # fmt: skip
 SINGLE = [
     EVENT,
-    FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.5)]),
-    UnitEvent(unit="person", rows=3, counts="unit", capacity=PureEvent(epsilon=1.0)),
+    accounting.FilterEvent(capacity=PURE, log=[accounting.PureEvent(epsilon=0.5)]),
+    accounting.UnitEvent(unit="person", rows=3, counts="unit", capacity=PURE),
     EffectiveSize(total=9.0, square=4.0, std=1.5, bound=3.0, weight=VISITS.weight),
-    AmplifiedEvent(events=[EVENT], assumption=BoundedObservation(0.5), structure=FixedGates()),
+    AmplifiedEvent(events=[EVENT], assumption=HALF, structure=FixedGates()),
     FixedGates(),
     DataChosenGates(attributes=("a", "b"), smallest=1),
     ChosenGates(among=(("a", "b"), ("b",)), largest_share=0.5),
     GUARANTEE,
-    Guarantee(1.0, 1e-6, "replace-one"),
+    missdp.Guarantee(1.0, 1e-6, "replace-one"),
     SCHEMA,
     *SCHEMA,
     RULED,
@@ -308,8 +272,8 @@ SINGLE = [
     Audit("a", 4, 0.5, 0.5, 0.0, 0.0, 0.0, False, 0.95, ("Law",)),
     Report("me", (Finding("habits", "saves", "joint", True),)),
     Finding("habits", "saves", "joint", False, "no"),
-    RDPEvent(orders=(2.0, 4.0), epsilons=(0.1, 0.2)),
-    Layout(ignore=("note",), keys=("id",), decimal=",", thousands="."),
+    accounting.RDPEvent(orders=(2.0, 4.0), epsilons=(0.1, 0.2)),
+    schema.Layout(ignore=("note",), keys=("id",), decimal=",", thousands="."),
     Risk.of(GUARANTEE, prior=0.1),
     Attack("copies", 12, 10, 1000),
     Membership(20, 12, 3, 0.46),
@@ -359,10 +323,8 @@ def test_arrays_come_back_to_the_last_bit():
         assert again.dtype == array.dtype
         np.testing.assert_array_equal(again, array)
     for array in (np.array(["a"]), np.array([None]), np.zeros(2, "M8[s]"), np.zeros(1, complex)):
-        with refuses(ParameterError, "holds numbers"):
-            encoded(array)
-    with refuses(ParameterError, "a complex cannot"):
-        encoded(1j)
+        refused(ParameterError, "holds numbers", encoded, array)
+    refused(ParameterError, "a complex cannot", encoded, 1j)
 
 
 DEEP = "[" * 5000 + "]" * 5000
@@ -428,9 +390,15 @@ WRONG = [
 
 def test_what_is_no_record_is_refused():
     for text in WRONG:
-        for kind in (Record, Event, Guarantee, Schema, Estimate, StoredModel):
-            with refuses(MissDPError):
-                kind.from_json(text)
+        for kind in (
+            Record,
+            accounting.Event,
+            missdp.Guarantee,
+            missdp.Schema,
+            Estimate,
+            StoredModel,
+        ):
+            refused(MissDPError, None, kind.from_json, text)
 
 
 def test_names_of_kinds_are_given_once():
@@ -445,12 +413,13 @@ def test_derived_facts_are_written_and_not_believed():
 
 
 def test_a_guarantee_without_the_number_of_its_format_is_refused():
-    document = json.loads(Guarantee(1.0, conditions=[ExplicitSeed()]).to_json())
+    document = json.loads(missdp.Guarantee(1.0, conditions=[accounting.ExplicitSeed()]).to_json())
     for name in ("format", "sha256"):
         del document[name]  # without the number, no checksum would be asked for
-    with refuses(MissDPError):
-        Guarantee.from_json(json.dumps(document | {"conditions": []}))
-    assert Guarantee.from_dict(document).epsilon == 1.0  # as a part of something else
+    refused(
+        MissDPError, None, missdp.Guarantee.from_json, json.dumps(document | {"conditions": []})
+    )
+    assert missdp.Guarantee.from_dict(document).epsilon == 1.0  # as a part of something else
 
 
 # Saved documents show damage and edits.
@@ -481,7 +450,7 @@ def test_a_document_of_numbers_that_are_no_json_has_no_checksum():
 
 def test_edited_models_and_guarantees_are_refused(tmp_path):
     path, other = tmp_path / "m.json", tmp_path / "new.json"
-    model = PrivBayes(epsilon=1.0).fit(yrbss().table())
+    model = missdp.PrivBayes(epsilon=1.0).fit(yrbss().table())
     model.save(path)
     text = path.read_text(encoding="utf-8")
     document = unsealed(json.loads(text))
@@ -492,20 +461,17 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
     ):
         assert old in text
         path.write_text(text.replace(old, new), encoding="utf-8")
-        with refuses(DataError, "checksum"):
-            missdp.load(path)
-    cheaper = Guarantee(0.01, conditions=model.guarantee_.conditions).to_dict()
+        refused(DataError, "checksum", missdp.load, path)
+    cheaper = missdp.Guarantee(0.01, conditions=model.guarantee_.conditions).to_dict()
     for number in range(4):  # an older format had no checksum
         older = json.loads(text) | {"format": number, "guarantee": cheaper}
         for one in (older, {n: part for n, part in older.items() if n != "sha256"}):
             path.write_text(json.dumps(one), encoding="utf-8")
-            with refuses(DataError, "not of format 4"):
-                missdp.load(path)
-            with refuses(DataError, "no model or guarantee"):
-                convert_file(path, other)
+            refused(DataError, "not of format 4", missdp.load, path)
+            refused(DataError, "no model or guarantee", convert_file, path, other)
     # Parameters and guarantee must agree: each alone is edited, and the file sealed again.
     said = document["guarantee"]
-    conditions = [*said["conditions"], DeclaredRowCount(5).to_dict()]
+    conditions = [*said["conditions"], accounting.DeclaredRowCount(5).to_dict()]
     edits = [("guarantee", cheaper | {"epsilon": e}) for e in (0.01, 1.01)]
     edits += [("guarantee", {"conditions": conditions})]
     edits += [("guarantee", {"adjacency": "replace-one", "epsilon": 2.0})]
@@ -514,15 +480,15 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
     for name, change in edits:
         part = document[name] | change
         path.write_text(json.dumps(sealed(document | {name: part})), encoding="utf-8")
-        with refuses(DataError, "not that of its parameters"):
-            missdp.load(path)
+        refused(DataError, "not that of its parameters", missdp.load, path)
     path.write_text(json.dumps(sealed(document)), encoding="utf-8")
     assert missdp.load(path).guarantee_ == model.guarantee_
-    kept = Guarantee.from_events([LaplaceEvent(sensitivity=1, scale=2.0)], delta=0.0)
-    assert Guarantee.from_json(kept.to_json()) == kept
+    kept = missdp.Guarantee.from_events(
+        [accounting.LaplaceEvent(sensitivity=1, scale=2.0)], delta=0.0
+    )
+    assert missdp.Guarantee.from_json(kept.to_json()) == kept
     for edited in (
         kept.to_json().replace('"scale": 2.0', '"scale": 2.5'),
         json.dumps(kept.to_dict() | {"format": 4}),
     ):
-        with refuses(DataError, "checksum"):
-            Guarantee.from_json(edited)
+        refused(DataError, "checksum", missdp.Guarantee.from_json, edited)

@@ -23,13 +23,8 @@ told = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc te
 @pytest.fixture
 def small(monkeypatch):
     """Everything is long, and there is never enough memory."""
-    for name, value in {
-        "_LEAST": 1,
-        "_FULL": 0.0,
-        "_TIGHT": 0.0,
-        "_BLOCK": 3,
-        "_STRETCH": 16,
-    }.items():
+    limits = {"_LEAST": 1, "_FULL": 0.0, "_TIGHT": 0.0, "_BLOCK": 3, "_STRETCH": 16}
+    for name, value in limits.items():
         monkeypatch.setattr(shelf, name, value)
 
 
@@ -96,7 +91,7 @@ def test_files_have_no_name(tmp_path, monkeypatch, small):
 
 
 @told
-def test_a_full_disk_is_an_error_and_not_the_end(monkeypatch):
+def test_a_full_disk_is_an_error_once_and_not_the_end(monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -104,28 +99,20 @@ def test_a_full_disk_is_an_error_and_not_the_end(monkeypatch):
         with replacing(Exception, by=DataError("the preparation of the rows failed")):
             shelf.room(2**23, np.uint8)
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with refuses(OutputError, "No space") as caught, shelf.on_disk(1):
-        behind_a_door()
-    assert (caught.value.__context__, caught.value.__cause__) == (None, None)
-    with refuses(DataError, "another"), shelf.on_disk(1):
-        raise DataError("another")
-
-
-def three_numbers():
-    pile = shelf.Pile(np.int64)
-    pile.add(np.arange(3))
-    return pile.array()
-
-
-@told
-def test_a_pile_on_a_full_disk_is_an_error_once(monkeypatch):
     later = []
     monkeypatch.setattr("sys.excepthook", lambda *told: later.append(told))
     monkeypatch.setattr("sys.unraisablehook", later.append)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with refuses(OutputError, "No space"), shelf.on_disk(1):
+        behind_a_door()
+    with refuses(DataError, "another"), shelf.on_disk(1):
+        raise DataError("another")
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b"))  # noqa: SIM115
     with refuses(OutputError, "No space"), shelf.on_disk(1):
-        three_numbers()
+        pile = shelf.Pile(np.int64)
+        pile.add(np.arange(3))
+        pile.array()
+    del pile
     gc.collect()
     assert later == []
 

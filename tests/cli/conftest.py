@@ -2,6 +2,8 @@
 
 import importlib
 import io
+import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -13,12 +15,17 @@ from missdp import Categorical, Numeric, PrivBayes, Schema
 from missdp.cli.main import _allow_unprintable, main
 
 
+def words(command, *more):
+    """A command as it is typed, and words after it as they are."""
+    return [*shlex.split(str(command)), *map(str, more)]
+
+
 @pytest.fixture
 def run(capsys):
     """Run a command; return its exit code, and what it printed on both streams."""
 
-    def ran(*arguments):
-        code = main([str(a) for a in arguments])
+    def ran(*command):
+        code = main(words(*command))
         found = capsys.readouterr()
         return code, found.out, found.err
 
@@ -29,8 +36,8 @@ def run(capsys):
 def ok(run):
     """Run a command that must succeed, perhaps without a warning; return what it printed."""
 
-    def ran(*arguments, quiet=False):
-        code, out, err = run(*arguments)
+    def ran(*command, quiet=False):
+        code, out, err = run(*command)
         assert (code, err if quiet else "") == (0, ""), err
         return out
 
@@ -38,11 +45,17 @@ def ok(run):
 
 
 @pytest.fixture
+def told(ok):
+    """Run a command that must succeed; return the document that it prints."""
+    return lambda *command, quiet=False: json.loads(ok(*command, "--json", quiet=quiet))
+
+
+@pytest.fixture
 def fails(run):
     """Run a command that must fail with a code, and say why; return what it said."""
 
-    def ran(code, says, *arguments):
-        found, out, err = run(*arguments)
+    def ran(code, says, *command):
+        found, out, err = run(*command)
         assert (found, out, says in err) == (code, "", True), err
         return err
 
@@ -59,12 +72,8 @@ def bench():
 def survey(tmp_path_factory):
     """A folder with 300 rows, with and without holes, their schema, and a model of them."""
     folder = tmp_path_factory.mktemp("survey")
-    schema = Schema(
-        (
-            Categorical(name="größe", levels=("S", "L"), nullable=True),
-            Numeric(name="age", lower=0, upper=99, integer=True, bins=5, nullable=True),
-        )
-    )
+    age = Numeric(name="age", lower=0, upper=99, integer=True, bins=5, nullable=True)
+    schema = Schema((Categorical(name="größe", levels=("S", "L"), nullable=True), age))
     schema.to_toml(folder / "schema.toml")
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"größe": rng.choice(["S", "L"], 300), "age": rng.integers(0, 100, 300)})
@@ -88,11 +97,10 @@ def folder(survey, tmp_path, monkeypatch):
 def terminal(monkeypatch):
     """Run a command on a terminal of some encoding, as the script does; return what it shows."""
 
-    def ran(encoding, *arguments):
+    def ran(encoding, *command):
         shown = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         monkeypatch.setattr(sys, "stdout", shown)
         _allow_unprintable()
-        code = main([*map(str, arguments)])
-        return code, shown.buffer.getvalue().decode(encoding)
+        return main(words(*command)), shown.buffer.getvalue().decode(encoding)
 
     return ran

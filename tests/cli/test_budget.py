@@ -1,6 +1,7 @@
 """Commands that charge a ledger: first, once, and found again whatever kills them."""
 
 import json
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -28,16 +29,12 @@ from missdp.table.streams import FileRows
 
 URL = "sqlite:///budget.db"
 ID = "0123456789abcdef" * 2
-FIT = (
-    *("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", "1", "--delta", "1e-6"),
-    *("-o", "out.csv", "--method", "privbayes"),
-)
-QUERY = (
-    *("query", "data.csv", "--schema", "schema.toml", "--impute", "age", "--match", "größe"),
-    *("--mean", "age", "--epsilon", "0.25"),
-)
-DEMO = Schema((Categorical(name="a", levels=("x", "y")),))
-PAID = ("--budget", URL, "--table", "patients-2026")
+FIT = "synthesize data.csv --schema schema.toml -o out.csv --method privbayes --epsilon 1 --delta 0"
+ASK = "--schema schema.toml --impute age --match größe --mean age --epsilon 0.25"
+QUERY = f"query data.csv {ASK}"
+PAID = f"--budget {URL} --table patients-2026"
+VERIFY = f"budget verify --budget {URL} --head"
+READING = ("columns", "check", "about", "batches")
 
 
 @pytest.fixture
@@ -51,43 +48,40 @@ def spent(office):
     return office.row("patients-2026").spent
 
 
+def states(office, name=""):
+    return [line["state"] for line in office.history(name)]
+
+
 def read_when(office, monkeypatch):
     """Note what the ledger holds whenever a file is read."""
     seen = []
 
     def watched(real):
         def read(self, *given):
-            seen.append([line["state"] for line in office.history()])
+            seen.append(states(office))
             return real(self, *given)
 
         return read
 
-    for name in ("columns", "check", "about", "batches"):
+    for name in READING:
         monkeypatch.setattr(FileRows, name, watched(getattr(FileRows, name)))
     return seen
 
 
-def test_a_request_stands_for_the_rows_that_it_names(run, office):
+def test_a_request_stands_for_the_rows_that_it_names(told, ok, fails, office):
     with duckdb.connect("data.duckdb") as database:
         database.execute("CREATE TABLE answers AS FROM read_csv('data.csv', all_varchar=true)")
-    asked = [one if one != "data.csv" else "data.duckdb" for one in QUERY]
-    paid = ("--budget", f"{URL}#patients-2026")
-    chosen = ("--select", "SELECT * FROM answers")
-    code, out, _ = run("budget", "request", *asked, *chosen, *paid, "--json")
-    assert code == 0
-    again = (*paid, "--request", json.loads(out)["request"])
-    for other in (("--select", "SELECT * FROM answers LIMIT 9"), ("--table", "answers")):
-        code, _, err = run(*asked, *other, *again)
-        assert (code, "for something else" in err, spent(office)) == (2, True, 0)
-    assert run(*asked, *chosen, *again)[0] == 0
+    asked, paid = f"query data.duckdb {ASK}", f"--budget {URL}#patients-2026"
+    chosen = "--select 'SELECT * FROM answers'"
+    again = f"{paid} --request {told(f'budget request {asked} {chosen} {paid}')['request']}"
+    for other in ("--select 'SELECT * FROM answers LIMIT 9'", "--table answers"):
+        fails(2, "for something else", f"{asked} {other} {again}")
+    assert spent(office) == 0
+    ok(f"{asked} {chosen} {again}")
 
 
-def test_a_release_says_which_line_paid_for_it_and_the_line_what_was_released(run, office):
-    code, out, _ = run(
-        *(*FIT, "--delta", "0", "--guarantee", "g.json", *PAID, "--purpose", "report"),
-        *("--ticket", "T-7"),
-    )
-    assert code == 0
+def test_a_release_says_which_line_paid_for_it_and_the_line_what_was_released(ok, fails, office):
+    out = ok(f"{FIT} --guarantee g.json {PAID} --purpose report --ticket T-7")
     note = json.loads(Path("out.release.json").read_text())
     assert note["ledger"]["head"] in out
     assert note["ledger"]["request"] == note["release"]
@@ -99,146 +93,135 @@ def test_a_release_says_which_line_paid_for_it_and_the_line_what_was_released(ru
     assert Guarantee.from_json(Path("g.json").read_text()).epsilon == 1
     assert json.loads(Path("g.json").read_text())["ledger"] == note["ledger"]
     office.export_lines("lines.jsonl")
-    heads = [("--head", name) for name in ("out.release.json", "g.json", "lines.jsonl")]
-    verify = ("budget", "verify", "--budget", URL)
-    assert run(*verify, *heads[0], *heads[1], *heads[2])[0] == 0
-    office.export_lines("lines.jsonl")
+    heads = ("out.release.json", "g.json", "lines.jsonl")
+    ok(f"{VERIFY} {' --head '.join(heads)}")
     old = Ledger("sqlite:///old.db")
-    lines = Path("lines.jsonl").read_text().splitlines(keepends=True)
-    Path("old.jsonl").write_text(lines[0])
+    Path("old.jsonl").write_text(Path("lines.jsonl").read_text().splitlines(keepends=True)[0])
     old.import_lines("old.jsonl")
     for head in heads:
-        code, _, err = run("budget", "verify", "--budget", "sqlite:///old.db", *head)
-        assert (code, "was cut or restored" in err) == (9, True)
+        fails(9, "was cut or restored", f"{VERIFY} {head} --budget sqlite:///old.db")
     Path("out.release.json").write_text(json.dumps(note))  # written otherwise
-    code, _, err = run("budget", "verify", "--budget", URL, "--head", "out.release.json")
-    assert (code, "was changed" in err) == (9, True)
+    fails(9, "was changed", f"{VERIFY} out.release.json")
     Path("out.release.json").write_text(json.dumps({**note, "release": "f" * 32}))
-    code, _, err = run("budget", "verify", "--budget", URL, "--head", "out.release.json")
-    assert (code, "lacks the release" in err) == (9, True)
+    fails(9, "lacks the release", f"{VERIFY} out.release.json")
 
 
-def test_a_query_is_charged_once_and_a_retry_shows_the_saved_answer(run, office, monkeypatch):
+def test_a_query_is_charged_once_and_a_retry_shows_the_saved_answer(
+    ok, told, fails, office, monkeypatch
+):
     monkeypatch.setenv("MISSDP_BUDGET", f"{URL}#patients-2026")
-    code, out, _ = run(*QUERY, "--json", "--request", ID)
-    assert (code, json.loads(out)["ledger"]["request"]) == (0, ID)
-    Path("answer.json").write_text(out)
-    assert run("budget", "verify", "--budget", URL, "--head", "answer.json")[0] == 0
-    Path("answer.json").write_text(json.dumps({**json.loads(out), "value": 5.0}))
-    assert run("budget", "verify", "--budget", URL, "--head", "answer.json")[0] == 9
+    asked = f"{QUERY} --request {ID}"
+    found = told(asked)
+    assert found["ledger"]["request"] == ID
+    Path("answer.json").write_text(json.dumps(found))
+    ok(f"{VERIFY} answer.json")
+    Path("answer.json").write_text(json.dumps({**found, "value": 5.0}))
+    fails(9, "was changed", f"{VERIFY} answer.json")
     Path("data.csv").unlink()  # nothing is read
-    code, again, _ = run(*QUERY, "--json", "--request", ID)
-    assert (code, json.loads(again)) == (0, json.loads(out))
-    code, text, _ = run(*QUERY, "--request", ID)
-    assert (code, f"{json.loads(out)['value']:.6g}" in text, ID in text) == (0, True, True)
-    for other in (("--where", "age > 5"), ("--purpose", "another")):
-        assert run(*QUERY, *other, "--request", ID)[0] == 2
+    assert told(asked) == found
+    text = ok(asked)
+    assert f"{found['value']:.6g}" in text
+    assert ID in text
+    for other in ("--where 'age > 5'", "--purpose another"):
+        fails(2, "", f"{asked} {other}")
     assert spent(office) == Fraction(1, 4)
 
 
-def test_a_query_that_is_killed_before_its_answer_is_saved_is_spent(run, office, monkeypatch):
+def test_a_query_that_is_killed_before_its_answer_is_saved_is_spent(fails, office):
     office.close()
-    killed((_Charged, "finish", "before"), *QUERY, *PAID, "--request", ID)
-    code, out, err = run(*QUERY, *PAID, "--request", ID)
-    assert (code, out, "nothing is charged or drawn again" in err) == (9, "", True)
+    killed((_Charged, "finish", "before"), f"{QUERY} {PAID} --request {ID}")
+    fails(9, "nothing is charged or drawn again", f"{QUERY} {PAID} --request {ID}")
     assert spent(office) == Fraction(1, 4)
 
 
-def test_the_hash_of_parameters_tells_no_seed(run, office):
+def test_the_hash_of_parameters_tells_no_seed(ok, office):
     for seed in (1, 2):
-        assert run("budget", "request", *FIT, "--delta", "0", "--seed", seed, *PAID)[0] == 0
+        ok(f"budget request {FIT} --seed {seed} {PAID}")
     first, second = office.history()[1:]
     assert first["parameters"] == second["parameters"]
     assert first["file"] == "out.csv"
     assert [one["kind"] for one in first["conditions"]] == ["PublicDomain", "ExplicitSeed"]
 
 
-def test_nothing_is_read_before_it_is_charged(office, run, monkeypatch):
+def test_nothing_is_read_before_it_is_charged(office, ok, monkeypatch):
     seen = read_when(office, monkeypatch)
-    for command in ((*FIT, "--delta", "0"), QUERY):
-        assert run(*command, *PAID)[0] == 0
-        assert seen
-        assert all("started" in states for states in seen)
-        assert {states.count("started") for states in seen} == {1 if command[0] != "query" else 2}
+    for command, times in ((FIT, 1), (QUERY, 2)):
+        ok(f"{command} {PAID}")
+        assert {found.count("started") for found in seen} == {times}
         seen.clear()
 
 
-def test_data_that_does_not_fit_stays_charged_and_the_ledger_says_no_more(office, run):
+def test_data_that_does_not_fit_stays_charged_and_the_ledger_says_no_more(office, fails):
     Path("data.csv").write_text("größe,age\nXXL,5\n")
-    code, _, err = run(*QUERY, *PAID)
-    assert (code, "XXL" in err) == (3, False)
+    assert "XXL" not in fails(3, "", f"{QUERY} {PAID}")
     assert spent(office) == Fraction(1, 4)
-    assert [line["state"] for line in office.history()] == ["created", "started"]
+    assert states(office) == ["created", "started"]
 
 
-def test_what_is_refused_is_charged_nothing_and_recorded(office, run):
-    code, _, err = run(*FIT, "--delta", "0", "--epsilon", "5", *PAID)
-    assert (code, "nothing was charged" in err) == (4, True)
-    code, _, err = run(*FIT, *PAID)  # Gaussian noise, and the budget is pure
-    assert code == 6
-    assert "'pure'" in err
-    assert [line["state"] for line in office.history()] == ["created", "refused", "refused"]
+def test_what_is_refused_is_charged_nothing_and_recorded(office, fails):
+    fails(4, "nothing was charged", f"{FIT} --epsilon 5 {PAID}")
+    fails(6, "'pure'", f"{FIT} --delta 1e-6 {PAID}")  # Gaussian noise, and the budget is pure
+    assert states(office) == ["created", "refused", "refused"]
     assert spent(office) == 0
     assert not list(Path().glob("out*"))
 
 
-def test_another_person_approves_a_command(office, run):
+def test_another_person_approves_a_command(office, ok, told, fails):
     office.create("patients-2027", epsilon=1.0, approval=True)
-    paid = ("--budget", f"{URL}#patients-2027")
-    code, out, _ = run("budget", "request", *QUERY, *paid, "--json")
-    assert code == 0
-    (filed, one) = (json.loads(out)["request"], ("--request", json.loads(out)["request"]))
-    assert run(*QUERY, *paid, *one)[0] == 9
-    assert run("budget", "approve", filed, "--budget", URL)[0] == 9  # the same person
-    assert run("budget", "approve", filed, "--budget", URL, "--as", "bob")[0] == 0
-    assert run(*QUERY, *paid, *one, "--epsilon", "0.5")[0] == 2
-    for other in (("--where", "age > 5"), ("--purpose", "x"), ("--ticket", "x")):
-        assert run(*QUERY, *paid, *one, *other)[0] == 2
-    assert run(*QUERY, *paid, *one)[0] == 0
-    code, _, err = run(*FIT, "--delta", "0", *paid)  # files the request by itself
-    assert (code, "needs the approval" in err) == (9, True)
-    asked = err.split()[-1]
-    assert run("budget", "refuse", asked, "--budget", URL, "--reason", "too much")[0] == 0
-    assert run(*FIT, "--delta", "0", *paid, "--request", asked)[0] == 9
+    paid = f"--budget {URL}#patients-2027"
+    filed = told(f"budget request {QUERY} {paid}")["request"]
+    one, approve = f"{paid} --request {filed}", f"budget approve {filed} --budget {URL}"
+    fails(9, "not approved", f"{QUERY} {one}")
+    fails(9, "another person", approve)
+    ok(f"{approve} --as bob")
+    for other in ("--epsilon 0.5", "--where 'age > 5'", "--purpose x", "--ticket x"):
+        fails(2, "for something else", f"{QUERY} {one} {other}")
+    ok(f"{QUERY} {one}")
+    asked = fails(9, "needs the approval", f"{FIT} {paid}").split()[-1]  # filed by itself
+    ok(f"budget refuse {asked} --budget {URL} --reason 'too much'")
+    fails(9, "was refused", f"{FIT} {paid} --request {asked}")
     assert office.row("patients-2027").spent == Fraction(1, 4)
 
 
-def test_show_history_export_and_import(office, run):
+def test_create_show_history_export_and_import(office, ok, told, fails):
+    create = f"budget create t --budget {URL} --epsilon 1"
+    ok(f"{create} --delta 1e-6 --failure 1e-9")
+    fails(2, "is there already", create)
+    for wrong in ("--epsilon 0", "--epoch-of t --disjoint-epochs"):
+        fails(2, "", f"{create.replace(' t ', ' u ')} {wrong}")
     office.create("patients-2026/ada", epsilon=1.0)
-    assert run(*QUERY, "--budget", f"{URL}#patients-2026/ada", "--purpose", "age report")[0] == 0
-    code, out, _ = run("budget", "show", "--budget", URL)
-    assert (code, "8.3% of 3 pure" in out, "age report, 0.25" in out) == (0, True, True)
-    found = json.loads(run("budget", "show", "--budget", URL, "--json")[1])["budgets"]
+    ok(f"{QUERY} --budget {URL}#patients-2026/ada --purpose 'age report'")
+    show = f"budget show patients-2026 --budget {URL}"
+    out = ok(show)
+    assert "8.3% of 3 pure" in out
+    assert "age report, 0.25" in out
+    found = told(show)["budgets"]
     assert [one["left"] for one in found] == [2.75, 0.75]
-    for name, shown in (("patients-2026", 2), ("patients-2026/ada", 1)):
-        one = json.loads(run("budget", "show", name, "--budget", URL, "--json")[1])["budgets"]
-        assert [budget["budget"] for budget in one] == [b["budget"] for b in found[-shown:]]
-    assert run("budget", "show", "patients", "--budget", URL)[0] == 2
-    out = run("budget", "show", "--budget", URL, "--report")[1]
+    assert told(show.replace("2026", "2026/ada"))["budgets"] == found[1:]
+    assert len(told(f"budget show --budget {URL}")["budgets"]) == 3
+    fails(2, "", show.replace("-2026", ""))
+    out = ok(f"{show} --report")
     assert out.count("fixed in advance: epsilon 0.25 (a report; grants nothing)") == 2
-    assert "age report" in run("budget", "history", "patients-2026", "--budget", URL)[1]
-    assert run("budget", "export", "-o", "lines.jsonl", "--budget", URL)[0] == 0
-    assert run("budget", "import", "lines.jsonl", "--budget", "sqlite:///b.db")[0] == 0
+    assert "age report" in ok(f"budget history patients-2026 --budget {URL}")
+    ok(f"budget export -o lines.jsonl --budget {URL}")
+    ok("budget import lines.jsonl --budget sqlite:///b.db")
     assert Ledger("sqlite:///b.db").verify() == office.verify()
 
 
-def test_show_tells_what_all_is_worth_before_values_went_missing(office, run, survey):
-    fit = (*FIT, "--delta", "0", "--missing", "observed", "--model", "a.json")
-    assert run(*fit, *PAID)[0] == 0
-    assert run(*QUERY, *PAID)[0] == 0
-    show = ("budget", "show", "--budget", URL)
-    code, out, _ = run(*show, "--model", "a.json", "--observed", "0.5", "--json")
-    (found,) = json.loads(out)["budgets"]
+def test_show_tells_what_all_is_worth_before_values_went_missing(office, ok, told, fails, survey):
+    ok(f"{FIT} --missing observed --model a.json {PAID}")
+    ok(f"{QUERY} {PAID}")
+    show, known = f"budget show --budget {URL}", "--model a.json --observed 0.5"
+    (found,) = told(f"{show} {known}")["budgets"]
     own = load("a.json").ground_truth_guarantee(
         MissingCompletelyAtRandom({"größe": 0.5, "age": 0.5})
     )
-    assert (code, found["ground_truth"]["assumption"]["kind"]) == (0, "MissingCompletelyAtRandom")
+    assert found["ground_truth"]["assumption"]["kind"] == "MissingCompletelyAtRandom"
     # The query sees rows whatever they lack: its charge is not made smaller.
     assert own.epsilon + 0.25 <= found["ground_truth"]["epsilon"] + 1e-9 < 1.25
-    assert "a report; grants nothing" in run(*show, "--model", "a.json", "--observed", "0.5")[1]
-    other = ("--model", survey / "m.json", "--observed", "0.5")
-    for wrong in (("--model", "a.json"), ("--observed", "0.5"), other):
-        assert run(*show, *wrong)[0] == 2
+    assert "a report; grants nothing" in ok(f"{show} {known}")
+    for wrong in ("--model a.json", "--observed 0.5", f"--model {survey}/m.json --observed 0.5"):
+        fails(2, "", f"{show} {wrong}")
 
 
 def with_another_schema(office, _):
@@ -249,12 +232,8 @@ def spent_already(office, _):
     office.start("patients-2026", [PureEvent(epsilon=3.0)])
 
 
-def with_approval(office, _):
-    office.create("visits", epsilon=1.0, approval=True)
-
-
 def asked_for(office, _):
-    with_approval(office, _)
+    office.create("visits", epsilon=1.0, approval=True)
     office.request("visits", [PureEvent(epsilon=0.5)], request=ID)
 
 
@@ -289,85 +268,77 @@ def untouched(*_):
     pass
 
 
-APPROVE = ("budget", "approve", ID, "--budget", URL)
-VISITS = ("--budget", f"{URL}#visits")
-NOWHERE = ("--budget", "postgresql://ada:SECRET@/d?host=/nowhere#t")
+AT = f"{QUERY} --budget"
 REFUSED = {
-    "no budget named": (2, "--table NAME", untouched, (*QUERY, "--budget", URL)),
-    "unknown table": (2, "did you mean", untouched, (*QUERY, "--budget", f"{URL}#patients-2025")),
-    "wrong id": (2, "32 hexadecimal", untouched, (*QUERY, *PAID, "--request", "mine")),
-    "no ledger": (2, "are for --budget", untouched, (*QUERY, "--purpose", "report")),
-    "wrong URL": (2, "URL", untouched, (*QUERY, "--budget", "mysql://u:SECRET@h/d#t")),
-    "absent": (9, "absent", untouched, (*QUERY, "--budget", "sqlite:///none.db#t")),
-    "other schema": (3, "--new-schema", with_another_schema, (*QUERY, *PAID)),
-    "exhausted": (4, "does not fit", spent_already, (*QUERY, *PAID)),
-    "no approver": (9, "needs the approval", with_approval, (*QUERY, *VISITS)),
-    "the same person approves": (9, "another person", asked_for, (*APPROVE, "--as", "head")),
-    "clock going back": (9, "clock", with_a_late_clock, (*QUERY, *PAID)),
-    "corrupt": (9, "damaged", damaged, (*QUERY, *PAID)),
-    "locked": (9, "locked", locked, (*QUERY, *PAID)),
-    "wrong address or password": (9, "password", untouched, (*QUERY, *NOWHERE)),
-    "newer version": (9, "newer version", of_a_newer_version, (*QUERY, *PAID)),
+    "no budget named": (2, "--table NAME", untouched, f"{AT} {URL}"),
+    "unknown table": (2, "did you mean", untouched, f"{AT} {URL}#patients-2025"),
+    "wrong id": (2, "32 hexadecimal", untouched, f"{QUERY} {PAID} --request mine"),
+    "no ledger": (2, "are for --budget", untouched, f"{QUERY} --purpose report"),
+    "wrong URL": (2, "URL", untouched, f"{AT} mysql://u:SECRET@h/d#t"),
+    "absent": (9, "absent", untouched, f"{AT} sqlite:///none.db#t"),
+    "other schema": (3, "--new-schema", with_another_schema, f"{QUERY} {PAID}"),
+    "exhausted": (4, "does not fit", spent_already, f"{QUERY} {PAID}"),
+    "no approver": (9, "needs the approval", asked_for, f"{AT} {URL}#visits"),
+    "own request": (
+        9,
+        "another person",
+        asked_for,
+        f"budget approve {ID} --budget {URL} --as head",
+    ),
+    "clock going back": (9, "clock", with_a_late_clock, f"{QUERY} {PAID}"),
+    "corrupt": (9, "damaged", damaged, f"{QUERY} {PAID}"),
+    "locked": (9, "locked", locked, f"{QUERY} {PAID}"),
+    "wrong password": (9, "password", untouched, f"{AT} postgresql://a:SECRET@/d?host=/nowhere#t"),
+    "newer version": (9, "newer version", of_a_newer_version, f"{QUERY} {PAID}"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_wrong_is_one_line_and_an_exit_code_and_nothing_is_read(
-    office, run, case, monkeypatch
+    office, fails, case, monkeypatch
 ):
-    code, says, prepare, arguments = REFUSED[case]
-    if "postgresql" in str(arguments):
+    code, says, prepare, command = REFUSED[case]
+    if "postgresql" in command:
         pytest.importorskip("psycopg")
     held = prepare(office, monkeypatch)
     monkeypatch.setattr(FileRows, "columns", lambda *_: pytest.fail("rows were read"))
-    count = len(office.charges("patients-2026")) if case not in ("corrupt", "newer version") else 0
-    found, out, err = run(*arguments)
-    assert (found, out, says in err, err.count("\n")) == (code, "", True, 1), err
+    readable = case not in ("corrupt", "newer version")
+    count = len(office.charges("patients-2026")) if readable else 0
+    err = fails(code, says, command)
+    assert err.count("\n") == 1
     assert "SECRET" not in err
     if held is not None:
         held.execute("ROLLBACK")
-    if case not in ("corrupt", "newer version"):
+    if readable:
         office.verify()
         assert len(office.charges("patients-2026")) == count
-        assert {line["state"] for line in office.history("patients-2026")[1 + count :]} <= {
-            "refused"
-        }
-
-
-def test_create_says_what_is_wrong(folder, run):
-    create = ("budget", "create", "t", "--budget", URL)
-    assert run(*create, "--epsilon", "1", "--delta", "1e-6", "--failure", "1e-9")[0] == 0
-    assert run(*create, "--epsilon", "1")[0] == 2
-    assert run("budget", "create", "u", "--epsilon", "0", "--budget", URL)[0] == 2
-    epoch = ("budget", "create", "t2", "--epsilon", "1", "--budget", URL, "--epoch-of", "t")
-    assert run(*epoch, "--disjoint-epochs")[0] == 2
+        assert {*states(office, "patients-2026")[1 + count :]} <= {"refused"}
 
 
 @pytest.mark.parametrize("named", [f"{URL}#patients-2026", "#patients-2026"])
-def test_without_the_ledger_that_a_schema_names_nothing_is_read(office, run, named, monkeypatch):
+def test_without_the_ledger_that_a_schema_names_nothing_is_read(
+    office, ok, fails, named, monkeypatch
+):
     text = Path("schema.toml").read_text()
     Path("schema.toml").write_text(text.replace("format = 1", f'format = 1\nledger = "{named}"'))
     office.create("patients-2026/eve", epsilon=1.0)
     office.create("visits", epsilon=1.0)
-    other = Ledger("sqlite:///other.db")
-    other.create("patients-2026", epsilon=1.0)
+    Ledger("sqlite:///other.db").create("patients-2026", epsilon=1.0)
+    refused, schema = "without which nothing is read", Schema.from_toml("schema.toml")
     with monkeypatch.context() as patched:
-        for name in ("columns", "check", "about", "batches"):
+        for name in READING:
             patched.setattr(FileRows, name, lambda *_: pytest.fail("rows were read"))
-        for command in ((*FIT, "--delta", "0"), QUERY):
-            for paid in ((), ("--budget", f"{URL}#visits")):
-                code, _, err = run(*command, *paid)
-                assert (code, "without which nothing is read" in err) == (9, True)
+        for command in (FIT, QUERY):
+            for paid in ("", f"--budget {URL}#visits"):
+                fails(9, refused, f"{command} {paid}")
         if named.startswith(URL):
-            assert run(*QUERY, "--budget", "sqlite:///other.db#patients-2026")[0] == 9
-        schema = Schema.from_toml("schema.toml")
+            fails(9, refused, f"{AT} sqlite:///other.db#patients-2026")
         for budget in (None, Budget(9.0), office.budget("visits")):
-            with pytest.raises(LedgerError, match="without which nothing is read"):
+            with pytest.raises(LedgerError, match=refused):
                 PrivBayes(epsilon=1.0, budget=budget).fit("data.csv", schema=schema)
-        assert not [line for line in office.history() if line["state"] == "started"]
-    assert run(*QUERY, "--budget", f"{URL}#patients-2026/eve")[0] == 0
+        assert "started" not in states(office)
+    ok(f"{AT} {URL}#patients-2026/eve")
     table = Table.read("data.csv", schema)
-    budget = office.budget("patients-2026")
     for taken in (None, Budget(9.0)):
         with pytest.raises(LedgerError):
             PrivBayes(epsilon=1.0, budget=taken).fit(table)
@@ -376,6 +347,7 @@ def test_without_the_ledger_that_a_schema_names_nothing_is_read(office, run, nam
         RowDoor(table, budget=own)
     with pytest.raises(LedgerError):
         Door(MemorySource(table), strategy_named("joint"), budget=own, noise=noise)
+    budget = office.budget("patients-2026")
     model = PrivBayes(epsilon=1.0, budget=budget).fit(table)
     assert not model.schema_.ledger  # what is released is free
     budget.reserve(own)
@@ -384,12 +356,13 @@ def test_without_the_ledger_that_a_schema_names_nothing_is_read(office, run, nam
 
 
 def test_a_ledger_in_a_schema_tells_no_password():
+    demo = Schema((Categorical(name="a", levels=("x", "y")),))
     for wrong in ("budget.db", "postgresql://eve:SECRET@host/d#t", 5):
         with pytest.raises(SchemaError, match="URL#NAME") as caught:
-            replace(DEMO, ledger=wrong)
+            replace(demo, ledger=wrong)
         assert "SECRET" not in str(caught.value)
-    named = replace(DEMO, ledger="postgresql://eve@host/d#t")
-    assert named == DEMO
+    named = replace(demo, ledger="postgresql://eve@host/d#t")
+    assert named == demo
     assert Schema.from_dict(named.to_dict()).ledger == named.ledger
 
 
@@ -400,8 +373,7 @@ def test_a_fit_to_a_path_reads_nothing_before_it_is_charged(office, monkeypatch)
         PrivBayes(epsilon=1.0, missing="no", budget=budget).fit("data.csv", schema=schema)
     assert (seen, spent(office)) == ([], 0)
     PrivBayes(epsilon=1.0, budget=budget).fit("data.csv", schema=schema)
-    assert seen
-    assert {states[-1] for states in seen} == {"started"}
+    assert {found[-1] for found in seen} == {"started"}
     assert spent(office) == 1
     Path("data.csv").write_text("größe,age\nXXL,5\n")
     with pytest.raises(DataError):
@@ -448,14 +420,14 @@ main(arguments)
 """
 
 
-def killed(where, *arguments):
+def killed(where, command):
     """Run a command in a process of its own that is killed at a boundary.
 
     A fork would do no good: libraries that read tables have threads here, and crash in its child.
     """
     owner, name, when = where
-    command = (sys.executable, "-c", DYING, owner.__name__, name, when, *map(str, arguments))
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    started = (sys.executable, "-c", DYING, owner.__name__, name, when, *shlex.split(command))
+    assert subprocess.run(started, check=False).returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
@@ -464,19 +436,18 @@ def killed(where, *arguments):
 )
 def test_a_run_that_is_killed_is_charged_once_and_draws_once(office, run, boundary, monkeypatch):
     office.close()
-    arguments = (*FIT, "--delta", "0", *PAID, "--request", ID)
-    killed(BOUNDARIES[boundary], *arguments)
+    command = f"{FIT} {PAID} --request {ID}"
+    killed(BOUNDARIES[boundary], command)
     charged = spent(office)
     outputs = {path for path in Path().glob("out*") if path.stat().st_size > 2000}
     assert charged == (0 if boundary == "before the charge" else 1)
     assert charged or not outputs  # no output without its charge
-    drawn = []
-    real = Synthesizer.fit
+    drawn, real = [], Synthesizer.fit
     monkeypatch.setattr(Synthesizer, "fit", lambda *a, **k: drawn.append(1) or real(*a, **k))
-    code, out, err = run(*arguments)
+    code, out, err = run(command)
     if boundary == "before the charge":
         assert (code, "--overwrite" in err) == (5, True)  # the claim of a dead run stands there
-        assert run(*arguments, "--overwrite")[0] == 0
+        assert run(f"{command} --overwrite")[0] == 0
         assert drawn == [1]
     elif boundary in WHOLE:
         assert (code, "charged once" in out) == (0, True)
@@ -489,8 +460,8 @@ def test_a_run_that_is_killed_is_charged_once_and_draws_once(office, run, bounda
             assert (code, "started before and is spent" in err) == (9, True)
             model = Path(f"out-{ID}.model.json")
             assert model.exists() == (str(model) in err) == (boundary in KEPT)
-            code, _, err = run(*arguments, "--overwrite")
-        assert not model.exists() or run("sample", model, "-o", "more.csv", "--rows", "5")[0] == 0
+            code, _, err = run(f"{command} --overwrite")
+        assert not model.exists() or run(f"sample {model} -o more.csv --rows 5")[0] == 0
     assert spent(office) == 1
     assert len(drawn) == (boundary == "before the charge")
     office.verify()

@@ -17,131 +17,92 @@ from missdp.cli.main import main
 from missdp.mechanisms import Door
 from missdp.schema import OpenCategorical
 
-
-def read(data):
-    return Table.read(data, Schema.from_toml("schema.toml"))
-
-
-SYNTHESIZE = ("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", 1, "-o", "out.csv")
-SYNTHESIZE += ("--overwrite",)
+SYNTHESIZE = "synthesize data.csv --schema schema.toml --epsilon 1 -o out.csv --overwrite"
 DELTA = "missdp: delta is 1e-06, meant for up to 10,000 rows; else --delta or --public-rows\n"
 
 
-def test_synthesize_writes_a_table_and_says_what_it_promises(folder, run):
-    code, out, err = run(*SYNTHESIZE)
+def read(data, schema="schema.toml"):
+    return Table.read(data, Schema.from_toml(schema))
+
+
+def test_synthesize_writes_a_table_and_a_model_and_says_what_it_promises(folder, run, ok, told):
+    code, out, err = run(SYNTHESIZE)
     assert (code, err) == (0, DELTA)
     synthetic = read("out.csv")
     assert not synthetic.incomplete_rows().any()
-    assert "differentially private" in out
-    assert str(len(synthetic)) in out
-
-
-def test_a_saved_model_can_be_sampled_again(folder, run, ok):
-    run(*SYNTHESIZE, "--model", "m.json")
-    out = ok("sample", "m.json", "-o", "more.csv", "--rows", 9, "--json")
-    assert json.loads(out)["rows"] == 9
-    assert len(read("more.csv")) == 9
-    ok("sample", "m.json", "-o", "h.csv", "--rows", 500, "--keep-holes")
-    assert read("h.csv").incomplete_rows().any()
-
-
-def test_json_and_side_files(folder, run):
-    code, out, _ = run(*SYNTHESIZE, "--json", "--rows", 7, "--guarantee", "g.json")
-    document = json.loads(out)
-    stored = Guarantee.from_json((folder / "g.json").read_text())
-    assert (code, document["rows"]) == (0, 7)
+    for part in ("method: all-pairs", "(1, 1e-06)-differentially private", str(len(synthetic))):
+        assert part in out
+    document = told(f"{SYNTHESIZE} --rows 7 --guarantee g.json")
+    stored = Guarantee.from_json(Path("g.json").read_text())
+    assert (document["rows"], len(read("out.csv"))) == (7, 7)
     assert Guarantee.from_dict(document["guarantee"]) == stored
-    assert missdp.load(folder / "out.model.json").guarantee_ == stored
+    assert missdp.load("out.model.json").guarantee_ == stored
+    assert told("sample out.model.json -o more.csv --rows 9")["rows"] == len(read("more.csv")) == 9
+    ok("sample out.model.json -o h.csv --rows 500 --keep-holes")
+    assert read("h.csv").incomplete_rows().any()
+    out = ok(f"{SYNTHESIZE} --delta 0")
+    assert "method: aim, since delta is 0" in out
+    assert "1-differentially private (pure)" in out
+    assert run("--version") == (0, f"missdp {missdp.__version__}\n", "")
 
 
-@pytest.mark.parametrize("suffix", ["parquet"])
-def test_several_tables_are_drawn_as_from_python(folder, run, ok, suffix):
-    run(*SYNTHESIZE, "--model", "m.json", "--method", "aim")
-    before = set(os.listdir(folder))
-    ask = ("sample", "m.json", "-o", f"t.{suffix}", "--multiple", 3, "--rows", 40, "--seed", 5)
-    out = ok(*ask, "--keep-holes", "--json", quiet=True)
-    names = [f"t-{k}.{suffix}" for k in (1, 2, 3)]
-    labels = {f"{name}.synthetic.json" for name in names}
-    assert set(os.listdir(folder)) - before == {*names} | labels
-    document = json.loads(out)
+@pytest.fixture
+def several(folder, ok):
+    """A folder with a model that varies."""
+    ok(f"{SYNTHESIZE} --model m.json --method aim")
+    return folder
+
+
+def test_several_tables_are_drawn_as_from_python(several, ok, told):
+    before, model = set(os.listdir(several)), missdp.load("m.json")
+    ask = "sample m.json -o t.parquet --multiple 3 --rows 40 --seed 5 --keep-holes"
+    document = told(ask, quiet=True)
+    names = [f"t-{k}.parquet" for k in (1, 2, 3)]
+    assert {*os.listdir(several)} - before == {*names, *(f"{n}.synthetic.json" for n in names)}
     assert (document["output"], document["rows"]) == (names, 40)
-    for name in names:
+    drawn = model.sample(40, multiple=3, random_state=5, missing_values="keep")
+    for name, frame in zip(names, drawn, strict=True):
         label = json.loads(Path(f"{name}.synthetic.json").read_text())
         assert label.pop("sha256") == hashlib.sha256(Path(name).read_bytes()).hexdigest()
-        promised = missdp.load("m.json").guarantee_.in_words()
+        promised = model.guarantee_.in_words()
         release = document["release"]
         assert label == {"synthetic": True, "release": release, "guarantee": promised}
-    drawn = missdp.load("m.json").sample(40, multiple=3, random_state=5, missing_values="keep")
-    for name, frame in zip(names, drawn, strict=True):
-        written = read(name)
-        expected = read(frame)
+        written, expected = read(name), read(frame)
         for column in written.schema.names:
             assert written.codes(column).tolist() == expected.codes(column).tolist()
-    assert f"Wrote n-1.csv, n-2.csv: {missdp.load('m.json').n_rows_} synthetic rows each." in ok(
-        "sample", "m.json", "-o", "n.csv", "--multiple", 2
-    )
+    out = ok("sample m.json -o n.csv --multiple 2")
+    assert f"Wrote n-1.csv, n-2.csv: {model.n_rows_} synthetic rows each." in out
     for name in ("n.csv", "synthetic.csv", "n.parquet"):  # a text file cannot say what it is
-        said = ok("sample", "m.json", "-o", name, "--rows", 1, "--overwrite")
+        said = ok(f"sample m.json -o {name} --rows 1 --overwrite")
         assert ("Its name does not say that the rows are synthetic" in said) == (name == "n.csv")
 
 
-def test_tables_of_two_models_do_not_become_one_set(folder, run, ok):
-    run(*SYNTHESIZE, "--model", "m.json", "--method", "aim")
-    ask = ("sample", "m.json", "-o", "t.csv", "--rows", 9)
-    ok(*ask, "--multiple", 3)
-    before = {path: path.read_bytes() for path in folder.glob("t-*")}
-    for more in ((3,), (2,), (2, "--overwrite")):
-        code, _, err = run(*ask, "--multiple", *more)
-        assert (code, "'t-3.csv' would seem" in err) == (5, more[-1] == "--overwrite")
-        assert {path: path.read_bytes() for path in folder.glob("t-*")} == before
-    ok(*ask, "--multiple", 3, "--overwrite")
-    assert run(*ask)[0] == 0  # one table is no set
+def test_tables_of_two_models_do_not_become_one_set(several, fails, ok):
+    ask = "sample m.json -o t.csv --rows 9"
+    ok(f"{ask} --multiple 3")
+    before = {path: path.read_bytes() for path in several.glob("t-*")}
+    for more in ("3", "2"):
+        fails(5, "exists", f"{ask} --multiple {more}")
+    fails(5, "'t-3.csv' would seem", f"{ask} --multiple 2 --overwrite")
+    assert {path: path.read_bytes() for path in several.glob("t-*")} == before
+    ok(f"{ask} --multiple 3 --overwrite")
+    ok(ask)  # one table is no set
 
 
-def test_several_tables_are_written_all_or_none(folder, run, monkeypatch, fails):
-    run(*SYNTHESIZE, "--model", "m.json", "--method", "aim")
-    (folder / "t-2.csv").write_text("mine")
-    before = set(os.listdir(folder))
-    uncertain = AIM._uncertain
+def test_several_tables_are_written_all_or_none(several, run, monkeypatch, fails):
+    Path("t-2.csv").write_text("mine")
+    before, uncertain = set(os.listdir(several)), AIM._uncertain
 
     def interrupted(self, multiple, rng):
-        models = uncertain(self, multiple, rng)
-        yield next(models)
+        yield next(uncertain(self, multiple, rng))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(AIM, "_uncertain", interrupted)
-    again = ("sample", "m.json", "-o", "t.csv", "--multiple", 3, "--overwrite")
-    assert run(*again)[0] == 130
-    assert set(os.listdir(folder)) == before
-    assert (folder / "t-2.csv").read_text() == "mine"
-    (folder / "t-1.csv").write_bytes((folder / "m.json").read_bytes())
-    fails(5, "is an input", "sample", "t-1.csv", "-o", "t.csv", "--multiple", 3)
-
-
-def test_the_method_and_delta_are_said(folder, ok):
-    out = ok(*SYNTHESIZE)
-    assert "method: all-pairs" in out
-    assert "(1, 1e-06)-differentially private" in out
-    out = ok(*SYNTHESIZE, "--delta", 0)
-    assert "method: aim, since delta is 0" in out
-    assert "1-differentially private (pure)" in out
-    ok(*SYNTHESIZE, "--method", "privbayes", "--json")
-
-
-def test_a_guarantee_that_cannot_be_written_is_typed(folder, fails, monkeypatch):
-    for step in ("link", "replace"):  # either gives a file its name
-        monkeypatch.setattr(f"missdp.files.os.{step}", fail_to_replace)
-    err = fails(8, "No space left", *SYNTHESIZE, "--guarantee", "g.json")
-    assert "could not be saved" in err
-    assert not {"g.json", "out.csv", "out.model.json"} & set(os.listdir(folder))
-
-
-def fail_to_replace(*_, **__):
-    raise OSError(28, "No space left on device")
-
-
-def test_version(run):
-    assert run("--version") == (0, f"missdp {missdp.__version__}\n", "")
+    assert run("sample m.json -o t.csv --multiple 3 --overwrite")[0] == 130
+    assert set(os.listdir(several)) == before
+    assert Path("t-2.csv").read_text() == "mine"
+    Path("t-1.csv").write_bytes(Path("m.json").read_bytes())
+    fails(5, "is an input", "sample t-1.csv -o t.csv --multiple 3")
 
 
 def test_an_unexpected_error_hides_its_text(folder, fails, monkeypatch):
@@ -149,11 +110,10 @@ def test_an_unexpected_error_hides_its_text(folder, fails, monkeypatch):
         raise RuntimeError("secret")
 
     monkeypatch.setattr(AllPairs, "fit", explode)
-    err = fails(1, "RuntimeError", *SYNTHESIZE)
-    assert "secret" not in err
+    assert "secret" not in fails(1, "RuntimeError", SYNTHESIZE)
     monkeypatch.setenv("MISSDP_DEBUG", "1")
     with pytest.raises(RuntimeError, match="secret"):
-        main([str(a) for a in SYNTHESIZE])
+        main(SYNTHESIZE.split())
 
 
 @pytest.mark.parametrize(("where", "kept"), [("_fit", False), ("sample_blocks", True)])
@@ -165,7 +125,7 @@ def test_interruption_says_what_is_charged_and_what_is_kept(
 
     monkeypatch.setattr(AllPairs, where, interrupt)
     before = set(os.listdir(folder))
-    err = fails(130, "charged", *SYNTHESIZE)
+    err = fails(130, "charged", SYNTHESIZE)
     assert "epsilon = 1" in err
     assert ("Nothing was released" in err) == (not kept)
     left = set(os.listdir(folder)) - before
@@ -173,98 +133,86 @@ def test_interruption_says_what_is_charged_and_what_is_kept(
     assert all(re.fullmatch("out-.*.model.json", name) for name in left)
 
 
-def test_draft_refuse_complete_release(folder, run, ok, fails):
-    out = ok("schema", "draft", "data.csv", "-o", "draft.toml")
-    assert "größe" in out
-    assert run("schema", "draft", "data.csv", "-o", "draft.toml")[0] == 5
-    _, out, _ = run("schema", "check", "draft.toml", "data.csv", "--json")
-    assert json.loads(out)["undeclared"]["größe"] == ["levels", "nullable"]
-    drafted = ("synthesize", "data.csv", "--schema", "draft.toml", "--epsilon", 1, "-o", "out.csv")
-    fails(3, "undeclared", *drafted)
-    assert not (folder / "out.csv").exists()
-    assert "read from the" in ok(*drafted, "--undeclared", "accept")
+def test_draft_refuse_complete_release(folder, ok, told, fails):
+    assert "größe" in ok("schema draft data.csv -o draft.toml")
+    fails(5, "--force", "schema draft data.csv -o draft.toml")
+    undeclared = told("schema check draft.toml data.csv")["undeclared"]
+    assert undeclared["größe"] == ["levels", "nullable"]
+    drafted = SYNTHESIZE.replace("schema.toml", "draft.toml")
+    fails(3, "undeclared", drafted)
+    assert not Path("out.csv").exists()
+    assert "read from the" in ok(f"{drafted} --undeclared accept")
 
 
 @pytest.mark.parametrize("mechanism", ["mcar", "mar", "mnar", "self-masking"])
 def test_simulate(folder, ok, mechanism):
-    arguments = ("simulate", "complete.csv", "--schema", "schema.toml", "--mechanism", mechanism)
-    arguments += ("--rate", 0.3, "--seed", 1, "--output-schema", "holes.toml")
-    ok(*arguments, "-o", "a.parquet")
-    ok(*arguments, "-o", "b.parquet")
-    holes = [Table.read(f, Schema.from_toml("holes.toml")) for f in ("a.parquet", "b.parquet")]
+    asked = f"simulate complete.csv --schema schema.toml --mechanism {mechanism} --rate 0.3"
+    for name in ("a.parquet", "b.parquet"):
+        ok(f"{asked} --seed 1 --output-schema holes.toml -o {name}")
+    holes = [read(name, "holes.toml") for name in ("a.parquet", "b.parquet")]
     assert holes[0].to_arrow().equals(holes[1].to_arrow())
     assert holes[0].incomplete_rows().any()
 
 
-def test_evaluate(folder, run, ok):
-    run(*SYNTHESIZE)
-    arguments = ("evaluate", "data.csv", "out.csv", "--schema", "schema.toml")
-    out = ok(*arguments)
-    assert "CURATOR ONLY" in out
-    _, out, _ = run(*arguments, "--json", "--f1")
-    document = json.loads(out)
+def test_evaluate(folder, ok, told):
+    asked = "evaluate data.csv complete.csv --schema schema.toml"
+    assert "CURATOR ONLY" in ok(asked)
+    document = told(f"{asked} --f1")
     assert document["curator_only"] is True
     assert set(document) >= {"marginals", "missing", "f1"}
 
 
-def test_levels_that_a_fit_found_are_those_of_the_saved_model(folder, ok, fails):
+def test_levels_that_a_fit_found_are_those_of_the_saved_model(folder, ok, told, fails):
     rng = np.random.default_rng(0)
     jobs = np.where(rng.random(300) < 0.4, "baker", [f"rare {k}" for k in range(300)])
     pd.DataFrame({"job": jobs, "sex": rng.choice(["f", "m"], 300)}).to_csv("jobs.csv", index=False)
     attributes = OpenCategorical(name="job"), Categorical(name="sex", levels=("f", "m"))
     Schema(attributes).to_toml("jobs.toml")
-    run = ("synthesize", "jobs.csv", "--schema", "jobs.toml", "--epsilon", "5", "--delta", "1e-6")
-    ok(*run, "-o", "drawn.csv", "--method", "mst")
-    compare = ("evaluate", "jobs.csv", "drawn.csv", "--json", "--schema")
-    fails(3, "saved model as --schema", *compare, "jobs.toml")
-    found = json.loads(ok(*compare, "drawn.model.json"))["marginals"]
-    assert found["1"]["mean"] < 0.2  # "baker" and "other"
+    asked = "synthesize jobs.csv --schema jobs.toml --epsilon 5 --delta 1e-6 --method mst"
+    ok(f"{asked} -o drawn.csv")
+    compare = "evaluate jobs.csv drawn.csv --schema"
+    fails(3, "saved model as --schema", f"{compare} jobs.toml")
+    assert told(f"{compare} drawn.model.json")["marginals"]["1"]["mean"] < 0.2  # "baker", "other"
 
 
 @pytest.mark.slow  # the README's commands are quick enough to run it once
-def test_demo(folder, run, ok):
-    document = json.loads(ok("demo", "--json"))
+def test_demo(folder, ok, told, fails):
+    document = told("demo")
     share = {row["group"]: row for row in document["comparison"]}["Hispanic respondents"]
     assert share["answered"] == pytest.approx(0.2564, abs=1e-3)
     assert share["complete_rows"] == pytest.approx(0.128, abs=1e-3)
     assert abs(share["missdp"] - share["answered"]) < 0.05
     assert abs(share["dropped_dp"] - share["answered"]) > 0.07
     assert document["seconds"] < 240  # a quarter of a minute, on a machine that does nothing else
-    assert len(pd.read_csv(folder / "yrbss_synthetic.csv")) == document["rows"]
-    _, out, _ = run("demo", "-o", "again.parquet")
+    assert len(pd.read_csv("yrbss_synthetic.csv")) == document["rows"]
+    out = ok("demo -o again.parquet")
     assert "dropping incomplete rows" in out
     assert "Wrote again_dossier/report.html" in out
-    assert b"Youth Risk" in (folder / "again_dossier/report.html").read_bytes()
+    assert b"Youth Risk" in Path("again_dossier/report.html").read_bytes()
     assert json.loads((folder / document["dossier"] / "release.json").read_text())["release"]
-    (folder / "fourth_dossier").mkdir()
-    (folder / "fourth_dossier/notes").touch()
-    assert run("demo", "-o", "fourth.csv", "--overwrite")[0] == 5
+    Path("fourth_dossier").mkdir()
+    Path("fourth_dossier/notes").touch()
+    fails(5, "", "demo -o fourth.csv --overwrite")
 
 
 def test_warnings_are_heard_and_in_the_document(folder, run):
-    weak = (*SYNTHESIZE, "--epsilon", 12, "--delta", 0.5, "--public-rows", 300, "--json")
-    code, out, err = run(*weak)
-    assert code == 0
+    code, out, err = run(f"{SYNTHESIZE} --epsilon 12 --delta 0.5 --public-rows 300 --json")
     first, second = json.loads(out)["warnings"]
-    assert first.startswith("epsilon = 12 ")
-    assert second.startswith("delta = 0.5 ")
+    assert (code, first[:13], second[:12]) == (0, "epsilon = 12 ", "delta = 0.5 ")
     assert err == f"missdp: warning: {first}\nmissdp: warning: {second}\n"
-    for command in (("price", "out.model.json"), ("price", "out.model.json", "--json")):
-        assert run(*command)[2] == err
-    code, out, err = run(*SYNTHESIZE, "--json")
+    for more in ("", "--json"):
+        assert run(f"price out.model.json {more}")[2] == err
+    code, out, err = run(f"{SYNTHESIZE} --json")
     assert (json.loads(out)["warnings"], err) == ([], DELTA)
 
 
 @pytest.mark.parametrize("times", [1, 100])
-@pytest.mark.parametrize(
-    ("stated", "said"),
-    [((), DELTA), (("--delta", 1e-7), ""), (("--delta", 0), ""), (("--public-rows", 10**6), "")],
-)
+@pytest.mark.parametrize("stated", ["", "--delta 1e-7", "--delta 0", "--public-rows 1000000"])
 def test_whom_the_default_delta_is_for_is_said_before_any_table_is_read(
-    folder, capsys, run, monkeypatch, stated, said, times
+    folder, capsys, run, monkeypatch, stated, times
 ):
-    head, rows = (folder / "data.csv").read_text().split("\n", 1)
-    (folder / "data.csv").write_text(head + "\n" + rows * times)
+    head, rows = Path("data.csv").read_text().split("\n", 1)
+    Path("data.csv").write_text(head + "\n" + rows * times)
     heard = []
 
     def opened(*_, **__):  # what charges, and counts
@@ -272,34 +220,33 @@ def test_whom_the_default_delta_is_for_is_said_before_any_table_is_read(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Door, "__init__", opened)
-    assert run(*SYNTHESIZE, *stated)[0] == 130
-    assert heard == [said]
+    assert run(f"{SYNTHESIZE} {stated}")[0] == 130
+    assert heard == ["" if stated else DELTA]
 
 
-@pytest.mark.parametrize("command", ["synthesize", "query"])
-def test_the_same_schema_rests_on_the_same_conditions(folder, run, ok, command):
-    arguments = (*SYNTHESIZE, "--json")
-    if command == "query":
-        arguments = ("query", *SYNTHESIZE[1:6], "--impute", "age", "--match", "größe", "--count")
-    for expected in (["PublicDomain"], ["DataDependentDomain"]):
-        if expected != ["PublicDomain"]:
-            run("schema", "draft", "data.csv", "-o", "schema.toml", "--force")
-        out = ok(*arguments, "--json", "--undeclared", "accept")
-        found = [c["kind"] for c in json.loads(out)["guarantee"]["conditions"]]
-        assert found == expected
+COUNT = "query data.csv --schema schema.toml --epsilon 1 --impute age --match größe --count"
 
 
-IMPUTE = ("impute", "data.csv", "--schema", "schema.toml", "--model", "m.json", "-o", "filled.csv")
+@pytest.mark.parametrize("command", [SYNTHESIZE, COUNT], ids=["synthesize", "query"])
+def test_the_same_schema_rests_on_the_same_conditions(folder, ok, told, command):
+    for expected in ("PublicDomain", "DataDependentDomain"):
+        if expected != "PublicDomain":
+            ok("schema draft data.csv -o schema.toml --force")
+        found = told(f"{command} --undeclared accept")["guarantee"]["conditions"]
+        assert [c["kind"] for c in found] == [expected]
+
+
+IMPUTE = "impute data.csv --schema schema.toml --model m.json -o filled.csv"
 
 
 @pytest.fixture
 def released(folder, ok):
-    ok(*SYNTHESIZE, "--model", "m.json")
+    ok(f"{SYNTHESIZE} --model m.json")
     return folder
 
 
-def test_impute_fills_holes_and_says_that_rows_stay_private(released, ok):
-    out = ok(*IMPUTE, quiet=True)
+def test_impute_fills_holes_and_says_that_rows_stay_private(released, ok, told):
+    out = ok(IMPUTE, quiet=True)
     assert "as private as the rows were" in out
     assert "300" not in out  # how many rows there are is private
     before, after = (read(name) for name in ("data.csv", "filled.csv"))
@@ -307,28 +254,26 @@ def test_impute_fills_holes_and_says_that_rows_stay_private(released, ok):
     for name in before.schema.names:
         kept = ~before.mask(name)
         assert (after.codes(name)[kept] == before.codes(name)[kept]).all()
-
-
-def test_impute_json_seed_and_formats(released, ok):
     found = []
     for _ in range(2):
-        said = json.loads(ok(*IMPUTE, "-o", "f.parquet", "--seed", 1, "--json", "--overwrite"))
-        found.append((released / "f.parquet").read_bytes())
-    assert said["output"] == "f.parquet"
-    assert said["private"] is True
+        said = told(f"{IMPUTE} -o f.parquet --seed 1 --overwrite")
+        found.append(Path("f.parquet").read_bytes())
+    assert (said["output"], said["private"]) == ("f.parquet", True)
     assert Guarantee.from_dict(said["guarantee"]) == missdp.load("m.json").guarantee_
     assert found[0] == found[1]
     assert len(read("f.parquet")) == 300
 
 
 def test_impute_several_times_or_not_at_all(released, fails, ok, monkeypatch):
-    out = ok(*IMPUTE, "--draws", 3, "--filling", "random")
-    drawn = [(released / f"filled-{k}.csv").read_text(encoding="utf-8") for k in (1, 2, 3)]
+    def tables():
+        return [Path(f"filled-{k}.csv").read_text() for k in (1, 2, 3)]
+
+    out = ok(f"{IMPUTE} --draws 3 --filling random")
+    drawn = tables()
     assert len(set(drawn)) == 3
     assert all(f"filled-{k}.csv" in out for k in (1, 2, 3))
-    assert not (released / "filled.csv").exists()
-    before = sorted(os.listdir(released))
-    written = []
+    assert not Path("filled.csv").exists()
+    before, written = sorted(os.listdir(released)), []
 
     class FailsAtTheThird(pyarrow.csv.CSVWriter):
         def write_table(self, table):
@@ -338,65 +283,40 @@ def test_impute_several_times_or_not_at_all(released, fails, ok, monkeypatch):
             super().write_table(table)
 
     monkeypatch.setattr("pyarrow.csv.CSVWriter", FailsAtTheThird)
-    fails(5, "No space left", *IMPUTE, "--draws", 3, "--overwrite")
+    fails(5, "No space left", f"{IMPUTE} --draws 3 --overwrite")
     assert sorted(os.listdir(released)) == before
-    again = [(released / f"filled-{k}.csv").read_text(encoding="utf-8") for k in (1, 2, 3)]
-    assert again == drawn
+    assert tables() == drawn
 
 
 def test_a_terminal_without_unicode_shows_what_it_can(folder, terminal):
-    whole = ("complete.csv", "complete.csv", "--schema", "schema.toml")
-    code, shown = terminal("ascii", "evaluate", *whole, "--ways", 1)
+    asked = "evaluate complete.csv complete.csv --schema schema.toml --ways 1"
+    code, shown = terminal("ascii", asked)
     assert (code, "gr??e" in shown) == (0, True)
 
 
-# ``missdp synthesize --ground-truth-epsilon``
-TRUTH_SCHEMA = Schema(
-    tuple(Categorical(name=n, levels=("x", "y"), nullable=n != "d") for n in "abd")
-)
-
-
-@pytest.fixture
-def truth_folder(tmp_path, monkeypatch):
+def test_of_an_epsilon_before_values_went_missing_both_guarantees_are_said(
+    tmp_path, monkeypatch, ok, told
+):
     monkeypatch.chdir(tmp_path)
+    schema = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=n != "d") for n in "abd"))
     rng = np.random.default_rng(1)
     codes = {n: rng.choice(3 if n != "d" else 2, 500) for n in "abd"}
-    Table.from_codes(TRUTH_SCHEMA, codes).to_native().to_csv("data.csv", index=False)
-    TRUTH_SCHEMA.to_toml("schema.toml")
-    return tmp_path
-
-
-START = (
-    "synthesize",
-    "data.csv",
-    "--schema",
-    "schema.toml",
-    "-o",
-    "out.csv",
-    "--method",
-    "privbayes",
-)
-ASKED = (*START, "--missing", "complete-rows", "--ground-truth-epsilon", "1")
-
-RATES = "a=0.64,b=0.8"  # 0.512 of the rows are complete
-
-
-def test_what_was_asked_leads_and_the_other_is_kept(truth_folder, ok):
-    document = json.loads(ok(*ASKED, "--observed", RATES, "--json"))
+    Table.from_codes(schema, codes).to_native().to_csv("data.csv", index=False)
+    schema.to_toml("schema.toml")
+    asked = SYNTHESIZE.replace("--epsilon", "--method privbayes --ground-truth-epsilon")
+    asked += " --missing complete-rows"
+    rates = "--observed a=0.64,b=0.8"  # 0.512 of the rows are complete
+    document = told(f"{asked} {rates}")
     truth, whole = document["ground_truth_guarantee"], document["guarantee"]
-    assert truth["protects"] == "ground-truth"
+    assert (truth["protects"], whole["protects"]) == ("ground-truth", "incomplete")
     assert 0.999 < truth["epsilon"] <= 1.0
-    assert whole["protects"] == "incomplete"
     assert 1.4 < whole["epsilon"] < 1.6
-    out = ok("price", "out.model.json", "--ground-truth", "--observed", RATES, "--json")
-    assert 0.999 < json.loads(out)["guarantee"]["epsilon"] <= 1.0
-
-
-def test_in_words(truth_folder, ok):
-    out = ok(*ASKED, "--p-max", "0.512", "--guarantee", "g.json")
+    again = told(f"price out.model.json --ground-truth {rates}")["guarantee"]
+    assert 0.999 < again["epsilon"] <= 1.0
+    out = ok(f"{asked} --p-max 0.512 --guarantee g.json")
     first, second = out.split("For the table with its holes:")
     assert "before values went missing" in first
     assert "including which of its cells are missing" in second
-    stored = json.loads((truth_folder / "g.json").read_text())
+    stored = json.loads(Path("g.json").read_text())
     assert stored["protects"] == "incomplete"
     assert 1.4 < stored["epsilon"] < 1.6

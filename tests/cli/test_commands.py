@@ -1,11 +1,13 @@
-"""The list of commands: quick to show, the same as what is there, and its examples run."""
+"""The list of commands: quick to show, the same as what is there, its examples run; and pipes."""
 
+import io
 import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,11 @@ import pandas as pd
 import pytest
 
 import missdp
-from missdp.cli import doctor
+from missdp.cli import doctor, options
 from missdp.cli.app import COMMANDS, EXAMPLES, command_named
 from missdp.cli.main import main
+from missdp.cli.options import _as_file
+from missdp.schema import Schema
 from missdp.synth.registry import _own_parameters
 
 HEAVY = {
@@ -23,15 +27,15 @@ HEAVY = {
 }  # fmt: skip
 
 
-def imported(code):
-    """Return which of what takes long to import some code brings along, in a process of its own."""
-    code = f"import sys\n{code}\nprint(*sys.modules)"
+def printed_by(code):
+    """What some code prints, in a process of its own."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return HEAVY & {*done.stdout.splitlines()[-1].split()}
+    return done.stdout
 
 
 HELP = "from missdp.cli.main import main; [main([*words, '--help']) for words in {}]"
 SLIM = ["synthesize"], ["sample"], ["price"], ["impute"], ["schema"]
+FACTS = "from missdp import Schema, Table, load, Budget, Guarantee"
 
 
 @pytest.mark.parametrize(
@@ -39,14 +43,12 @@ SLIM = ["synthesize"], ["sample"], ["price"], ["impute"], ["schema"]
     [
         (f"import missdp; {HELP.format(([],))}; main(['--version'])", set()),
         ("from missdp import AllPairs; AllPairs(epsilon=1.0)", {"numpy"}),
-        (
-            f"from missdp import Schema, Table, load, Budget, Guarantee; {HELP.format(SLIM)}",
-            {"numpy"},
-        ),
+        (f"{FACTS}; {HELP.format(SLIM)}", {"numpy"}),
     ],
 )
 def test_what_takes_long_is_imported_where_it_is_used(code, needed):
-    assert imported(code) == needed
+    modules = printed_by(f"import sys\n{code}\nprint(*sys.modules)").splitlines()[-1]
+    assert HEAVY & {*modules.split()} == needed
 
 
 @pytest.mark.parametrize(
@@ -64,8 +66,7 @@ def test_names_and_options_are_completed_without_a_heavy_import(typed, offered, 
     code = "import atexit, sys; atexit.register(lambda: print('numpy' in sys.modules)); " + (
         "sys.argv = ['missdp']; from missdp.cli.main import run; run()"  # as the script does
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    *found, heavy = done.stdout.split()
+    *found, heavy = printed_by(code).split()
     assert set(found) == offered
     assert heavy == str(len(offered) == 1)  # options are those of the command, which is read
 
@@ -76,12 +77,11 @@ LINES = re.findall(r"^\$ (.*)$", PAGE, re.M)
 LONG = ("missdp plan", "missdp estimate", "missdp sensitivity", "--ground-truth-epsilon")
 
 
-def test_every_command_has_an_example_and_the_page_shows_it(capsys):
+def test_every_command_has_an_example_and_the_page_shows_it(ok):
     assert set(EXAMPLES) == set(COMMANDS)
     shown = [shlex.split(line) for line in LINES]
     for name, examples in EXAMPLES.items():
-        assert main([name, "--help"]) == 0
-        said = capsys.readouterr().out
+        said = ok(name, "--help")
         assert f" {name} " in said.splitlines()[0]
         assert command_named(name).name == name
         for example in examples:
@@ -89,40 +89,13 @@ def test_every_command_has_an_example_and_the_page_shows_it(capsys):
             assert [word.replace('"', "'") for word in shlex.split(example)] in shown
             assert example.split()[1] == name
         parts = getattr(command_named(name), "commands", {None: None})
-        for words in [[name], *([name, part] for part in parts if part)]:
-            assert main([*words, "--help"]) == 0
-            after_usage = capsys.readouterr().out.partition("\n\n")[2]
-            assert after_usage.startswith(f"  Examples:\n    missdp {' '.join(words)} ".rstrip())
-
-
-# The doctor
-def test_the_doctor_finds_what_is_here_and_says_what_is_wrong(monkeypatch, capsys):
-    def seen():
-        code = main(["doctor", "--json"])
-        document = json.loads(capsys.readouterr().out)
-        return code, {row["part"]: row["state"] for row in document["parts"]}, document["fine"]
-
-    code, states, fine = seen()
-    assert (code, fine) == (0, True)
-    known = {"missdp", "Python", "numpy", "Java", "PostgreSQL", "folder", "threads", "randomness"}
-    assert known | {"psycopg [ledger]", "jinja2 [report]"} <= states.keys()
-    assert "pytest [dev]" not in states
-    real = doctor.version
-    monkeypatch.setattr(doctor, "version", lambda name: "1.9" if name == "duckdb" else real(name))
-    monkeypatch.setattr(doctor, "requires", lambda _: ["duckdb>=1.10", "numpy", "gone-away>=2"])
-    code, states, fine = seen()
-    assert (code, fine, states["duckdb"]) == (7, False, "older than 1.10")
-    assert states["gone-away"] == "needed: pip install gone-away"
-    monkeypatch.setattr(doctor, "requires", lambda _: ['gone-away>=2; extra == "plot"'])
-    assert seen()[0] == 0
-    assert seen()[1]["gone-away [plot]"] == "absent"
-    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
-    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse_to_open)
-    assert seen()[0] == 5
-
-
-def refuse_to_open():
-    raise OSError
+        for words in (name, *(f"{name} {part}" for part in parts if part)):
+            after_usage = ok(f"{words} --help").partition("\n\n")[2]
+            assert after_usage.startswith(f"  Examples:\n    missdp {words} ".rstrip())
+    for name, family in missdp.synthesizers().items():
+        (listed,) = re.findall(rf"^\| `{name}` \| (.*) \|$", PAGE, re.M)
+        own = {*_own_parameters(family)} - {"structural_zeros"}
+        assert {*re.findall(r"`(\w+)`", listed)} == own, name
 
 
 @pytest.mark.parametrize(
@@ -133,12 +106,11 @@ def refuse_to_open():
     ],
     ids=["quick", "all"],
 )
-def test_the_examples_run(lines, tmp_path, monkeypatch, capsys):
+def test_the_examples_run(lines, tmp_path, monkeypatch, ok):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {"smoker": rng.choice(["no", "yes"], 500), "age": rng.integers(18, 99, 500)}
-    ).astype({"age": "Int64"})
+    columns = {"smoker": rng.choice(["no", "yes"], 500), "age": rng.integers(18, 99, 500)}
+    frame = pd.DataFrame(columns).astype({"age": "Int64"})
     frame.to_csv("complete.csv", index=False)
     frame.mask(rng.random((500, 2)) < 0.2).to_csv("patients.csv", index=False)
     frame[:100].to_csv("others.csv", index=False)
@@ -154,18 +126,109 @@ def test_the_examples_run(lines, tmp_path, monkeypatch, capsys):
         if "-o synthetic.csv" in line:  # each wants a name that is free
             for path in Path().glob("synthetic.*"):
                 path.unlink()
-        assert main(shlex.split(line)[1:]) == 0, (line, capsys.readouterr().err)
+        ok(line.removeprefix("missdp "))
         for name, value in re.findall(r"--set (rounds|degree)=(\d)", line):
             assert getattr(missdp.load("synthetic.model.json"), name) == int(value)
         if line.startswith("missdp schema draft"):  # a person declares every guess public
             schema = Path("patients.toml")
             schema.write_text(re.sub(r"undeclared = \[.*?\]\n", "", schema.read_text(), flags=re.S))
-    drawn = len(pd.read_csv("more.csv"))
-    assert drawn == 500
+    assert len(pd.read_csv("more.csv")) == 500
 
 
-@pytest.mark.parametrize("name", sorted(missdp.synthesizers()))
-def test_the_page_lists_the_parameters_that_can_be_set(name):
-    (listed,) = re.findall(rf"^\| `{name}` \| (.*) \|$", PAGE, re.M)
-    own = _own_parameters(missdp.synthesizers()[name])
-    assert set(re.findall(r"`(\w+)`", listed)) == set(own) - {"structural_zeros"}
+def test_the_doctor_finds_what_is_here_and_says_what_is_wrong(monkeypatch, run):
+    def seen():
+        code, out, _ = run("doctor --json")
+        document = json.loads(out)
+        return code, {row["part"]: row["state"] for row in document["parts"]}, document["fine"]
+
+    def refuse_to_open():
+        raise OSError
+
+    code, states, fine = seen()
+    assert (code, fine) == (0, True)
+    known = {"missdp", "Python", "numpy", "Java", "PostgreSQL", "folder", "threads", "randomness"}
+    assert known | {"psycopg [ledger]", "jinja2 [report]"} <= states.keys()
+    assert "pytest [dev]" not in states
+    real = doctor.version
+    monkeypatch.setattr(doctor, "version", lambda name: "1.9" if name == "duckdb" else real(name))
+    monkeypatch.setattr(doctor, "requires", lambda _: ["duckdb>=1.10", "numpy", "gone-away>=2"])
+    code, states, fine = seen()
+    assert (code, fine, states["duckdb"]) == (7, False, "older than 1.10")
+    assert states["gone-away"] == "needed: pip install gone-away"
+    monkeypatch.setattr(doctor, "requires", lambda _: ['gone-away>=2; extra == "plot"'])
+    code, states, _ = seen()
+    assert (code, states["gone-away [plot]"]) == (0, "absent")
+    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
+    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse_to_open)
+    assert seen()[0] == 5
+
+
+# `-` for standard input and output
+ROWS = "pay,sex\n" + "".join(f"{k % 50},{'fm'[k % 2]}\n" for k in range(300))
+
+
+@pytest.fixture
+def piped(tmp_path, monkeypatch, capfdbinary):
+    """Run a command on rows from standard input; return its code and what it printed where."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    Path("tmp").mkdir()
+
+    def called(command, rows=ROWS):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(rows.encode())))
+        code = main(command.split())
+        assert list(Path("tmp").iterdir()) == []  # no private row is left
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return called
+
+
+def files_in(folder):
+    """Files that have a name there."""
+    return [path for path in Path(folder).rglob("*") if path.is_file() and path.stat().st_nlink]
+
+
+def test_drafts_rows_and_models_go_through_pipes(piped, monkeypatch):
+    code, draft, said = piped("schema draft - -o -")
+    assert (code, "Wrote standard output: 2 attributes" in said) == (0, True)
+    Path("s.toml").write_text(draft)
+    Schema.from_toml("s.toml").declare_public().to_toml("s.toml")
+    assert piped("schema check s.toml -")[0] == 0
+    assert piped("synthesize - --schema s.toml --epsilon 9 --seed 0 -o out.csv")[0] == 0
+    sample = "sample out.model.json --rows 5 --seed 0 -o"
+    code, printed, said = piped(f"{sample} -")
+    assert (code, printed.splitlines()[0], len(printed.splitlines())) == (0, '"pay","sex"', 6)
+    assert "Wrote standard output: 5 synthetic rows." in said
+    assert piped(f"{sample} rows.csv")[0] == 0
+    assert Path("rows.csv").read_text() == printed
+    with monkeypatch.context() as patched:
+        left, real = [], options._print  # by a run that is killed while it prints
+        patched.setattr(options, "_print", lambda file: (left.extend(files_in("tmp")), real(file)))
+        code, printed, said = piped("impute - --schema s.toml --model out.model.json -o -")
+    assert (code, len(printed.splitlines()), left) == (0, 301, [])
+    assert "PRIVATE" in said.upper()
+    code, printed, said = piped(f"{sample} - --json")
+    assert (len(printed.splitlines()), json.loads(said)["output"]) == (6, "standard output")
+
+
+def test_what_cannot_go_through_a_pipe_is_one_line(piped):
+    for command, code, said in (
+        ("synthesize - --schema s.toml --epsilon 1 -o -", 5, "missdp sample"),
+        ("schema draft - --parts -o d.toml", 2, "not for standard input"),
+        ("sample m.json -o - --multiple 2", 2, "several tables"),
+        ("schema draft - -o d.toml", 3, "not a well-formed CSV"),
+    ):
+        found, out, err = piped(command, rows='a,b\n"secret')
+        assert (found, out, said in err, err.count("\n")) == (code, "", True, 1)
+        assert "secret" not in err
+
+
+def test_a_copy_of_standard_input_has_no_name_of_its_own(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"age\n7\n")))
+    with _as_file("-") as name:
+        (there,) = Path(name).parent.iterdir()
+        assert there.read_bytes() == b"age\n7\n"
+        assert there.is_symlink()  # into this process: what is behind it ends with that
+        assert not there.stat().st_nlink
+    assert not Path(name).parent.exists()

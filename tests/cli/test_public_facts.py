@@ -1,14 +1,17 @@
-"""Kinds of missing and rules of a schema, from the command line."""
+"""Kinds of missing, rules, units and weights of a schema, from the command line."""
 
-import json
+import contextlib
+import sqlite3
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import Categorical, Numeric, Schema
+from missdp import Categorical, Guarantee, Numeric, Schema, load
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.table import draft_columns, units
 
 WHOLE = {"integer": True, "nullable": True}
 FACTS = Schema(
@@ -44,6 +47,7 @@ RULES = [
     "age + born = 2024",
     "start <= end",
 ]
+KEPT = dict.fromkeys(RULES, 0)
 
 
 def survey(n, seed):
@@ -83,139 +87,249 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def stated():
-    """Return the schema file as it was written first."""
-    FACTS.to_toml("first.toml")
-    return Path("first.toml").read_text(encoding="utf-8")
+EVALUATE = "evaluate data.csv other.csv --schema schema.toml"
+CHECK = "schema check schema.toml"
 
 
-EVALUATE = ("evaluate", "data.csv", "other.csv", "--schema", "schema.toml")
-
-
-def test_evaluate_counts_violations_and_kinds(folder, ok):
+def test_evaluate_counts_violations_and_kinds_of_what_a_schema_has(folder, ok, told):
     other = survey(300, 1)
     other.loc[other.index[:7], ["start", "end"]] = [9, 3]
     other.loc[other.index[7:10], "arbeitet"] = "nein"
     other.loc[other.index[7:10], "Löhne"] = 1000.0
     other.to_csv("other.csv", index=False)
-    document = json.loads(ok(*EVALUATE, "--json", quiet=True))
-    assert document["rules"]["truth"]["broken"] == dict.fromkeys(RULES, 0)
+    document = told(EVALUATE, quiet=True)
+    assert document["rules"]["truth"]["broken"] == KEPT
     broken = document["rules"]["synthetic"]
-    assert broken["broken"] == dict.fromkeys(RULES, 0) | {RULES[-1]: 7, RULES[0]: 3}
+    assert broken["broken"] == KEPT | {RULES[-1]: 7, RULES[0]: 3}
     assert (broken["rows"], broken["broken_rows"]) == (300, 10)
-    kinds = document["kinds"]
-    assert set(kinds["truth_shares"]["Löhne"]) == {"not_applicable", "missing", "refused"}
-    expected = (survey(400, 0)["age"] == -3).mean()
-    assert kinds["truth_shares"]["age"]["not_asked"] == pytest.approx(expected)
-    out = ok(*EVALUATE)
+    kinds = document["kinds"]["truth_shares"]
+    assert set(kinds["Löhne"]) == {"not_applicable", "missing", "refused"}
+    assert kinds["age"]["not_asked"] == pytest.approx((survey(400, 0)["age"] == -3).mean())
+    out = ok(EVALUATE)
     assert "synthetic table: 10 of 300 rows break a rule" in out
     assert "private table: 0 of 400 rows break a rule" in out
     assert "Löhne, not applicable" in out
-    assert "age, not asked" in out
-
-
-def test_evaluate_says_nothing_of_what_a_schema_does_not_have(folder, run):
-    plain = Path("schema.toml").read_text(encoding="utf-8").split("[[rule]]")[0]
-    Path("rules.toml").write_text(
-        '[[attribute]]\nname = "a"\nkind = "categorical"\nlevels = ["x"]\nnullable = true\n',
-        encoding="utf-8",
-    )
+    Schema(FACTS.attributes).to_toml("schema.toml")
+    assert {"rules", "kinds"} & {*told(EVALUATE)} == {"kinds"}
+    Schema((Categorical(name="a", levels=("x",), nullable=True),)).to_toml("schema.toml")
     pd.DataFrame({"a": ["x", "x"]}).to_csv("other.csv", index=False)
-    code, out, _ = run("evaluate", "other.csv", "other.csv", "--schema", "rules.toml",
-                       "--ways", "1", "--json")  # fmt: skip
-    assert code == 0
-    assert set(json.loads(out)) == {"curator_only", "fidelity", "marginals", "missing", "warnings"}
-    Path("schema.toml").write_text(plain, encoding="utf-8")
-    survey(50, 0).to_csv("other.csv", index=False)
-    document = json.loads(run(*EVALUATE, "--json")[1])
-    assert "rules" not in document
-    assert "kinds" in document
+    document = told(f"{EVALUATE.replace('data', 'other')} --ways 1")
+    assert {*document} == {"curator_only", "fidelity", "marginals", "missing", "warnings"}
 
 
-def test_check_shows_rules_in_words_and_never_how_many_rows_break_them(folder, run, fails):
-    good = run("schema", "check", "schema.toml", "data.csv")
+def test_check_shows_rules_in_words_and_never_how_many_rows_break_them(folder, run, told, fails):
+    good = run(f"{CHECK} data.csv")
     bad = survey(400, 0)
     bad.loc[:50, ["start", "end"]] = [9, 3]
     bad.loc[:50, "age"] = 30
     bad.to_csv("data.csv", index=False)
-    assert run("schema", "check", "schema.toml", "data.csv") == good
+    assert run(f"{CHECK} data.csv") == good
     code, out, err = good
     assert (code, err) == (0, "")
     assert all(f"  {text}\n" in out for text in RULES)
     assert "May be not applicable: Löhne." in out
     assert "May be refused: arbeitet, Löhne, degree." in out
-    document = json.loads(run("schema", "check", "schema.toml", "--json")[1])
+    document = told(CHECK)
     assert document["rules"] == RULES
     assert document["kinds"]["age"] == ["missing", "not_asked"]
-    code, _, err = run("schema", "check", "rules.toml")
-    assert code == 3
-    Path("schema.toml").write_text(stated().replace("by = [", 'by = ["gibt-es-nicht", '), "utf-8")
-    err = fails(3, "years follows from gibt-es-nicht, degree", "schema", "check", "schema.toml")
-
-
-SYNTHESIZE = ("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", 2, "--seed", 1)
-
-
-def violations(ok, name):
-    """Evaluate a file that was written; all its cells are in the domain, or this fails."""
-    arguments = ("evaluate", "data.csv", name, "--schema", "schema.toml", "--ways", "1", "--json")
-    document = json.loads(ok(*arguments, quiet=True))
-    assert document["rules"]["synthetic"]["broken"] == dict.fromkeys(RULES, 0)
-    return document
+    text = Path("schema.toml").read_text("utf-8").replace("by = [", 'by = ["gibt-es-nicht", ')
+    Path("schema.toml").write_text(text, "utf-8")
+    fails(3, "years follows from gibt-es-nicht, degree", CHECK)
 
 
 @pytest.mark.parametrize("method", [pytest.param("aim", marks=pytest.mark.slow), "privbayes"])
-def test_every_method_obeys_the_rules_and_keeps_the_kinds(folder, ok, method):
+def test_every_method_obeys_the_rules_and_keeps_the_kinds(folder, ok, told, method):
+    def kinds_in(name):
+        """Evaluate a file that was written; all its cells are in the domain, or this fails."""
+        document = told(f"{EVALUATE.replace('other.csv', name)} --ways 1", quiet=True)
+        assert document["rules"]["synthetic"]["broken"] == KEPT
+        return document["kinds"]
+
     survey(5000, 0).to_csv("data.csv", index=False)
-    kept = ("--method", method, "--keep-holes", "--holes", "codes", "--model", "m.json")
-    ok(*SYNTHESIZE, "-o", "out.csv", *kept)
-    found = violations(ok, "out.csv")
+    fit = f"synthesize data.csv --schema schema.toml --epsilon 2 --seed 1 --method {method}"
+    ok(f"{fit} -o out.csv --keep-holes --holes codes --model m.json")
+    found = kinds_in("out.csv")
     # Shares were at most .018 apart with three other seeds of each method, and .015 with eighty
     # of AllPairs.
-    assert found["kinds"]["max_difference"] < 0.04
-    assert found["kinds"]["synthetic_shares"]["arbeitet"]["refused"] > 0.01
+    assert found["max_difference"] < 0.04
+    assert found["synthetic_shares"]["arbeitet"]["refused"] > 0.01
     cells = pd.read_csv("out.csv")
     assert {"-7", "-8"} <= {*cells["arbeitet"]}
     assert {-7, -9} <= {*cells["Löhne"]}
     assert "REF" in {*cells["degree"]}
     # Again from the model, with nulls: what is not applicable still follows from the row.
-    again = ("sample", "m.json", "-o", "more.parquet", "--rows", 5000, "--keep-holes")
-    ok(*again)
-    shares = violations(ok, "more.parquet")["kinds"]["synthetic_shares"]
-    assert shares["Löhne"]["refused"] == 0.0
-    assert abs(shares["Löhne"]["not_applicable"] - 0.3) < 0.05
+    ok("sample m.json -o more.parquet --rows 5000 --keep-holes")
+    shares = kinds_in("more.parquet")["synthetic_shares"]["Löhne"]
+    assert shares["refused"] == 0.0
+    assert abs(shares["not_applicable"] - 0.3) < 0.05
     # Without holes: only what is not applicable has no value.
-    ok(*again[:3], "full.csv", "--holes", "codes")
+    ok("sample m.json -o full.csv --holes codes")
     full = pd.read_csv("full.csv")
     assert not full.isna().any().any()
     assert ((full["Löhne"] == -9) == (full["arbeitet"] == "nein")).all()
-    violations(ok, "full.csv")
+    kinds_in("full.csv")
 
 
-def test_errors_say_nothing_of_rows(folder, run):
+def test_errors_say_nothing_of_rows(folder, fails):
     """A cell outside the domain is refused as before, and no message names rule or row."""
     bad = survey(400, 0).astype({"age": "object"})
     bad.loc[17, "age"] = 4711
     bad.to_csv("other.csv", index=False)
-    for arguments in (EVALUATE, ("schema", "check", "schema.toml", "other.csv")):
-        code, _, err = run(*arguments)
-        assert code == 3
+    for command in (EVALUATE, f"{CHECK} other.csv"):
+        err = fails(3, "'age'", command)
         assert not {"4711", "17", "400"} & {*err.replace(",", " ").split()}
-        assert "'age'" in err
 
 
-def test_rules_about_two_rows_are_listed_and_counted_apart(folder, run, ok):
+def test_rules_about_two_rows_are_listed_and_counted_apart(folder, ok):
     text = "t1&t2&EQ(t1.start,t2.start)&IQ(t1.end,t2.end)"
-    rule = f'[[rule]]\nkind = "denial"\nconstraint = "{text}"\n'
-    Path("schema.toml").write_text(stated() + rule, encoding="utf-8")
-    out = run("schema", "check", "schema.toml", "data.csv")[1]
-    assert f"  {RULES[-1]}\nRules about two rows:\n  {text}\n" in out
-    soft = stated() + rule + 'holds = "mostly"\n'
-    Path("soft.toml").write_text(soft, encoding="utf-8")
-    assert f"  {text} (mostly)\n" in run("schema", "check", "soft.toml", "data.csv")[1]
+    stated, rule = Path("schema.toml").read_text("utf-8"), '[[rule]]\nkind = "denial"\n'
+    rule += f'constraint = "{text}"\n'
     survey(300, 1).to_csv("other.csv", index=False)
-    out = ok(*EVALUATE)
-    assert out.count("rows that violate a denial constraint") == 2
-    assert out.count(text) == 2
-    Path("schema.toml").write_text(stated().split("[[rule]]")[0] + rule, encoding="utf-8")
-    assert "break a rule" not in run(*EVALUATE)[1]
+    Path("schema.toml").write_text(f'{stated}{rule}holds = "mostly"\n', "utf-8")
+    assert f"  {text} (mostly)\n" in ok(f"{CHECK} data.csv")
+    Path("schema.toml").write_text(stated + rule, "utf-8")
+    assert f"  {RULES[-1]}\nRules about two rows:\n  {text}\n" in ok(f"{CHECK} data.csv")
+    out = ok(EVALUATE)
+    assert out.count("rows that violate a denial constraint") == out.count(text) == 2
+    Path("schema.toml").write_text(stated.split("[[rule]]")[0] + rule, "utf-8")
+    assert "break a rule" not in ok(EVALUATE)
+
+
+# -- units and weights ---------------------------------------------------------------------------
+UNIT, WEIGHT = 'unit = "person"\nmax_rows = 3\n', 'weight = "wt"\nweight_upper = 40\n'
+PEOPLE = Schema(
+    (
+        Categorical(name="sex", levels=("f", "m")),
+        Numeric(name="age", lower=0, upper=100, bins=4),
+        Categorical(name="ill", levels=("no", "yes"), nullable=True),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with visits of people, with weighted rows, and schemas of either."""
+    place = tmp_path_factory.mktemp("visits")
+    rng = np.random.default_rng(0)
+    columns = {"sex": rng.choice(["f", "m"], 400), "age": rng.integers(0, 100, 400)}
+    frame = pd.DataFrame({"person": rng.integers(0, 80, 400), **columns})
+    frame.to_csv(place / "visits.csv", index=False)
+    with duckdb.connect(place / "v.duckdb") as database:
+        database.from_df(frame).create("visits")
+    with contextlib.closing(sqlite3.connect(place / "v.db")) as database:
+        frame.to_sql("visits", database, index=False)
+    sex = rng.choice(["f", "m"], 3000)
+    frame = pd.DataFrame({"house": np.arange(3000) // 2, "wt": np.where(sex == "f", 40, 10)})
+    frame = frame.assign(sex=sex, ill=rng.choice(["no", "yes", None], 3000))
+    frame.drop(columns="house").to_csv(place / "weighted.csv", index=False)
+    frame.drop(columns=["house", "wt"]).to_csv(place / "plain.csv", index=False)
+    frame.to_csv(place / "houses.csv", index=False)
+    for name, columns, facts in (
+        *(("rows", ["sex", "age"], ""), ("unit", ["sex", "age"], UNIT), ("s", ["sex", "ill"], "")),
+        ("wt", ["sex", "ill"], WEIGHT),
+        ("house", ["sex", "ill"], 'unit = "house"\nmax_rows = 1\n' + WEIGHT),
+    ):
+        PEOPLE.subset(columns).to_toml(path := place / f"{name}.toml")
+        path.write_text(facts + path.read_text())
+    return place
+
+
+@pytest.fixture
+def at(made, tmp_path, monkeypatch):
+    """Be in an empty folder; return where those files are, seen from there."""
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("schema", "more", "most"),
+    [
+        ("unit", "", 3),
+        ("unit", "--max-rows 2", 2),
+        ("rows", "--unit person", 1),
+        ("rows", "--unit person --max-rows 4", 4),
+    ],
+)
+def test_synthesize_protects_the_unit_that_is_declared(at, told, schema, more, most):
+    fit = f"synthesize {at}/visits.csv --schema {at}/{schema}.toml --epsilon 1 -o out.csv"
+    guarantee = Guarantee.from_dict(told(f"{fit} {more}")["guarantee"])
+    assert (guarantee.unit, guarantee.max_rows, guarantee.epsilon) == ("person", most, 1.0)
+    assert list(pd.read_csv("out.csv").columns) == ["sex", "age"]
+
+
+def test_databases_and_queries_are_read_by_unit(at, told):
+    for place in (at / "v.duckdb", f"sqlite:///{at}/v.db"):
+        for asked in ("--table visits", "--select 'SELECT * FROM visits ORDER BY age'"):
+            fit = f"synthesize {place} {asked} --schema {at}/unit.toml --epsilon 1 -o out.csv"
+            found = told(f"{fit} --overwrite")
+            assert Guarantee.from_dict(found["guarantee"]).max_rows == 3
+            assert list(pd.read_csv("out.csv").columns) == ["sex", "age"]
+
+
+def test_commands_that_know_no_unit_or_another_say_so(at, fails, tmp_path):
+    fit = f"synthesize {at}/visits.csv --epsilon 1 -o out.csv --schema {at}"
+    fails(2, "--max-rows is for --unit", f"{fit}/rows.toml --max-rows 3")
+    fails(2, "declares another unit: 'person'", f"{fit}/unit.toml --unit house")
+    rows = f"{at}/visits.csv --schema {at}/unit.toml"
+    ask = "--impute age --match sex --mean age --epsilon 1"
+    fails(3, "a statistic takes each row by itself", f"query {rows} {ask}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_ledger_adds_up_releases_of_one_unit_only(at, ok, told, fails):
+    ledger = "--budget sqlite:///budget.db"
+    for name, more in (("rows", ""), ("persons", "--unit person")):
+        ok(f"budget create {name} {ledger} --epsilon 4 --delta 1e-5 {more}")
+    fit = f"synthesize {at}/visits.csv --epsilon 1 {ledger} --schema {at}"
+    fails(2, "protects each 'row'", f"{fit}/unit.toml -o a.csv --table rows")
+    found = told(f"{fit}/unit.toml -o b.csv --table persons")
+    assert Guarantee.from_dict(found["guarantee"]).unit == "person"
+    fails(2, "protects each 'person'", f"{fit}/rows.toml -o c.csv --table persons")
+
+
+def test_synthesize_weighs_rows_and_evaluate_knows(at, ok, told):
+    how = f"--schema {at}/s.toml --weight wt --weight-upper 40"
+    ok(f"synthesize {at}/weighted.csv {how} -o out.csv --epsilon 20")
+    share = (pd.read_csv("out.csv")["sex"] == "f").mean()
+    assert share == pytest.approx(0.8, abs=0.03)
+    pd.read_csv(at / "weighted.csv").assign(wt="40 kg").to_csv("kg.csv", index=False)
+    check = f"schema check {at}/wt.toml"
+    assert "domain: wt." in ok(f"{check} kg.csv")
+    assert "domain" not in ok(f"{check} {at}/weighted.csv")
+    weighed, plain = (
+        told(f"evaluate {at}/{data}.csv out.csv --schema {at}/{schema}.toml")["marginals"]["1"]
+        for schema, data in (("wt", "weighted"), ("s", "plain"))
+    )
+    assert weighed["mean"] < 0.03 < 0.1 < plain["mean"]
+    pytest.importorskip("jinja2")
+    Path("own").mkdir()
+    ok(f"report out.model.json --private {at}/weighted.csv -o own/page.html")
+    ok(f"synthesize {at}/visits.csv --schema {at}/unit.toml -o people.csv --epsilon 1")
+    ok(f"report people.model.json --private {at}/visits.csv -o own/people.html")
+    assert "Adding all rows of one person to the table" in Path("own/people.html").read_text()
+
+
+def test_evaluate_chooses_the_rows_of_a_unit_once(at, told, monkeypatch):
+    chosen, drawn = units.chosen, []
+    monkeypatch.setattr(units, "chosen", lambda *one: drawn.append(one) or chosen(*one))
+    told(f"evaluate {at}/houses.csv {at}/plain.csv --schema {at}/house.toml")
+    assert len(drawn) == 1
+
+
+def test_units_that_count_as_one_are_asked_for_beside_weights(at, told, fails):
+    fit = f"synthesize {at}/houses.csv --schema {at}/s.toml --unit house --max-rows 2 --epsilon 1"
+    said = told(f"{fit} -o o.csv --weight unit --weight wt --weight-upper 40")
+    assert said["guarantee"]["events"][0]["counts"] == "unit"
+    assert load("o.model.json").population_ == pytest.approx(37_500, rel=0.2)
+    fails(3, "weight_upper", f"{fit} -o p.csv --weight wt")
+    fails(2, "--weight-upper is for", f"{fit} -o p.csv --weight-upper 9")
+    declared = f"{at}/weighted.csv --schema {at}/wt.toml --weight wt --weight-upper 9"
+    fails(2, "leave --weight out", f"synthesize {declared} -o p.csv --epsilon 1")
+
+
+def test_what_may_be_a_weight_is_marked_and_what_a_generous_upper_end_costs_is_said(at, ok, fails):
+    asked = f"plan {at}/wt.toml --rows 3000 --epsilons 1"
+    assert "A row counts 10.0% of weight_upper on average" in ok(f"{asked} --mean-weight 4")
+    fails(2, "--mean-weight is above 0", f"{asked} --mean-weight 41")
+    draft_columns({"pweight": [1.5, 2.5] * 100, "age": [31, 70] * 100}).to_toml("d.toml")
+    assert Path("d.toml").read_text().count("write weight = and its name") == 1

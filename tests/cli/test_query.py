@@ -1,7 +1,6 @@
-"""``missdp query``."""
+"""``missdp query`` and ``missdp price``."""
 
 import errno
-import json
 import tempfile
 import tracemalloc
 from functools import partial
@@ -12,10 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from missdp import Budget, Categorical, Numeric, Ordinal, Schema, Table, shelf
+from missdp import Budget, Categorical, Numeric, Ordinal, PrivBayes, Schema, Table, shelf
 from missdp.accounting import Guarantee
-from missdp.cli.main import main
 from missdp.datasets import yrbss
+from missdp.pricing import column_names
+from missdp.pricing.prices import Price
 from missdp.schema import NotApplicable, Order
 from missdp.statistics import Estimate, ImputedStatistics, run_query, statistics
 from missdp.table import FileRows
@@ -24,7 +24,7 @@ from missdp.table.encode import Column, code_dtype
 COMMAND = import_module("missdp.cli.query")
 
 FIXED = "--impute strength_training_7d --match age,gender,grade --epsilon 2 --tie-breaks 2"
-MEAN = ("--mean", "strength_training_7d")
+MEAN = "--mean strength_training_7d"
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +33,12 @@ def few(tmp_path_factory):
     path = tmp_path_factory.mktemp("yrbss") / "few.parquet"
     rows = pq.read_table(yrbss().path)
     pq.write_table(rows.take(np.arange(0, rows.num_rows, 4)), path)
-    return ("query", str(path), "--schema", str(yrbss().schema_path), *FIXED.split())
+    return f"query {path} --schema {yrbss().schema_path} {FIXED}"
 
 
 @pytest.mark.parametrize("kind", ["noise", "worst-case"])
-def test_a_mean_with_an_error_bar_and_a_guarantee(ok, kind, few):
-    more = ("--where", "age >= 15 and age < 17", "--uncertainty", kind)
-    answer = json.loads(ok(*few, *MEAN, *more, "--json"))
+def test_a_mean_with_an_error_bar_and_a_guarantee(told, kind, few):
+    answer = told(f"{few} {MEAN} --where 'age >= 15 and age < 17' --uncertainty {kind}")
     assert Estimate.from_dict(answer).to_dict().items() <= answer.items()
     low, high = answer["interval"]
     assert 0 <= low <= answer["value"] <= high <= 7
@@ -52,15 +51,15 @@ def test_a_mean_with_an_error_bar_and_a_guarantee(ok, kind, few):
 
 
 QUESTIONS = [
-    ("--count", "--where", "strength_training_7d >= 3"),
-    ("--proportion", "strength_training_7d >= 3"),
-    ("--sum", "strength_training_7d"),
-    ("--variance", "strength_training_7d"),
-    ("--standard-deviation", "strength_training_7d"),
-    ("--correlation", "strength_training_7d,physically_active_7d"),
-    ("--histogram", "strength_training_7d"),
-    (*MEAN, "--no-error-bar"),
-    (*MEAN, "--uncertainty", "worst-case"),
+    "--count --where 'strength_training_7d >= 3'",
+    "--proportion 'strength_training_7d >= 3'",
+    "--sum strength_training_7d",
+    "--variance strength_training_7d",
+    "--standard-deviation strength_training_7d",
+    "--correlation strength_training_7d,physically_active_7d",
+    "--histogram strength_training_7d",
+    f"{MEAN} --no-error-bar",
+    f"{MEAN} --uncertainty worst-case",
 ]
 
 
@@ -74,68 +73,64 @@ FACTS = Schema(
     ),
     (NotApplicable("hours", unless="work = 'yes'"),),
 )  # fmt: skip
-
-
-@pytest.fixture(name="ruled")
-def _ruled(tmp_path):
-    def made(rows):
-        lines = [",".join(map(str, row)) for row in rows]
-        FACTS.to_toml(tmp_path / "facts.toml")
-        (tmp_path / "rows.csv").write_text("\n".join(["age,work,hours,pay", *lines]))
-        return (
-            "query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml",
-            "--impute", "hours", "--match", "age", "--epsilon", "10", "--tie-breaks", "2",
-        )  # fmt: skip
-
-    return made
-
-
 ROWS = [
     *[(20, "yes", 30, 5), (20, "yes", -7, 5), (-1, "no", 9, "none"), (40, "R", "", "none")] * 200,
     *[(-1, "yes", 30, 5), (-8, "yes", "", "none"), (-8, "yes", 30, 5)] * 200,
 ]
 
 
+@pytest.fixture(name="ruled")
+def _ruled(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FACTS.to_toml("facts.toml")
+
+    def made(rows):
+        lines = [",".join(map(str, row)) for row in rows]
+        (tmp_path / "rows.csv").write_text("\n".join(["age,work,hours,pay", *lines]))
+        fixed = "--schema facts.toml --impute hours --match age --epsilon 10 --tie-breaks 2"
+        return f"query rows.csv {fixed}"
+
+    return made
+
+
 def test_nothing_is_promised_about_rows_that_may_not_be_there(ok, ruled):
     """One time in twenty noise looks as if there were rows: seven times hardly ever."""
-    for question in (("--mean", "hours"), ("--proportion", "hours > 3"), ("--variance", "hours")):
-        told = (ok(*ruled([]), *question, "--epsilon", "1") for _ in range(7))
+    for question in ("--mean hours", "--proportion 'hours > 3'", "--variance hours"):
+        answers = (ok(f"{ruled([])} {question} --epsilon 1") for _ in range(7))
         said = "Even whether there are such rows at all cannot be told"
-        assert any(said in out and "half as wide" not in out for out in told)
+        assert any(said in out and "half as wide" not in out for out in answers)
 
 
-def test_brackets_say_which_of_two_things_they_are(run, ruled, tmp_path):
+def test_brackets_say_which_of_two_things_they_are(ok, fails, ruled, tmp_path):
     """Groups have intervals of noise alone, everybody one of the population's value."""
-    ask, mean = ruled(ROWS), 'statistic = "mean"\nof = "hours"\n'
-    (tmp_path / "q.toml").write_text(f'[[question]]\n{mean}[[question]]\n{mean}by = "work"\n')
-    whole = run(*ask, "--mean", "hours")[1]
-    groups = run(*ask, "--mean", "hours", "--by", "work")[1]
-    both = run(*ask, "--questions", tmp_path / "q.toml")[1]
+    ask, mean = ruled(ROWS), '[[question]]\nstatistic = "mean"\nof = "hours"\n'
+    (tmp_path / "q.toml").write_text(f'{mean}{mean}by = "work"\n')
+    groups, both = ok(f"{ask} --mean hours --by work"), ok(f"{ask} --questions q.toml")
     assert "Of epsilon" in both
-    assert "noise alone" not in whole
+    assert "noise alone" not in ok(f"{ask} --mean hours")
     assert "mean(hours, by work)  [noise alone]" in groups
     assert both.count("noise alone") == 1
-    assert run(*ask, "--questions", tmp_path / "q.toml", "--uncertainty", "total")[0] == 2
+    fails(2, "noise alone", f"{ask} --questions q.toml --uncertainty total")
 
 
 RULED = [
-    ("--count", "--where", "pay > 3"),
-    ("--proportion", "hours >= 3 or pay > 2", "--uncertainty", "worst-case"),
-    ("--sum", "hours"),
-    ("--variance", "hours", "--where", "pay > 3"),
-    ("--standard-deviation", "pay"),
-    ("--correlation", "hours,pay"),
-    ("--histogram", "age"),
-    ("--mean", "hours", "--group", "work", "--k", "3"),
-    ("--mean", "hours", "--match", "pay"),
-    ("--mean", "pay", "--impute", "hours,pay"),
+    "--count --where 'pay > 3'",
+    "--proportion 'hours >= 3 or pay > 2' --uncertainty worst-case",
+    "--sum hours",
+    "--variance hours --where 'pay > 3'",
+    "--standard-deviation pay",
+    "--correlation hours,pay",
+    "--histogram age",
+    "--mean hours --group work --k 3",
+    "--mean hours --match pay",
+    "--mean pay --impute hours,pay",
 ]
 
 
-@pytest.mark.parametrize("rows", [[(-1, "no", "", "none")] * 30, [(-8, "R", -7, "")] * 30])
-def test_questions_about_nobody_are_answered(ok, ruled, rows):
+def test_questions_about_nobody_are_answered(ok, ruled):
     for question in RULED[::2]:
-        assert "differentially private" in ok(*ruled(rows), *question, quiet=True)
+        for row in ((-1, "no", "", "none"), (-8, "R", -7, "")):
+            assert "differentially private" in ok(f"{ruled([row] * 30)} {question}", quiet=True)
 
 
 @pytest.fixture(name="held")
@@ -154,23 +149,23 @@ def _held(monkeypatch):
         return lean
 
     def use(ask):
-        monkeypatch.setattr(COMMAND, "run_queries", partial(both, data=ask[1], schema=ask[3]))
+        _, data, _, schema, *_ = ask.split()
+        monkeypatch.setattr(COMMAND, "run_queries", partial(both, data=data, schema=schema))
         return held
 
     return use
 
 
-@pytest.mark.parametrize("question", [*QUESTIONS, (*MEAN, "--where", "physically_active_7d > 2")])
+@pytest.mark.parametrize("question", [*QUESTIONS, f"{MEAN} --where 'physically_active_7d > 2'"])
 def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(ok, held, question, few):
     found = held(few)
-    out = ok(*few, *question, quiet=True)
+    out = ok(f"{few} {question}", quiet=True)
     assert "differentially private" in out
     lines = [line for line in out.splitlines() if line.startswith("No noise interval: ")]
     assert len(lines) == ("--no-error-bar" in question)
     assert all(line.endswith("tells it (ScaleRelease(), or --error-bar).") for line in lines)
-    active = any("physically" in word for word in question)
     matched = {"age": False, "gender": False, "grade": False}  # matched by bins, without values
-    also = {"physically_active_7d": True} if active else {}
+    also = {"physically_active_7d": True} if "physically" in question else {}
     assert found == [{**matched, "strength_training_7d": True, **also}]
 
 
@@ -178,50 +173,37 @@ def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(ok, held, 
 def test_what_rules_read_is_held_too(ok, held, ruled, question):
     ask = ruled(ROWS)
     held(ask)
-    ok(*ask, *question, quiet=True)
+    ok(f"{ask} {question}", quiet=True)
 
 
-def test_a_cell_that_does_not_fit_is_refused_also_where_no_question_reads_it(run, ruled):
-    ask = ruled([*ROWS, (20, "perhaps", 30, 5)])
-    code, out, err = run(*ask, "--impute", "pay", "--mean", "pay")
-    assert (code, out) == (3, "")
-    assert "'work'" in err
-    assert "perhaps" not in err
+def test_what_does_not_fit_is_refused_also_where_no_question_reads_it(fails, ruled, tmp_path):
+    ask = f"{ruled([*ROWS, (20, 'perhaps', 30, 5)])} --impute pay --mean pay"
+    assert "perhaps" not in fails(3, "'work'", ask)
+    text = (tmp_path / "rows.csv").read_text()
+    (tmp_path / "rows.csv").write_text(text.replace("work", "labour", 1))
+    fails(3, "work", ask)
 
 
-def test_a_column_that_no_question_reads_must_be_there_all_the_same(run, ruled):
-    ask = ruled(ROWS)
-    text = ask[1].read_text().replace("work", "labour", 1)
-    ask[1].write_text(text)
-    code, out, err = run(*ask, "--impute", "pay", "--mean", "pay")
-    assert (code, out) == (3, "")
-    assert "work" in err
+def test_a_question_that_makes_no_sense_is_refused_as_if_all_were_read(run, monkeypatch, ruled):
+    for question in (
+        "--proportion 'hours > 3' --group labour",
+        "--count --group labour",
+        "--match labour --mean hours",
+        "--histogram labour",
+        "--match ' , ' --impute '' --count",
+        "--match '' --count",
+        "--match '' --group '`age' --count",
+        "--mean pay --where 'labour > 3'",
+    ):
+        ask = f"{ruled(ROWS)} {question}"
+        lean = run(ask)
+        with monkeypatch.context() as patched:
+            patched.setattr(COMMAND, "_read", lambda rows, facts, _: Table.read(rows, facts))
+            assert lean == run(ask)
+        assert lean[0] in {2, 3}
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        ("--proportion", "hours > 3", "--group", "labour"),
-        ("--count", "--group", "labour"),
-        ("--match", "labour", "--mean", "hours"),
-        ("--histogram", "labour"),
-        ("--match", " , ", "--impute", "", "--count"),
-        ("--match", "", "--count"),
-        ("--match", "", "--group", "`age", "--count"),
-        ("--mean", "pay", "--where", "labour > 3"),
-    ],
-)
-def test_a_question_that_makes_no_sense_is_refused_as_if_all_were_read(
-    run, monkeypatch, ruled, question
-):
-    ask = ruled(ROWS)
-    lean = run(*ask, *question)
-    monkeypatch.setattr(COMMAND, "_read", lambda rows, facts, _: Table.read(rows, facts))
-    assert lean == run(*ask, *question)
-    assert lean[0] in {2, 3}
-
-
-def test_rules_that_are_accepted_are_not_refused_by_a_question_about_some(run, tmp_path):
+def test_rules_that_are_accepted_are_not_refused_by_a_question_about_some(ok, tmp_path):
     """Of very many rules the last are not looked at: there, p is never at most q."""
     bounds = {f"{side}{k}": (0, 480) for k in range(17) for side in "ab"}
     bounds |= {"u": (0, 249), "v": (0, 249), "p": (300, 400), "q": (0, 200)}
@@ -235,81 +217,68 @@ def test_rules_that_are_accepted_are_not_refused_by_a_question_about_some(run, t
     )
     facts.to_toml(tmp_path / "facts.toml")
     (tmp_path / "rows.csv").write_text(",".join(bounds) + "\n" + "," * (len(bounds) - 1) + "\n")
-    code, _, err = run("query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml",
-        "--impute", "p", "--match", "q", "--count", "--epsilon", "1",
-    )  # fmt: skip
-    assert (code, err) == (0, "")
+    ask = f"query {tmp_path}/rows.csv --schema {tmp_path}/facts.toml"
+    ok(f"{ask} --impute p --match q --count --epsilon 1", quiet=True)
 
 
-def test_names_with_commas_stand_in_backticks(run, ok, tmp_path):
+def test_names_with_commas_stand_in_backticks(told, ok, fails, tmp_path):
+    numbers = {"height, cm": (100, 220), "a,b": (0, 9)}
     facts = Schema(
         (
-            Numeric(name="height, cm", lower=100, upper=220, nullable=True),
-            Numeric(name="a,b", lower=0, upper=9, nullable=True),
+            *(Numeric(name=n, lower=a, upper=b, nullable=True) for n, (a, b) in numbers.items()),
             Ordinal(name="grade", levels=(1, 2), nullable=True),
         )
     )
     facts.to_toml(tmp_path / "facts.toml")
     rows = "".join(f"{170 + k % 9},{k % 10},{k % 2 + 1}\n" for k in range(500))
     (tmp_path / "rows.csv").write_text('"height, cm","a,b",grade\n' + rows + ",,\n")
-    ask = (
-        "query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml", "--epsilon", "5",
-        "--impute", "`height, cm`, `a,b`",
-    )  # fmt: skip
-    out = ok(*ask, "--match", "grade", "--mean", "`height, cm`", "--json", quiet=True)
-    assert 165 < json.loads(out)["value"] < 185
-    ok(*ask, "--match", "grade", "--correlation", "`height, cm`,`a,b`", quiet=True)
+    ask = f"query {tmp_path}/rows.csv --schema {tmp_path}/facts.toml --epsilon 5"
+    ask += " --impute '`height, cm`, `a,b`' --match"
+    assert 165 < told(f"{ask} grade --mean '`height, cm`'", quiet=True)["value"] < 185
+    ok(f"{ask} grade --correlation '`height, cm`,`a,b`'", quiet=True)
     for odd in ("`grade", "grade`", "`grade` x", "a`b"):
-        code, out, err = run(*ask, "--match", odd, "--count")
-        assert (code, out) == (2, "")
-        assert "backticks" in err
+        fails(2, "backticks", f"{ask} '{odd}' --count")
 
 
 # -- the limit of memory -------------------------------------------------------------------------
 @pytest.fixture
-def seeded(monkeypatch):
-    monkeypatch.setattr(statistics, "ImputedStatistics", partial(ImputedStatistics, random_state=1))
-
-
-@pytest.fixture
 def on_disk(monkeypatch):
     """Count the arrays that are put on disk, however short."""
+    monkeypatch.setattr(statistics, "ImputedStatistics", partial(ImputedStatistics, random_state=1))
     kept, reserve = [], shelf._reserve
     monkeypatch.setattr(shelf, "_LEAST", 1)
     monkeypatch.setattr(shelf, "_reserve", lambda file, size: kept.append(reserve(file, size)))
     return kept
 
 
-@pytest.mark.parametrize("question", [QUESTIONS[k] for k in (0, 5, 8)])
+@pytest.mark.parametrize(
+    ("few_of", "question"),
+    [*((True, f"{QUESTIONS[k]} --k 3") for k in (0, 5, 8)), *((False, q) for q in RULED[1::4])],
+)
 def test_rows_that_do_not_fit_are_kept_on_disk_and_nobody_can_tell(
-    run, monkeypatch, seeded, on_disk, question, few
+    run, monkeypatch, on_disk, few_of, question, few, ruled
 ):
-    monkeypatch.setattr(FileRows, "about", lambda rows: 1_000)
-    held = run(*few, *question, "--k", "3", "--memory", "1GB")
-    assert (held[0], on_disk) == (0, [])
-    for about in (10_000_000, None):  # unknown: as many as there may be
+    ask = f"{few if few_of else ruled(ROWS)} {question} --memory"
+    held, of_any = [], 10_000_000
+    # None: unknown, as many as there may be.
+    for about, memory, shelved in (
+        (1_000, "1GB", False), (of_any, "1GB", True), (None, "1GB", True), (of_any, "99GB", False),
+    ):  # fmt: skip
         on_disk.clear()
         monkeypatch.setattr(FileRows, "about", lambda rows, about=about: about)
-        assert run(*few, *question, "--k", "3", "--memory", "1GB") == held
-        assert len(on_disk) > 10
-    on_disk.clear()
-    monkeypatch.setattr(FileRows, "about", lambda rows: 10_000_000)
-    assert run(*few, *question, "--k", "3", "--memory", "99GB") == held
-    assert on_disk == []
+        held.append(run(f"{ask} {memory}"))
+        assert len(on_disk) > 10 if shelved else on_disk == []
+    assert held[0][0] == 0
+    assert held == held[:1] * 4
 
 
-@pytest.mark.parametrize("question", RULED[1::4])
-def test_so_are_rows_that_follow_rules(run, monkeypatch, seeded, on_disk, ruled, question):
-    ask = ruled(ROWS)
-    held = run(*ask, *question)
-    assert on_disk == []
-    monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
-    assert run(*ask, *question) == held
-    assert len(on_disk) > 10
+def reserved(refuse, *, opened=tempfile.TemporaryFile, **more):
+    refuse()
+    return opened(**more)
 
 
 @pytest.mark.parametrize("taken", [0, 1, 9])
-def test_a_full_disk_is_told_and_so_is_what_counts_as_charged(run, monkeypatch, taken, few):
+def test_a_full_disk_is_told_and_so_is_what_counts_as_charged(fails, monkeypatch, taken, few):
     kept = []
 
     def full(*_):
@@ -320,16 +289,9 @@ def test_a_full_disk_is_told_and_so_is_what_counts_as_charged(run, monkeypatch, 
     monkeypatch.setattr(shelf, "_LEAST", 1)
     monkeypatch.setattr(shelf.tempfile, "TemporaryFile", partial(reserved, full))
     monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
-    code, out, err = run(*few, *MEAN)
-    assert (code, out) == (5, "")
-    assert err.startswith("missdp: cannot write a temporary file: No space left on device")
+    err = fails(5, "cannot write a temporary file: No space left on device", f"{few} {MEAN}")
     # Nothing was charged while the table was read.
     assert ("epsilon = 2 counts as charged" in err) == (taken == 9)
-
-
-def reserved(refuse, *, opened=tempfile.TemporaryFile, **more):
-    refuse()
-    return opened(**more)
 
 
 def made_up(rows):
@@ -351,8 +313,8 @@ BLOCKS = (
 
 
 # Many sums, of many donors; the worst case.
-@pytest.mark.parametrize(("question", "k"), [(QUESTIONS[5], 10), (QUESTIONS[8], 1)])
-def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k, few):
+@pytest.mark.parametrize("question", [f"{QUESTIONS[5]} --k 10", f"{QUESTIONS[8]} --k 1"])
+def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, ok, question, few):
     asked = []
 
     def answered(rows, requests, **_):
@@ -364,8 +326,7 @@ def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k, few
     monkeypatch.setattr(COMMAND, "_read", lambda *_: None)
     for name in BLOCKS:
         monkeypatch.setattr(f"missdp.{name}", 1_000)
-    both = ("--impute", "strength_training_7d,physically_active_7d", "--match", "grade")
-    assert main([str(a) for a in (*few, *question, *both, "--k", k)]) == 0
+    ok(f"{few} {question} --impute strength_training_7d,physically_active_7d --match grade")
     peaks = []
     for rows in (1_000, 4_000):
         table = made_up(rows)
@@ -374,3 +335,90 @@ def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k, few
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert (peaks[1] - peaks[0]) / 3_000 < COMMAND._row_bytes(asked[0])
+
+
+# -- price ---------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "m.json"
+    rows = yrbss().table().take(np.arange(1000))
+    PrivBayes(epsilon=1.0, missing="complete-rows").fit(rows).save(path)
+    return str(path)
+
+
+def test_the_price_of_a_model_is_its_guarantee_or_that_of_the_ground_truth(model, ok, told):
+    assert "-differentially private" in ok("price", model)
+    rates = ",".join(f"{name}=0.9" for name in yrbss().schema().names)
+    truth = f"price {model} --ground-truth"
+    found = told(f"{truth} --observed {rates}")["guarantee"]
+    assert found["protects"] == "ground-truth"
+    assert 0.3 < found["epsilon"] < 0.45
+    assert "does not depend on any other row" in ok(f"{truth} --row-independent")
+    assert told(f"{truth} --p-max 0.5")["guarantee"]["epsilon"] < 0.7
+
+
+TABLE = """
+delta = 1e-6
+[table]
+rows = {rows}
+columns = {columns}
+complete = false
+{more}
+[mechanism]
+kind = "mean"
+noise_multiplier = 8.0
+"""
+STEPS = """
+[[step]]
+kind = "impute-mean"
+max_incomplete = 30
+[[step]]
+kind = "pca-rank"
+n_components = 2
+least_gap = 0.2
+"""
+PIPELINE = TABLE.format(rows=1000, columns=4, more=STEPS)
+
+
+def price_in(document):
+    return Price.from_dict({k: v for k, v in document.items() if k != "warnings"})
+
+
+def test_a_pipeline_costs_more_than_its_last_step_claims(ok, told, run, fails, tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text(PIPELINE)
+    found = told("price", path)
+    assert price_in(found).to_dict().items() <= found.items()
+    assert found["epsilon"] > found["naive_epsilon"] > 0
+    assert found["adjacency"] == "replace-one"
+    out = ok("price", path, "--delta", 1e-9)
+    assert "naive claim (wrong here)" in out
+    assert "conditions:" in out
+    pytest.importorskip("matplotlib")
+    ok("price", path, "--plot", tmp_path / "p.svg")
+    assert (tmp_path / "p.svg").stat().st_size > 1000
+    fails(5, "", "price", path, "--plot", tmp_path / "no" / "p.svg")
+    for line, says in (  # as in the file
+        ("least_gap = 0.2\n", "[[step]] 2 (pca-rank) needs least_gap"),
+        ("noise_multiplier = 8.0\n", "[mechanism] (mean) needs noise_multiplier"),
+        ("max_incomplete = 30\n", "[[step]] 1 (impute-mean) needs max_incomplete"),
+    ):
+        path.write_text(PIPELINE.replace(line, ""))
+        assert run("price", path) == (2, "", f"missdp: {says}\n")
+
+
+def test_a_step_that_fills_by_a_saved_model_moves_no_row(model, told, tmp_path, fails):
+    columns, path = len(column_names(yrbss().schema())), tmp_path / "p.toml"
+
+    def described(columns, model):
+        step = f'radius = 3.0\n[[step]]\nkind = "impute-model"\nmodel = "{model}"'
+        path.write_text(TABLE.format(rows=2000, columns=columns, more=step))
+
+    described(columns, model)
+    found = price_in(told("price", path))
+    assert (found.steps[0].transformer, found.steps[0].rows_moved) == ("DPImputer", 0)
+    assert found.epsilon == found.naive_epsilon
+    described(columns + 1, model)
+    fails(2, f"makes {columns} columns", "price", path)
+    described(columns, "none.json")
+    fails(3, "", "price", path)

@@ -29,6 +29,7 @@ from missdp.office.measurements import RECORD
 from missdp.schema import SurveyWeight, Unit
 from missdp.schema.rules import Impossible
 from missdp.testing import check_non_interference
+from refusing import refused, refuses
 
 SCHEMA = Schema(
     (
@@ -42,13 +43,8 @@ SCHEMA = Schema(
 
 def rows(seed=0):
     rng = np.random.default_rng(seed)
-    table = pd.DataFrame(
-        {
-            "smoker": rng.choice(["no", "yes"], 400),
-            "ill": rng.choice(["no", "yes"], 400),
-            "age": rng.integers(0, 81, 400),
-        }
-    )
+    smoker, ill = (rng.choice(["no", "yes"], 400) for _ in range(2))
+    table = pd.DataFrame({"smoker": smoker, "ill": ill, "age": rng.integers(0, 81, 400)})
     gone = rng.random(table.shape) < [0.2, 0.0, 0.1]
     return table.astype({"age": "Int64"}).mask(gone)
 
@@ -66,6 +62,17 @@ def folder(models, tmp_path_factory):
     return place
 
 
+@pytest.fixture
+def written(models, tmp_path):
+    """Write the dossier of a model, or of that of a family; return its folder."""
+
+    def made(model, name="d", **more):
+        write_dossier(models[model] if isinstance(model, str) else model, tmp_path / name, **more)
+        return tmp_path / name
+
+    return made
+
+
 def contents(place):
     return {path.name: path.read_bytes() for path in place.iterdir()}
 
@@ -81,15 +88,13 @@ def test_all_files_are_there_with_their_hashes(folder):
 
 
 @pytest.mark.parametrize("family", ["AllPairs", "AIM", "PrivBayes"])
-def test_a_model_that_saw_rows_and_its_file_make_the_same_bytes(models, family, tmp_path):
+def test_a_model_that_saw_rows_and_its_file_make_the_same_bytes(models, written, family, tmp_path):
     """What a fit left in memory beyond the model's file cannot show, nor can time or place."""
     models[family].save(tmp_path / "m.json")
     (tmp_path / "elsewhere").mkdir()
-    write_dossier(models[family], tmp_path / "a")
-    write_dossier(tmp_path / "m.json", tmp_path / "elsewhere" / "b")
-    write_dossier(load(tmp_path / "m.json"), tmp_path / "c")
-    assert contents(tmp_path / "a") == contents(tmp_path / "elsewhere" / "b")
-    assert contents(tmp_path / "a") == contents(tmp_path / "c")
+    places = written(family, "a"), written(tmp_path / "m.json", "elsewhere/b")
+    places += (written(load(tmp_path / "m.json"), "c"),)
+    assert contents(places[0]) == contents(places[1]) == contents(places[2])
 
 
 @pytest.mark.parametrize("family", [AllPairs, AIM, MST])
@@ -110,8 +115,7 @@ def test_a_schema_made_from_rows_is_refused(tmp_path):
     drafted = Categorical(name="x", levels=("a", "b"), undeclared=("levels",))
     data = pd.DataFrame({"x": ["a", "b"] * 50})
     model = PrivBayes(epsilon=1.0).fit(data, schema=Schema((drafted,)), undeclared="accept")
-    with pytest.raises(SchemaError, match="x were read from the private table"):
-        write_dossier(model, tmp_path / "d")
+    refused(SchemaError, "x were read from the private table", write_dossier, model, tmp_path / "d")
     assert not any(tmp_path.iterdir())
 
 
@@ -119,17 +123,14 @@ def test_a_folder_is_replaced_only_if_it_is_a_dossier_and_that_was_asked_for(mod
     place, model = tmp_path / "d", models["PrivBayes"]
     place.mkdir()
     write_dossier(model, place)  # an empty folder is nobody's
-    with pytest.raises(OutputError, match="exists"):
-        write_dossier(model, place)
+    refused(OutputError, "exists", write_dossier, model, place)
     write_dossier(model, place, overwrite=True, about=About(title="again"))
     assert b"again" in (place / "report.html").read_bytes()
     (place / "notes.txt").write_text("mine")
-    with pytest.raises(OutputError, match="of no dossier"):
-        write_dossier(model, place, overwrite=True)
+    refused(OutputError, "of no dossier", write_dossier, model, place, overwrite=True)
+    (tmp_path / "file").write_text("")
     for other in (tmp_path / "file", tmp_path / "absent" / "d"):
-        (tmp_path / "file").write_text("")
-        with pytest.raises(OutputError):
-            write_dossier(model, other, overwrite=True)
+        refused(OutputError, None, write_dossier, model, other, overwrite=True)
     assert (place / "notes.txt").read_text() == "mine"
 
 
@@ -146,8 +147,7 @@ def test_a_failure_leaves_what_was_there(models, tmp_path, monkeypatch, broken):
         return own(self, *args)
 
     monkeypatch.setattr(Path, broken, fail)
-    with pytest.raises(OutputError, match="No space"):
-        write_dossier(model, place, overwrite=True, about=About(title="again"))
+    refused(OutputError, "No space", write_dossier, model, place, overwrite=True)
     monkeypatch.undo()
     assert contents(place) == before
     assert [*tmp_path.iterdir()] == [place]
@@ -178,17 +178,15 @@ def test_measurements_are_those_of_the_model_with_their_noise(models, folder):
     assert {cell for cell, _ in values.index} == {"no", "yes", "(missing)"}
 
 
-def test_measurements_of_marginals(models, tmp_path):
-    model = models["AIM"]
-    write_dossier(model, tmp_path / "d")
-    read = reader(tmp_path / "d")
+def test_measurements_of_marginals(models, written):
+    model, place = models["AIM"], written("AIM")
     clique = max(model.marginals_, key=len)
     named = [model.modelled_.names[a] for a in clique]
-    values, stds = read("completed share", *named)
+    values, stds = reader(place)("completed share", *named)
     table = model.marginals_[clique]
     assert np.array_equal(values.to_numpy(), table[0].ravel())
     assert np.allclose(stds.to_numpy(), table[1].ravel())
-    stamped = pyarrow.parquet.read_schema(tmp_path / "d" / "measurements.parquet").metadata
+    stamped = pyarrow.parquet.read_schema(place / "measurements.parquet").metadata
     assert b"2" in stamped[b"missdp.guarantee"]
 
 
@@ -201,44 +199,37 @@ def test_measurements_of_marginals(models, tmp_path):
         (PrivBayes, "complete-rows", ["age"]),
     ],
 )
-def test_every_strategy_and_few_attributes_have_a_dossier(family, missing, names, tmp_path):
+def test_every_strategy_and_few_attributes_have_a_dossier(family, missing, names, written):
     schema = Schema(tuple(SCHEMA[name] for name in names))
     model = family(epsilon=3.0, missing=missing).fit(rows()[names], schema=schema)
-    write_dossier(model, tmp_path / "d")
-    page = (tmp_path / "d" / "report.html").read_text()
+    page = (written(model) / "report.html").read_text()
     assert ("does not keep what was missing" in page) == (not model._applied_strategy.models_holes)
 
 
-def test_the_report_says_where_conclusions_turn_if_asked(models, tmp_path, monkeypatch, capsys):
-    question = "mean(age) by ill"
-    write_dossier(models["AllPairs"], tmp_path / "d", tipping=[("age", question)])
-    page = (tmp_path / "d" / "report.html").read_text()
+def test_the_report_says_where_conclusions_turn_if_asked(models, written, tmp_path, monkeypatch):
+    question, model = "mean(age) by ill", models["AllPairs"]
+    page = (written(model, tipping=[("age", question)]) / "report.html").read_text()
     steps = [x / 10 for x in range(-5, 6)]
-    found = models["AllPairs"].sensitivity(question, attribute="age", shifts=steps)
-    section = page[page.index("because of what they are") :]
-    for label, value, turn in zip(
-        found.estimates[5].labels,
-        found.estimates[5].shown()["estimate"],
-        found.tipping,
-        strict=True,
-    ):
+    found = model.sensitivity(question, attribute="age", shifts=steps)
+    section, own = page[page.index("because of what they are") :], found.estimates[5]
+    shown = zip(own.labels, own.shown()["estimate"], found.tipping, strict=True)
+    for label, value, turn in shown:
         said = "holds from -0.5 to 0.5" if turn is None else f"{turn:+.2g}"
         row = rf"<bdi>{label}</bdi></th><td[^>]*>{value}</td><td[^>]*>[^<]*</td><td[^>]*>{said}<"
         assert re.search(row, section), label
-    with pytest.raises(ParameterError, match="never missing"):
-        write_dossier(models["AllPairs"], tmp_path / "e", tipping=[("ill", "share(ill = 'yes')")])
+    with refuses(ParameterError, "never missing"):
+        written(model, "e", tipping=[("ill", "share(ill = 'yes')")])
     assert not (tmp_path / "e").exists()
     monkeypatch.chdir(tmp_path)
-    models["AllPairs"].save("m.json")
+    model.save("m.json")
     assert main(["dossier", "m.json", "-o", "f", "--tipping", f"age={question}"]) == 0
     assert (tmp_path / "f" / "report.html").read_text() == page
     assert main(["dossier", "m.json", "-o", "g", "--tipping", "age"]) == 2
 
 
-def test_what_is_maintained_is_what_was_measured(models, tmp_path):
+def test_what_is_maintained_is_what_was_measured(written):
     for family, how in (("AllPairs", {"measured"}), ("PrivBayes", {"modelled"})):
-        write_dossier(models[family], tmp_path / family)
-        text = (tmp_path / family / "maintained.csv").read_text()
+        text = (written(family, family) / "maintained.csv").read_text()
         lines = [*csv.DictReader(io.StringIO(text))]
         pairs = {line["attributes"]: line for line in lines if not line["rule"]}
         assert {*pairs} == {"smoker; ill", "smoker; age", "ill; age"}
@@ -246,24 +237,18 @@ def test_what_is_maintained_is_what_was_measured(models, tmp_path):
         assert len(lines) == 3 + len(SCHEMA.rules)
 
 
-def test_the_registry_entry_has_the_fields_and_leaves_to_people_what_is_theirs(folder):
+def test_the_registry_entry_leaves_to_people_what_is_theirs(folder):
     entry = yaml.safe_load((folder / "registry.yaml").read_text())
-    assert {*entry} == {"url_slug", "status", "tier", "deployment"}
     assert (entry["url_slug"], entry["status"], entry["tier"]) == ("made-up", "Draft", 3)
     found = entry["deployment"]
-    assert {*found} == {
-        "basic", "dp_variant", "privacy_loss", "deployment_model", "accounting", "implementation",
-        "administrative",
-    }  # fmt: skip
     assert found["basic"]["data_curators"] == ["An office"]
     assert found["basic"]["data_product_region"] == "TODO"
     assert found["dp_variant"]["variant_name"] == "Approximate DP"
     assert found["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0, "delta": 1e-6}
-    assert found["deployment_model"]["model_name"] == "Central"
 
 
 @pytest.mark.parametrize("about", [About(), About(title="Of “x”: #1", published="2026-11-27")])
-def test_the_registry_entry_is_one_by_the_registrys_own_schema(models, about, tmp_path):
+def test_the_registry_entry_is_one_by_the_registrys_own_schema(models, written, about):
     jsonschema = pytest.importorskip("jsonschema")
     of_registry = Path(__file__).parent / "registry" / "deployments-schema.yaml"
     known = yaml.safe_load(of_registry.read_text("utf-8"))
@@ -272,49 +257,43 @@ def test_the_registry_entry_is_one_by_the_registrys_own_schema(models, about, tm
     of_people = Schema(SCHEMA.attributes, unit=Unit("who", max_rows=3))
     people = AIM(epsilon=2.0, delta=0).fit(rows().assign(who=np.arange(400) // 2), schema=of_people)
     for name, model in {**models, "units": people}.items():
-        write_dossier(model, tmp_path / name, about=about)
-        entry = yaml.safe_load((tmp_path / name / "registry.yaml").read_text("utf-8"))
+        entry = yaml.safe_load((written(model, name, about=about) / "registry.yaml").read_text())
         assert [error.message for error in validator.iter_errors(entry)] == []
         entry["deployment"]["basic"]["publication_date"] = "May"
         assert len([*validator.iter_errors(entry)]) == 1
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-def test_answers_say_what_is_not_met(seed, tmp_path):
+def test_answers_say_what_is_not_met(seed, written):
     model = PrivBayes(epsilon=1.0, delta=0, n_rows=400, random_state=seed)
-    write_dossier(model.fit(rows(), schema=SCHEMA), tmp_path / "d")
-    text = (tmp_path / "d" / "answers.md").read_text()
+    text = (written(model.fit(rows(), schema=SCHEMA)) / "answers.md").read_text()
     assert "| Is the number of rows protected? | not met |" in text
     assert ("seeded" in text) == (seed is not None)
     assert f"come from? | {'met' if seed is None else 'not met'} |" in text
 
 
-def test_the_command(models, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    models["PrivBayes"].save("m.json")
-    assert main(["dossier", "m.json", "-o", "d", "--title", "Patients", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["output"] == "d"
-    assert main(["dossier", "m.json", "-o", "d"]) == 5
-    assert main(["dossier", "m.json", "-o", "d", "--overwrite"]) == 0
-    assert main(["dossier", "m.json", "-o", "e", "--published", "May"]) == 2
-    assert main(["dossier", "absent.json", "-o", "e"]) in (2, 3)
-    assert not Path("e").exists()
+def test_the_command_keeps_the_ledger_line_of_the_release(tmp_path, monkeypatch, capsys):
+    def run(command):
+        return main(command.split())
 
-
-def test_the_ledger_line_of_the_release_is_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rows().to_csv("t.csv", index=False)
     SCHEMA.to_toml("t.toml")
-    ledger = ["--budget", "sqlite:///b.db"]
-    main(["budget", "create", "t", "--epsilon", "20", "--delta", "1e-6", *ledger])
-    asked = ["synthesize", "t.csv", "--schema", "t.toml", "--epsilon", "1", "--method", "privbayes"]
-    assert main([*asked, "-o", "s.csv", *ledger, "--table", "t"]) == 0
-    assert main(["dossier", "s.model.json", "-o", "d"]) == 0
-    said = json.loads(Path("d/release.json").read_text())
-    side = json.loads(Path("s.release.json").read_text())
-    assert said["release"] == side["release"]
-    assert said["ledger"] == side["ledger"]
-    assert said["ledger"]["head"] in capsys.readouterr().out or said["ledger"]["head"]
+    ledger = "--budget sqlite:///b.db"
+    assert run(f"budget create t --epsilon 20 --delta 1e-6 {ledger}") == 0
+    asked = f"synthesize t.csv --schema t.toml --epsilon 1 --method privbayes {ledger} --table t"
+    assert run(f"{asked} -o s.csv") == 0
+    capsys.readouterr()
+    assert run("dossier s.model.json -o d --title Patients --json") == 0
+    assert json.loads(capsys.readouterr().out)["output"] == "d"
+    said, side = (json.loads(Path(p).read_text()) for p in ("d/release.json", "s.release.json"))
+    assert (said["release"], said["ledger"]) == (side["release"], side["ledger"])
+    assert said["ledger"]["head"]
+    assert run("dossier s.model.json -o d") == 5
+    assert run("dossier s.model.json -o d --overwrite") == 0
+    assert run("dossier s.model.json -o e --published May") == 2
+    assert run("dossier absent.json -o e") == 3
+    assert not Path("e").exists()
 
 
 # Names and labels that try to be more than text
@@ -332,7 +311,9 @@ NASTY = (
     "www.evil.example",
     "-->🧪\u200d&lt;b&gt;",
 )
-TEXTS = st.one_of(st.sampled_from(NASTY), st.text(min_size=1, max_size=30))
+TEXTS = st.one_of(st.sampled_from(NASTY), st.text(min_size=1, max_size=30)).filter(
+    lambda text: text.strip() and not any("\ud800" <= c <= "\udfff" for c in text)
+)
 
 
 class Elements(html.parser.HTMLParser):
@@ -360,10 +341,6 @@ def made_of(names, labels, levels, about):
     return model, About(title=about, audience=about, curator=about, region=about)
 
 
-def is_text(value):
-    return value.strip() and not any("\ud800" <= c <= "\udfff" for c in value)
-
-
 def check_inert(names, labels, levels, about, place):
     try:
         model, said = made_of(names, labels, levels, about)
@@ -376,9 +353,8 @@ def check_inert(names, labels, levels, about, place):
     entry = yaml.safe_load(found["registry.yaml"].decode())
     assert entry["tier"] == 3
     assert {*entry["deployment"]["basic"]} >= {"name", "description"}
-    cells = [
-        cell for row in csv.reader(io.StringIO(found["maintained.csv"].decode())) for cell in row
-    ]
+    maintained = csv.reader(io.StringIO(found["maintained.csv"].decode()))
+    cells = [cell for row in maintained for cell in row]
     assert len(cells) % 5 == 0
     assert not any(cell.startswith(("=", "+", "@", "\t")) for cell in cells)
     page = Elements(found["report.html"].decode())
@@ -400,17 +376,8 @@ def test_nasty_names_are_inert(nasty, tmp_path):
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
-@given(st.lists(TEXTS.filter(is_text), min_size=7, max_size=7))
-def test_any_names_are_inert(tmp_path_factory, texts):
-    *names, one, other, level, more, about = texts
-    place = tmp_path_factory.mktemp("fuzzed") / "d"
-    check_inert(tuple(names), (one, other), (level, more), about, place)
-
-
-@pytest.mark.slow
 @settings(max_examples=1000)
-@given(st.lists(TEXTS.filter(is_text), min_size=7, max_size=7))
+@given(st.lists(TEXTS, min_size=7, max_size=7))
 def test_any_names_are_inert_in_a_thousand_schemas(tmp_path_factory, texts):
     *names, one, other, level, more, about = texts
     place = tmp_path_factory.mktemp("fuzzed") / "d"
@@ -434,18 +401,16 @@ def test_the_report_shows_what_was_released_with_its_noise(models, folder):
     assert "2 may be missing" in page  # which is declared; whether any is, has noise
 
 
-def test_the_report_of_a_family_without_measurements_states_no_noise(models, tmp_path):
-    write_dossier(models["PrivBayes"], tmp_path / "d")
-    page = (tmp_path / "d" / "report.html").read_text()
+def test_the_report_of_a_family_without_measurements_states_no_noise(written):
+    page = (written("PrivBayes") / "report.html").read_text()
     assert "±" not in re.sub(r"<small>± .*?</small>|<h3>The risk.*", "", page, flags=re.DOTALL)
     assert "this family keeps no measurements" in page
 
 
 # Synthesizers from published measurements
 @pytest.mark.parametrize("family", ["AllPairs", "AIM"])
-def test_a_released_synthesizer_comes_back_from_its_measurements(models, family, tmp_path):
-    write_dossier(models[family], tmp_path / "d")
-    model, file = models[family], tmp_path / "d" / "measurements.parquet"
+def test_a_released_synthesizer_comes_back_from_its_measurements(models, written, family, tmp_path):
+    model, file = models[family], written(family) / "measurements.parquet"
     for schema in (None, model.schema_, SCHEMA):
         again = from_measurements(file, schema)
         assert type(again) is type(model)
@@ -459,8 +424,8 @@ def test_a_released_synthesizer_comes_back_from_its_measurements(models, family,
 
 def test_a_record_that_unpacks_to_too_much_is_refused(folder, monkeypatch):
     monkeypatch.setattr("missdp.office.measurements._MOST_TEXT", 100)
-    with pytest.raises(DataError, match="holds a record that is no model"):
-        from_measurements(folder / "measurements.parquet")
+    said = "holds a record that is no model"
+    refused(DataError, said, from_measurements, folder / "measurements.parquet")
 
 
 def nudged(table, name):
@@ -495,11 +460,12 @@ def test_what_was_edited_is_not_the_release(models, folder, tmp_path, monkeypatc
     assert isinstance(from_measurements(file, schema), AllPairs)  # written again, not edited
     pyarrow.parquet.write_table(EDITS[edit](table, models, tmp_path), file)
     assert from_measurements(file, schema) == "fitted anew"
-    with pytest.raises(SchemaError, match="no sealed record"):
-        from_measurements(file)
+    refused(SchemaError, "no sealed record", from_measurements, file)
 
 
-def test_no_guarantee_is_known_of_numbers_that_were_edited(models, folder, tmp_path):
+def test_no_guarantee_is_known_of_numbers_that_were_edited_or_of_another_schema(
+    models, folder, tmp_path
+):
     table = pyarrow.parquet.read_table(folder / "measurements.parquet")
     file, schema = tmp_path / "edited.parquet", models["AllPairs"].schema_
     pyarrow.parquet.write_table(nudged(table, "value"), file)
@@ -510,21 +476,16 @@ def test_no_guarantee_is_known_of_numbers_that_were_edited(models, folder, tmp_p
         lambda: write_dossier(found, tmp_path / "d"),
         lambda: ground_truth_guarantee(found, RowIndependentMissingness()),
     ):
-        with pytest.raises(UnprovenError, match="no guarantee is known"):
-            ask()
+        refused(UnprovenError, "no guarantee is known", ask)
     assert [*tmp_path.iterdir()] == [file]
     drawn = found.sample_table(4000, missing_values="keep", random_state=0)
     assert Table.from_codes(schema, {a.name: drawn.codes(a.name) for a in schema})
     far = marginal_distance(models["AllPairs"].sample(4000), drawn, k=2, schema=schema)
     assert far.mean < 0.2
-
-
-def test_another_schema_leaves_no_guarantee(models, folder):
-    relabelled = replace(SCHEMA["ill"], label="another one")
-    own = tuple(relabelled if a.name == "ill" else a for a in models["AllPairs"].schema_)
-    schema = replace(models["AllPairs"].schema_, attributes=own)
-    with pytest.raises(UnprovenError, match="no guarantee is known"):
-        _ = from_measurements(folder / "measurements.parquet", schema).guarantee_
+    relabelled = {"ill": replace(SCHEMA["ill"], label="another one")}
+    other = replace(schema, attributes=tuple(relabelled.get(a.name, a) for a in schema))
+    found = from_measurements(folder / "measurements.parquet", other)
+    refused(UnprovenError, "no guarantee is known", lambda: found.guarantee_)
 
 
 def test_marginals_that_mbi_measured_make_a_model_without_a_guarantee(tmp_path):
@@ -539,8 +500,7 @@ def test_marginals_that_mbi_measured_make_a_model_without_a_guarantee(tmp_path):
     assert model.n_rows_ == 1400
     assert np.mean(smoker == 2) == pytest.approx(200 / 1400, abs=0.02)
     assert np.mean(ill[smoker < 2] == smoker[smoker < 2]) == pytest.approx(1000 / 1200, abs=0.03)
-    with pytest.raises(UnprovenError, match="no guarantee is known"):
-        _ = model.guarantee_
+    refused(UnprovenError, "no guarantee is known", lambda: model.guarantee_)
     for wrong, said in (
         ({"values_0": np.ones(5), **saved}, "no marginal of the levels"),
         ({"values_0": counts.ravel(), **saved, "clique_0": ["smoker", "x"]}, "not in the schema"),
@@ -549,9 +509,7 @@ def test_marginals_that_mbi_measured_make_a_model_without_a_guarantee(tmp_path):
         ({"leaf_0": counts}, "holds no measurements"),
     ):
         np.savez(file, **wrong)
-        with pytest.raises(DataError, match=said):
-            from_measurements(file, schema)
+        refused(DataError, said, from_measurements, file, schema)
     (tmp_path / "m.parquet").write_text("no parquet")
     for name in ("m.parquet", "absent.npz"):
-        with pytest.raises(DataError, match="holds no measurements"):
-            from_measurements(tmp_path / name, schema)
+        refused(DataError, "holds no measurements", from_measurements, tmp_path / name, schema)

@@ -36,13 +36,9 @@ def report(tmp_path_factory):
     )
     rng = np.random.default_rng(0)
     one = rng.integers(0, 2, 2000)
-    rows = pd.DataFrame(
-        {
-            script: np.array(schema[script].levels)[one],
-            "wide": [f"level {i}" for i in rng.integers(0, 40, 2000)],
-            "number": 5 * one + rng.random(2000) * 5,
-        }
-    ).mask(rng.random((2000, 3)) < 0.2)
+    wide, more = [f"level {i}" for i in rng.integers(0, 40, 2000)], rng.random(2000)
+    rows = {script: np.array(schema[script].levels)[one], "wide": wide, "number": 5 * (one + more)}
+    rows = pd.DataFrame(rows).mask(rng.random((2000, 3)) < 0.2)
     place = tmp_path_factory.mktemp("report") / "d"
     write_dossier(AllPairs(epsilon=5.0).fit(rows, schema=schema), place, about=About(title=script))
     return place / "report.html"
