@@ -232,3 +232,18 @@ def test_a_copy_of_standard_input_has_no_name_of_its_own(monkeypatch):
         assert there.is_symlink()  # into this process: what is behind it ends with that
         assert not there.stat().st_nlink
     assert not Path(name).parent.exists()
+
+
+def test_several_questions_are_answered_one_after_the_other(folder, ok, told):
+    fit = "synthesize data.csv --schema schema.toml --epsilon 5 --delta 1e-6 --seed 1 -o out.csv"
+    ok(fit)
+    asked = ["mean(age)", "share(`größe` == 'S')", "age ~ C(`größe`)"]
+    alone = [told("estimate", "out.model.json", question) for question in asked]
+    together = told("estimate", "out.model.json", *asked)
+    guarantee = together.pop("guarantee")
+    assert all(one.pop("guarantee") == guarantee for one in alone)
+    assert together["answers"] == [
+        {n: v for n, v in one.items() if n != "warnings"} for one in alone
+    ]
+    said = ok("estimate", "out.model.json", *asked)
+    assert [said.count(question) for question in asked] == [1, 1, 1]

@@ -17,7 +17,8 @@ from missdp.engines import SparkSource, spark_sessions
 from missdp.engines.spark import occurring
 from missdp.engines.spark_sessions import _LOGGERS, quiet
 from missdp.engines.spark_tasks import CountTask
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, ParameterError, SchemaError
+from missdp.schema import Layout
 from missdp.sources import MemorySource, open_source
 from missdp.sources.counts import Counter
 from missdp.testing import RULED, made_up
@@ -186,6 +187,11 @@ def test_columns_may_have_any_name_and_any_order(spark):
         open_source(source, schema.subset(["a"]))
     found = source.counts([(n,) for n in names], rows="observed")
     assert [found[n,].tolist() for n in names] == [[0, 1] if n == "a" else [1, 0] for n in names]
+    ignoring = Schema(tuple(schema)[1:], layout=Layout(ignore=("a.b",)))
+    source = open_source(spark.createDataFrame(cells), ignoring)
+    assert source.counts([("a",)], rows="observed")["a",].tolist() == [0, 1]
+    with refuses(SchemaError, "makes no keys"):
+        open_source(spark.range(1), Schema(tuple(schema), layout=Layout(keys=("id",))))
     with refuses(DataError, "lacks columns"):
         SparkSource(spark.range(1), schema)
     with refuses(DataError, "does not declare"):

@@ -91,6 +91,10 @@ def test_malformed_files_are_refused_at_once_and_not_quoted(spark, text, tmp_pat
 def test_what_cannot_be_opened_is_refused(spark, tmp_path):
     with refuses(DataError, "no data file"):
         spark_frame(tmp_path / "absent.csv", ("a",), spark)
+    (tmp_path / "two.csv").write_text("a,id\nü,1\n", encoding="utf-8")
+    with refuses(DataError, "does not declare"):
+        spark_frame(tmp_path / "two.csv", ("a",), spark)
+    assert spark_frame(tmp_path / "two.csv", ("a",), spark, ignore=("id",)).columns == ["a", "id"]
     (tmp_path / "one.csv").write_text("a\nü\n\n", encoding="utf-8")
     with refuses(ParameterError, "empty lines"):
         spark_frame(tmp_path / "one.csv", ("a",), spark)

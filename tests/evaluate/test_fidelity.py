@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp import Categorical, Numeric, Schema, Table
+from missdp import Categorical, Date, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import DataError, MissingDependencyError, OutputError, ParameterError
 from missdp.evaluate import Fidelity, fidelity, plot_columns
@@ -279,3 +279,13 @@ def test_the_bench_scores_any_table_with_holes(tmp_path):
     assert 0 < fitted["scores"]["ks"] < 1
     assert (refused["method"], refused["scores"]) == ("no-such", {})
     assert f"{same.by_chance:.4f}" in run.stdout
+
+
+def test_dates_are_shown_as_dates():
+    schema = Schema((Date(name="day", lower="2024-01-01", upper="2024-12-31"),))
+    days = pd.DataFrame({"day": ["2024-03-01", "2024-03-02", "2024-03-03", None]})
+    found = fidelity(days, days, schema=schema)
+    _, real, made = str(found).split("mean", 2)[2].splitlines()[-3:]
+    assert real.split()[2:5] == ["2024-03-02", "0.8", "2024-03-01"]
+    assert made.split()[2:5] == ["2024-03-02", "0.8", "2024-03-01"]
+    assert found.truth["day"][0] == 19784

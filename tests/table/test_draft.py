@@ -509,3 +509,10 @@ def test_the_file_shows_each_proposal_with_its_mark_and_reminds_of_rules(tmp_pat
     assert "rule" not in document
     example = text[text.index("# [[rule]]") :].replace("# ", "")
     assert tomllib.loads(example)["rule"][0]["kind"] == "not_applicable"
+
+
+def test_true_and_false_are_not_said_to_be_numbers():
+    rows = pd.DataFrame({"paid": [True, False, None] * 9, "smoker": [0, 1, 1] * 9})
+    reasons = draft_columns(rows).reasons
+    assert "paid" not in reasons
+    assert "0 and 1 are two levels" in reasons["smoker"]

@@ -260,6 +260,7 @@ def simulate(
         rate=rate
     )
     facts = Schema.from_toml(schema)
+    facts.refuse_units("a simulation")
     check_holds(output, facts)
     with reserved([output, output_schema]):
         holed = simulator.apply_blocks(_blocks(data, facts, mechanism), random_state=seed)
