@@ -13,6 +13,7 @@ from missdp.accounting import GaussianEvent, SelectionEvent, releases
 from missdp.accounting.costs import gdp_cost
 from missdp.accounting.exact import mu_worth
 from missdp.errors import ParameterError
+from missdp.inference.estimate import Estimate
 from missdp.mechanisms import Noise
 from missdp.synth import AIM, MST
 from missdp.synth import learn_graphical as learning
@@ -98,9 +99,10 @@ def test_what_is_charged_is_what_is_measured():
     charged = [(e.label, e.sigma) for e in events if isinstance(e, GaussianEvent)]
     assert [sigma for _, sigma in charged] == [law.scale for law in kept]
     assert [label for label, _ in charged[:4]] == [f"marginal {n}" for n in "abcd"]
-    assert sum(isinstance(e, SelectionEvent) for e in events) == len(charged) - 4
+    assert charged[4][0] == "marginal b x d"  # of masks
+    assert sum(isinstance(e, SelectionEvent) for e in events) == len(charged) - 5
     measured = {f"marginal {' x '.join(clique)}" for clique in model.measured_}
-    assert measured == {label for label, _ in charged[4:]}
+    assert measured == {label for label, _ in charged[5:]}
 
 
 FEW = Table.from_codes(SCHEMA, population(2000))
@@ -294,3 +296,69 @@ def test_without_the_grid_one_row_moves_it_by_more_and_predictions_are_bounded()
     assert worst > 1.0
     score = _marginal_score(np.array([1, 2]), np.array([1e30, 1e30]), bias=1.0, weight=1.0)
     assert score == pytest.approx(2.0**31)
+
+
+# Cells that are missing together stay so where large tables hide in the noise
+
+
+def skipped_blocks(n):
+    """Rows of eight attributes, of which three are skipped by a quarter of the people."""
+    rng = np.random.default_rng(1)
+    whole = rows_of(schema_of([4] * 8, ["c2", "c3", "c4"]), n, holes=0.0, common=0.6)
+    skips = rng.random(n) < 0.25
+    return whole.with_missing({f"c{i}": skips & (rng.random(n) < 0.95) for i in (2, 3, 4)})
+
+
+def test_what_few_rows_skip_together_is_missing_together():
+    private, model = skipped_blocks(3000), AIM(epsilon=0.5, delta=1e-6)
+    kept = []
+    for seed in range(3):
+        model.random_state = seed
+        drawn = model.fit(private).sample_table(4000, missing_values="keep", random_state=seed)
+        kept += [drawn.mask(b)[drawn.mask(a)].mean() for a, b in (("c2", "c3"), ("c3", "c4"))]
+    assert np.mean(kept) > 0.8  # .95 in truth, .25 if apart
+
+
+def test_masks_are_of_few_cells_and_one_row_moves_one_of_them_by_one():
+    private = skipped_blocks(300)
+    codes = {name: private.codes(name).copy() for name in private.schema.names}
+    more = {name: np.append(column, 0) for name, column in codes.items()}
+    more["c3"][-1] = 4  # a hole beside observed cells
+    answers = []
+    for rows in codes, more:
+        witness = Recorder(0)
+        model = AIM(epsilon=8.0, delta=1e-6, random_state=witness)
+        model.fit(Table.from_codes(private.schema, rows))
+        answers.append([a for a in witness.kept if isinstance(a.law, Noise)][8:11])
+    for one, two in zip(*answers, strict=True):
+        assert one.event == two.event
+        assert one.event.sensitivity == 1
+        assert one.exact.shape == (2, 2)
+        assert np.abs(one.exact - two.exact).sum() == 1
+
+
+def test_nothing_is_spent_on_masks_that_noise_hides():
+    few = AIM(epsilon=0.5, delta=1e-6, random_state=0).fit(skipped_blocks(300))
+    marginals = [e for e in releases(few.guarantee_.events) if isinstance(e, GaussianEvent)]
+    assert len({*(e.label for e in marginals[8:])}) == len(few.measured_)
+
+
+def test_all_quarters_of_a_table_tell_how_often_cells_are_missing_together():
+    def estimate(counts, std):
+        ones = [
+            np.array([*values, missing]) for values, missing in (((40, 30), 30), ((60, 20), 20))
+        ]
+        found = Estimate(
+            ones, std=0.5, extended=[True, True], n_rows=100.0, partial=False,
+            rng=np.random.default_rng(0), shrink=0.2, ridge=0.3, model_rows=100, zeros={},
+            always={0: 1},
+        )  # fmt: skip
+        assert [groups.tolist() for groups in found.told_apart] == [[0, 1], [0, 0]]
+        found.note_masks((0, 1), np.array(counts, dtype=float), std)
+        return found._together[0, 1], found._told[1, 0]
+
+    (count, std), strip = estimate([[38, 2], [28, 2], [14, 16]], 4.0)
+    assert count == pytest.approx(16)
+    assert std == pytest.approx(np.sqrt(4.0**2 * 6 / 16 + 0.5**2 / 2))
+    assert (strip.missing.tolist(), strip.rows.tolist()) == ([2, 2], [40, 30])
+    assert estimate([[38, 2], [28, 2], [14, 20]], 4.0)[0][0] == pytest.approx(17)

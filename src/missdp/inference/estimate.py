@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from math import prod
+from math import hypot, prod, sqrt
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from missdp.inference.beliefs import (
     log_linear,
 )
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel, Strip, fit_correlation
+from missdp.inference.masks import Both, MaskModel, Strip, fit_correlation
 from missdp.inference.model import (
     Levels,
     Zeros,
@@ -33,7 +33,7 @@ from missdp.inference.model import (
     sample_tree,
 )
 from missdp.inference.raking import shrunk
-from missdp.types import Floats
+from missdp.types import Floats, Ints
 
 _CELLS_AT_ONCE = 4_000_000  # of indicators: 32 MB
 
@@ -152,6 +152,8 @@ class Estimate:
             self._ones[a,] = _Measured(merged, std * np.sqrt(np.bincount(level.groups)))
         self.measured: dict[Clique, _Measured] = {}
         self.noted: dict[Clique, _Measured] = {}
+        self._together: dict[tuple[int, int], tuple[float, float]] = {}
+        self._told: dict[tuple[int, ...], Strip] = {}
         self.parameters: Parameters = {}
         self._rows = np.zeros((len(self.sizes), 0), dtype=np.int64)
         self._weigh()
@@ -195,6 +197,30 @@ class Estimate:
                 rate = float(self._holes[a].counts[0]) / self.n_rows
                 self.masks.rates[a] = min(max(rate, _LEAST_RATE), 1 - _LEAST_OBSERVED)
 
+    @property
+    def told_apart(self) -> list[Ints]:
+        """What `note_masks` counts declared levels as: all as one, but for one that others tell."""
+        codes = [self.masks.always.get(v, -1) for v in range(len(self.sizes))]
+        apart = [(g.groups == c) != (c == 0) for g, c in zip(self.levels, codes, strict=True)]
+        return [(own & (c >= 0)).astype(np.int64) for own, c in zip(apart, codes, strict=True)]
+
+    def note_masks(self, pair: tuple[int, int], counts: Floats, std: float) -> None:
+        """Take in the released counts of two attributes with levels as `told_apart` has them.
+
+        Given how often either is missing, which is less noisy, each quarter of the table tells in
+        how many rows both are.
+        """
+        one, other = (float(self._holes[a].counts[0]) for a in pair)
+        edges = [[0, n - 1] for n in counts.shape]
+        quarters = np.add.reduceat(np.add.reduceat(counts, edges[0], 0), edges[1], 1)
+        told = np.array([[one + other - self.n_rows, other], [one, 0.0]])
+        count = float((np.array([[1, -1], [-1, 1]]) * quarters + told).mean())
+        margins = sum(float(self._holes[a].std) ** 2 for a in pair)
+        self._together[pair] = count, sqrt(std**2 * counts.size / 16 + margins / 4)
+        sizes = {a: n - 1 for a, n in zip(pair, counts.shape, strict=True)}
+        for effect in permutations(pair):
+            self._told[effect] = _strip(effect, pair, _Measured(counts, std), sizes)
+
     def tables(self) -> Parameters:
         """Return tables that rows are raked to: what was noted, leaned on the model.
 
@@ -223,7 +249,8 @@ class Estimate:
     def finish(self) -> None:
         """Refit until both models agree: they are fitted in turns, and measurements are done."""
         if self._models_holes:
-            both = _both_missing(self.measured | self.noted, self.sizes, self.masks.present)
+            full = self.measured | self.noted
+            both = _averaged(_both_missing(full, self.sizes, self.masks.present), self._together)
             for turn in range(_TURNS):
                 known = both if turn >= _TURNS // 2 else None  # slopes are about right by then
                 self.refit(iterations=100, sweeps=8, draws=3 * self._draws, both=known)
@@ -248,6 +275,7 @@ class Estimate:
         """Fit the mask model to rows of the complete-data model, then the latter again."""
         if sweeps and self._models_holes:
             self.redraw(draws)
+            self.masks.find_skipped(self._told, both or {}, self.n_rows)
             self.masks.learn(
                 self._rows.T,
                 self.n_rows,
@@ -436,7 +464,10 @@ def _strips(
 
 
 def _strip(
-    effect: tuple[int, ...], clique: Clique, measured: _Measured, sizes: Sequence[int]
+    effect: tuple[int, ...],
+    clique: Clique,
+    measured: _Measured,
+    sizes: Sequence[int] | Mapping[int, int],
 ) -> Strip:
     """Add up a marginal over what is not in the effect; the rest is seen where it is observed."""
     a, *by = effect
@@ -461,4 +492,13 @@ def _both_missing(
                 std = float(marginal.std) * float(np.sqrt(part.size))
                 if (a, b) not in found or std < found[a, b][1]:
                     found[a, b] = float(part.sum()), std
+    return found
+
+
+def _averaged(one: Both, other: Both) -> Both:
+    """Average two releases of counts by their precisions."""
+    found = {**one, **other}
+    for pair in one.keys() & other.keys():
+        (x, s), (y, t) = one[pair], other[pair]
+        found[pair] = (x * t**2 + y * s**2) / (s**2 + t**2), s * t / hypot(s, t)
     return found

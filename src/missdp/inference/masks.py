@@ -483,7 +483,8 @@ class MaskModel(Record):
             if more or a not in self.always or a in self.told or known is None:
                 continue
             together = _coincidence_evidence(*known, float(self.rates[a] * self.rates[b]), n_rows)
-            evidence = min(strip.lack(self.always[a], float(self.rates[b]), n_rows), together)
+            level = min(self.always[a], len(strip.missing) - 1)  # others may be one level
+            evidence = min(strip.lack(level, float(self.rates[b]), n_rows), together)
             if evidence > _EVIDENCE:
                 found.append((b in self.always, -evidence, a, b))
         for *_, a, b in sorted(found):  # last by those that are told themselves

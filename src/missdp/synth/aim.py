@@ -34,7 +34,7 @@ from missdp.synth.impute_first import (
     impute,
 )
 from missdp.synth.learn_graphical import EVEN, Learner, Plan
-from missdp.synth.split import BINS, CHOICES, KINDS, MARGINS, ROWS, TABLES, Part
+from missdp.synth.split import BINS, CHOICES, KINDS, MARGINS, MASKS, ROWS, TABLES, Part
 from missdp.synth.state import is_declared, is_whole
 from missdp.synth.uncertain import VariedMarginals
 from missdp.synth.workload import (
@@ -53,6 +53,7 @@ _MOST_ROWS = 1_000_000
 _RANGES = {"max_model_size": (1e-6, 1024.0), "shrink": (1e-6, 1e6), "ridge": (1e-6, 1e6)}
 _COUNT_SHARE = 0.04  # of the budget, for the number of rows: +- 23 at epsilon 1, delta 1e-6
 _LEAST_COUNT_SHARE = 0.005
+_MASKS_SHARE = 0.05  # of what the one-way marginals leave: two-way distances do not tell
 _PIECES = 5  # into which a round's marginal is divided at most: pairs may be kept four of five
 ROUNDED = 1 + 1e-6  # where a fit adds up many parts
 
@@ -132,9 +133,9 @@ class _GraphicalSynthesizer(Synthesizer):
         """Return the parts of the budget of a fit; see :meth:`Synthesizer.split`.
 
         The number of rows is released once, and every one-way marginal once, with noise that
-        parameters fix. What is left then is spent on rounds: a selection, within a cap of its own,
-        and a marginal of the workload. Pairs that a share is reserved for, and marginals measured
-        once more, are of the workload too, or inside one of its marginals.
+        parameters fix; and perhaps masks of pairs. What is left is spent on rounds: a selection,
+        within a cap of its own, and a marginal of the workload. Pairs that a share is reserved for,
+        and marginals measured once more, are of the workload too, or inside one of its marginals.
         """
         weights, plan = candidates(self.workload, schema), self._plan(schema, self._of_rows.left)
         share, singles = self._count_share(schema), [(name,) for name in schema.names]
@@ -150,7 +151,9 @@ class _GraphicalSynthesizer(Synthesizer):
         parts.append(Part(MARGINS, first, self._gates(singles, schema)))
         if not weights:
             return parts
-        anything = self._gates([()], schema)
+        anything, masks = self._gates([()], schema), math.comb(len(schema.nullable), 2)
+        if self._strategy.models_holes and masks and len(weights) > 1:
+            parts.append(Part(MASKS, _MASKS_SHARE, anything, count=masks))
         if len(weights) > 1:
             choices = plan.selection_share * ROUNDED
             parts.append(Part(CHOICES, choices, anything, kind="selections", count=plan.rounds))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from missdp.inference.junction import Clique, Growth, components
 from missdp.inference.model import Zeros
 from missdp.mechanisms.door import Door, Facts, Given, Noise, Score, Total
 from missdp.synth.noisy_counts import least_squares_total
-from missdp.synth.split import CHOICES, MARGINS, Split
+from missdp.synth.split import CHOICES, MARGINS, MASKS, Split
 from missdp.synth.workload import pairs_of
 from missdp.types import Floats
 
@@ -38,6 +39,7 @@ _MOST_WEIGHED = 2.0**31  # in steps of 2**-20, which need as many more bits than
 #: How far one row moves a score; proven below.
 SCORE_SENSITIVITY = 1.0 + 2.0**-20
 _LEAST_LEFT = 1e-6
+_MOST_NOISE = 0.1  # of a count of masks, as a share of the rows
 _MOST_KEPT = 0.8  # of what is left, where imputation takes much
 _SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating point
 _MOST_PAIRS = 600  # of 35 attributes, say; with 5,565 pairs of 105, raking made tables worse
@@ -217,6 +219,8 @@ class Learner:
             levels = zip(self._names, estimate.levels, strict=True)
             self._merged = self._door.merged({name: level.groups for name, level in levels})
             self._kept = self._kept_back(estimate)
+            if MASKS in self._split and not self._kept:
+                self._measure_masks(estimate)
             self._select_all(estimate)
             self._measure_pairs(estimate)
         if self._unspent and estimate.measured:
@@ -305,6 +309,24 @@ class Learner:
             released = self._merged.marginal(self._named(pair), noise)
             self._note_total(pair, released, noise)
             estimate.note(pair, released.astype(np.float64), noise.std)
+
+    def _measure_masks(self, estimate: Estimate) -> None:
+        """Measure which cells are missing together, if noise leaves something to be seen.
+
+        Marginals of masks are small: what many cells of a large one would hide is seen in one.
+        """
+        pairs = [*combinations(np.flatnonzero(estimate.masks.present).tolist(), 2)]
+        if not pairs:
+            return
+        noise = self._plan.noise(self._split.cost(MASKS).amount / len(pairs))
+        if noise.std > _MOST_NOISE * self.rows().value:
+            return
+        bare = self._door.merged(dict(zip(self._names, estimate.told_apart, strict=True)))
+        for pair in pairs:
+            released = bare.marginal(self._named(pair), noise)
+            self._note_total(pair, released, noise)
+            estimate.note_masks(pair, released.astype(np.float64), noise.std)
+        self._door.expect(map(self._named, pairs))  # these counts were given away
 
     def _measure_ones(self, noise: Noise) -> list[NDArray[np.int64]]:
         ones = [self._door.marginal((name,), noise) for name in self._names]

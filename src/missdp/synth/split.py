@@ -174,6 +174,7 @@ def _is_single(event: Event, gate: Gate) -> bool:
 EVERY_ROW = Gate()
 BINS, KINDS, ROWS = "bins", "kinds of missing", "the number of rows"
 MARGINS, CHOICES, TABLES = "single attributes", "selections", "tables"
+MASKS = "cells missing together"
 
 _ALL = 1 - 1e-6
 _CLEARLY = 1e-11
