@@ -29,7 +29,7 @@ from synth.conformance import FIRST, make_table
 from synth.tables import rows_of, schema_of
 
 pytestmark = pytest.mark.usefixtures("one_turn")
-extremes = st.sampled_from([1e-300, 1e-12, 1e-3, 0.1, 0.5, 0.999, 1 - 1e-12])
+extremes = st.sampled_from([1e-300, 1e-4, 1e-3, 0.1, 0.5, 0.99, 1 - 1e-12])
 epsilons = st.sampled_from([1e-300, 1e-6, 1e-2, 1.0, 30.0, 1e3, 1e4, 1e5, 1e300])
 deltas = st.sampled_from([5e-324, 1e-300, 1e-9, 0.1, 0.999999])
 
@@ -101,7 +101,7 @@ def test_a_fit_succeeds_or_is_refused_uncharged(fit, n):
 
 
 NONE = [None, True, "much", math.nan, -1]  # what is no positive number
-SHARE = [*NONE, 0.0, 1.0, 1e-300]
+SHARE = [*NONE, 0.0, 1.0, 1e-300, 1 - 2**-53]
 BAD = {
     "epsilon": [*NONE, 0, 1e-9, 1e5],
     "delta": [True, "much", math.nan, -1, 1.0],
@@ -113,7 +113,7 @@ BAD = {
     "first_share": SHARE[1:],
     "selection_share": SHARE,
     "structure_share": SHARE,
-    "pair_share": SHARE[:-1],  # of constraints that there are none of
+    "pair_share": SHARE,
     "coder_share": SHARE,
     "imputer": ["mode", "knn"],
     "imputer_share": SHARE,
@@ -181,6 +181,25 @@ def test_a_bad_parameter_is_refused_in_one_line_and_uncharged(data):
     assert not budget.events
     assert name == "structural_zeros" or "secret" not in str(refused.value)
     assert not hasattr(model, "guarantee_")
+
+
+TRAINED = {
+    "dp-autogan": {"coder_share": 1e-4},
+    "dp-ctgan": {"first_share": 0.99},
+    "dp-misgan": {"first_share": 0.99, "critic": "mlp"},
+    "kamino": {"first_share": 0.99, "heads": "sequential"},
+}
+
+
+@pytest.mark.parametrize("name", [n for n in TRAINED if missdp.synthesizers()[n] in OURS])
+def test_training_for_which_too_little_is_left_is_refused_before_anything_is_charged(name):
+    budget, options = Budget(10.0, 1e-3), TRAINED[name]
+    model = missdp.synthesizers()[name](
+        epsilon=0.1, delta=1e-6, steps=100_000, budget=budget, **options
+    )
+    with refuses(ParameterError, "too little is left of the budget for"):
+        model.fit(rows_of(schema_of([2] * 3), 30))
+    assert not budget.events
 
 
 def test_too_many_marginals_and_attributes_too_large_to_release_are_refused(monkeypatch):

@@ -247,7 +247,7 @@ class AllPairs(PairsSynthesizer):
     clip : "auto" or float, default "auto"
         L2 norm to which the vector of each row is clipped.  ``"auto"`` follows from the released
         margins and number of rows, epsilon and delta.
-    first_share : float in (0, 1), optional
+    first_share : float from 0.0001 to 0.99, optional
         Share of the budget for the one-way margins, by default 0.08.
     workload : int, names or weights, default 2
         As `AIM` takes it. All pairs come out right anyway; marginals of three or four attributes
