@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from itertools import combinations, product
 
@@ -249,8 +250,12 @@ def test_before_imputation_only_margins_are_amplified(family):
 def test_another_release_than_the_caps_are_of_is_not_amplified():
     """As an edited file could say: other parameters, or another strategy."""
     model = known(AIM, "observed")
-    for other in (known(AIM, "complete-rows"), fitted(AIM, "observed", selection_share=0.01)):
-        caps = other._caps_of_fit()
+    more = replace(model._caps_of_fit().whole, amount=9.0)
+    for caps in (
+        known(AIM, "complete-rows")._caps_of_fit(),
+        fitted(AIM, "observed", selection_share=0.01)._caps_of_fit(),
+        replace(model._caps_of_fit(), whole=more),
+    ):
         assert not caps.hold(model.guarantee_.events[0])
         parts = ground_truth_parts(
             model.guarantee_, strategy=model._strategy, modelled=model._modelled, caps=caps
