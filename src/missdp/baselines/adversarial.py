@@ -28,10 +28,8 @@ from missdp.baselines.networks import (
 from missdp.errors import MissingDependencyError, ParameterError, replacing
 from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door, Total, Training
-from missdp.schema import Schema
 from missdp.synth.all_pairs import PairsSynthesizer
 from missdp.synth.learn_pairs import Crude
-from missdp.synth.split import Part
 from missdp.types import Floats
 
 LATENT = 16
@@ -358,11 +356,6 @@ class NeuralSynthesizer(PairsSynthesizer):
     @property
     def _batch(self) -> int:
         return _BATCH if self.batch is None else int(self.batch)
-
-    def _split_rest(self, schema: Schema) -> list[Part]:
-        steps = self._steps_planned
-        training = Part("training", 1.0, self._gates([()], schema), kind="training", count=steps)
-        return [training] if steps else super()._split_rest(schema)
 
     def _check_parameters(self) -> Budget:
         import_torch()

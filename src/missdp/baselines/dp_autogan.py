@@ -93,8 +93,8 @@ class DPAutoGAN(NeuralSynthesizer):
 
     def _split_rest(self, schema: Schema) -> list[Part]:
         (rest,) = super()._split_rest(schema)
-        coder = replace(rest, name="the autoencoder", share=self.coder_share)
-        return [replace(coder, count=self._coder_steps), replace(rest, count=self._critic_steps)]
+        coder = replace(rest, name="autoencoder", share=self.coder_share, count=self._coder_steps)
+        return [coder, replace(rest, count=self._critic_steps)]
 
     @property
     def _steps_planned(self) -> int:

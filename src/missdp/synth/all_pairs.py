@@ -120,7 +120,10 @@ class PairsSynthesizer(Synthesizer):
 
     def _split_rest(self, schema: Schema) -> list[Part]:
         """Return the parts of what margins leave."""
-        return [Part(_PAIRS, 1.0, self._gates([()], schema), kind="other")]
+        steps, gates = self._steps_planned, self._gates([()], schema)
+        if steps:
+            return [Part("training", 1.0, gates, kind="training", count=steps)]
+        return [Part(_PAIRS, 1.0, gates, kind="other")]
 
     def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
         return "rows" if self._steps_planned else "weights"
