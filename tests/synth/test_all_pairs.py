@@ -58,6 +58,10 @@ def test_what_cannot_be_fitted_is_refused_before_anything_is_charged():
         ("top_up=True", made([3, 2, 2], 50), {"top_up": False, "workload": 3}),
         ("True or False", small, {"top_up": 1}),
         ("100 at most", made([2] * 10, 9), {"workload": 3}),
+        ("the workload names 'q'", small, {"workload": [("c0", "q")]}),
+        ("from 1 to 4", small, {"workload": 0}),
+        ("empty", small, {"workload": []}),
+        ("weights", small, {"workload": {("c0", "c1"): -1.0}}),
     ):
         with refuses(ParameterError, told):
             fit(table, budget=budget, **given)
