@@ -86,6 +86,10 @@ def test_what_is_released_tells_that_hardly_a_row_is_complete(family, rate, time
     said = warned(model, rows_of(schema_of([2] * 6), 1000, holes=rate))
     assert len(said) == (rate * times in (0.5, 0.02 * 0.03))
     assert all(f"of {model.n_rows_} rows are complete" in one for one in said)
+    # Of no rows at all nothing is said of complete ones, but where noise makes them up.
+    if family is PrivBayes:
+        return
+    assert "are complete" not in " ".join(warned(model, rows_of(schema_of([2] * 6), 0)))
 
 
 @pytest.mark.parametrize(
