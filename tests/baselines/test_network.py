@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from missdp import Categorical, PrivBayes, Schema, Table
+from missdp import PrivBayes
 from missdp.baselines.network import (
     SCORE_SENSITIVITY,
     Family,
@@ -20,45 +20,20 @@ from missdp.baselines.network import (
 )
 from missdp.baselines.privbayes import _candidates, _reachable_cliques
 from synth.conformance import make_table
+from synth.tables import rows_of, schema_of
 
 
-def joint_of(codes, sizes):
-    table = np.zeros(tuple(sizes.values()))
-    np.add.at(table, tuple(codes[name] for name in sizes), 1)
-    return table / table.sum()
-
-
-def exact_joint(network, sizes):
-    table = np.zeros(tuple(sizes.values()))
-    for cell in itertools.product(*(range(s) for s in sizes.values())):
-        code = dict(zip(sizes, cell, strict=True))
-        table[cell] = np.prod(
-            [
-                network.conditionals[f.child][tuple(code[n] for n in f.clique)]
-                for f in network.families
-            ]
-        )
-    return table
-
-
-@pytest.fixture
-def network():
-    rng = np.random.default_rng(1)
+def test_sampling_follows_the_network():
+    rng, n = np.random.default_rng(1), 60_000
     families = (Family("a", ()), Family("b", ("a",)), Family("c", ("b", "a")))
     shapes = {"a": (3,), "b": (3, 2), "c": (2, 3, 4)}
     laws = {k: _condition(rng.dirichlet(np.ones(np.prod(s))).reshape(s)) for k, s in shapes.items()}
-    return Network(families, laws)
-
-
-SIZES = {"a": 3, "b": 2, "c": 4}
-
-
-def test_sampling_follows_the_network(network):
-    n = 60_000
-    found = joint_of(network.sample(n, np.random.default_rng(0)), SIZES)
+    rows = Network(families, laws).sample(n, np.random.default_rng(0))
+    found, exact = np.zeros((3, 2, 4)), np.einsum("a,ab,bac->abc", *laws.values())
+    np.add.at(found, tuple(rows[name] for name in "abc"), 1 / n)
     # Even draws stay closer than independent ones, whose distance would be about
     # sqrt(cells / n) / 2; a wrong table would be off by far more.
-    assert 0.5 * np.abs(found - exact_joint(network, SIZES)).sum() < 0.004
+    assert 0.5 * np.abs(found - exact).sum() < 0.004
 
 
 def test_empty_parent_cells_take_the_margin():
@@ -195,26 +170,21 @@ def test_candidates_are_the_maximal_allowed_sets(degree, cells):
     assert all(tuple(n for n in names if n in f.clique) in counted for f in found)
 
 
-def test_counting_in_small_batches_changes_nothing(monkeypatch):
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+def test_counting_in_small_batches_changes_nothing_and_goes_beyond_memory(monkeypatch):
     def synthetic():
         model = PrivBayes(epsilon=1.0, missing="joint", degree=2, random_state=0)
         return model.fit(make_table()).sample(200)
 
+    def at_once(cells):
+        monkeypatch.setattr("missdp.baselines.privbayes._CELLS_PER_CALL", cells)
+        monkeypatch.setattr("missdp.sources.strategies._CELLS_AT_ONCE", cells)
+
     expected = synthetic()
-    monkeypatch.setattr("missdp.baselines.privbayes._CELLS_PER_CALL", 40)
-    monkeypatch.setattr("missdp.sources.strategies._CELLS_AT_ONCE", 40)
+    at_once(40)
     monkeypatch.setattr("missdp.baselines.network._CELLS_AT_ONCE", 100)
     assert synthetic().equals(expected)
-
-
-@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
-def test_more_cells_than_memory_holds_are_counted_when_needed(monkeypatch):
+    at_once(10_000)
     monkeypatch.setattr("missdp.sources.counts._MAX_TOTAL_CELLS", 20_000)
-    monkeypatch.setattr("missdp.baselines.privbayes._CELLS_PER_CALL", 10_000)
-    monkeypatch.setattr("missdp.sources.strategies._CELLS_AT_ONCE", 10_000)
-    levels = ("a", "b", "c", "d")
-    schema = Schema(tuple(Categorical(name=f"c{i}", levels=levels) for i in range(8)))
-    rng = np.random.default_rng(0)
-    table = Table.from_codes(schema, {name: rng.integers(0, 4, 50) for name in schema.names})
-    model = PrivBayes(epsilon=1.0, degree=4).fit(table)
+    model = PrivBayes(epsilon=1.0, degree=4).fit(rows_of(schema_of([4] * 8, None), 50))
     assert max(len(f.parents) for f in model.network_.families) == 4

@@ -1,9 +1,6 @@
-"""No two placed rows violate a hard denial constraint, whatever it is and whatever was drawn."""
+"""No two placed rows violate a hard denial constraint; soft ones as often as was released."""
 
-import dataclasses
-import time
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,16 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.baselines.placing import _without_conflicts, placed
+from missdp.baselines.placing import _without_conflicts, leaned, placed
 from missdp.errors import DataError
-from missdp.evaluate import marginal_distance, pair_violations, rule_violations
-from missdp.schema import Denial, Determined, Impossible, NotApplicable, read_denials
+from missdp.evaluate import pair_violations, rule_violations
+from missdp.schema import Denial, Determined, Impossible, NotApplicable
 from missdp.sources.partners import violates_itself
+from missdp.synth.sampling import followed
 from missdp.testing.made_up import made_up
 from refusing import refuses
 from sources.pair_cases import SCHEMA, denials, made, partners, tables
-
-DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 def under(table, *rules):
@@ -128,61 +124,115 @@ def test_a_key_that_is_too_small_is_refused_and_one_that_is_not_is_found():
     assert 600 < number <= 1000
 
 
+STAFF = (
+    Ordinal(name="stufe", levels=("a", "b", "c", "d")),
+    Numeric(name="jahre", lower=0, upper=20, integer=True, bins=4),
+    Numeric(name="lohn", lower=0, upper=100, bins=5, nullable=True),
+    Categorical(name="ort", levels=("x", "y", "z"), nullable=True),
+    Categorical(name="amt", levels=("p", "q", "r")),
+)
+RULES = (
+    Determined("jahre", by="stufe", map=(("a", 4), ("b", 9), ("c", 13), ("d", 17))),
+    NotApplicable("lohn", unless="stufe != 'a'"),
+    Impossible("amt = 'p' and stufe = 'd'"),
+)
+
+
+def staff(n, seed, *denials):
+    """Rows that break no rule of single rows."""
+    table = made_up(Schema(STAFF, (*RULES, *denials)), n, seed)
+    return table.take(~followed(table)[1])
+
+
 def test_rules_of_single_rows_go_on_holding():
     """What a constraint changes may be what another attribute follows from, or is ruled out by."""
-    schema = Schema(
-        (
-            Ordinal(name="stufe", levels=("a", "b", "c", "d")),
-            Numeric(name="jahre", lower=0, upper=20, integer=True, bins=4),
-            Numeric(name="lohn", lower=0, upper=100, bins=5, nullable=True),
-            Categorical(name="ort", levels=("x", "y", "z"), nullable=True),
-            Categorical(name="amt", levels=("p", "q", "r")),
-        ),
-        (
-            Determined("jahre", by="stufe", map=(("a", 4), ("b", 9), ("c", 13), ("d", 17))),
-            NotApplicable("lohn", unless="stufe != 'a'"),
-            Impossible("amt = 'p' and stufe = 'd'"),
-            Denial("t1&t2&EQ(t1.ort,t2.ort)&IQ(t1.amt,t2.amt)"),
-            Denial("t1&t2&LT(t1.jahre,t2.jahre)&GT(t1.lohn,t2.lohn)"),
-            Denial("t1&t2&EQ(t1.amt,t2.amt)&IQ(t1.stufe,t2.stufe)&EQ(t1.ort,'z')"),
-        ),
+    order = "t1&t2&LT(t1.jahre,t2.jahre)&GT(t1.lohn,t2.lohn)"
+    denials = (
+        Denial("t1&t2&EQ(t1.ort,t2.ort)&IQ(t1.amt,t2.amt)"),
+        Denial(order),
+        Denial("t1&t2&EQ(t1.amt,t2.amt)&IQ(t1.stufe,t2.stufe)&EQ(t1.ort,'z')"),
     )
     for seed in range(3):
-        table = made_up(schema, 400, seed)
-        table = table.take(~_breaks(table))
-        found = placed(table, schema.rulebook.pairs, np.random.default_rng(seed))
+        table = staff(400, seed, *denials)
+        hard = table.schema.rulebook.pairs
+        found = placed(table, hard, np.random.default_rng(seed))
         assert not any(pair_violations(found).pairs.values())
-        assert broken(schema.rulebook.pairs, found) == 0
+        assert broken(hard, found) == 0
         assert rule_violations(found).broken_rows == 0
         assert len(np.unique(found.values("lohn"))) > 20  # it is no copy of one row
+    table = staff(2000, 6, Denial(f"{order}&EQ(t1.amt,t2.amt)", holds="mostly"))
+    rates = 0.6 * shares(table)
+    found = toward(table, rates)
+    assert shares(found) == pytest.approx(rates, rel=0.15)
+    assert rule_violations(found).broken_rows == 0
 
 
-def _breaks(table):
-    from missdp.synth.sampling import followed
+# Soft constraints are violated about as often as was released, and little is changed
+TEXTS = (
+    "t1&t2&LT(t1.x,t2.x)&GT(t1.y,t2.y)",
+    "t1&t2&EQ(t1.o,t2.o)&IQ(t1.c,t2.c)",
+    "t1&t2&IQ(t1.c,t2.c)&LTE(t1.o,t2.o)&GT(t1.y,t2.y)",
+)
+PLAIN = (
+    Numeric(name="x", lower=0, upper=10, bins=5),
+    Numeric(name="y", lower=0, upper=100, bins=10, nullable=True),
+    Ordinal(name="o", levels=tuple("abcdef"), nullable=True),
+    Categorical(name="c", levels=("u", "v", "w")),
+    Categorical(name="z", levels=("u", "v", "w")),
+)
 
-    return followed(table)[1]
+
+def drawn(n, seed, *texts):
+    schema = Schema(PLAIN, tuple(Denial(text, holds="mostly") for text in texts))
+    return made_up(schema, n, seed, holes=0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not DATA.exists(), reason="the files are not here")
-def test_adult_is_placed_and_its_margins_hardly_move():
-    from _data import schema
+def shares(table):
+    return np.array(list(pair_violations(table).pair_shares.values()))
 
-    from missdp import AllPairs
 
-    attributes = tuple(
-        dataclasses.replace(a, spikes=(0,)) if a.name.startswith("capital") else a
-        for a in schema("adult")
-    )
-    facts = Schema(attributes, read_denials(DATA / "adult" / "denial_constraints.txt"))
-    rows = Table.read(DATA / "adult" / "mcar_0.2.parquet", facts)
-    drawn = AllPairs(epsilon=1.0, missing="observed", random_state=0).fit(rows).sample_table()
-    assert all(pair_violations(drawn).pairs.values())
-    start = time.process_time()
-    found = placed(drawn, facts.rulebook.pairs, np.random.default_rng(0))
-    assert time.process_time() - start < 5
-    assert not any(pair_violations(found).pairs.values())
-    truth = Table.read(DATA / "adult" / "truth.parquet", facts)
-    for k, more in ((1, 0.0005), (2, 0.001)):
-        before, after = (marginal_distance(truth, t, k=k).mean for t in (drawn, found))
-        assert after < before + more
+def toward(table, rates, *, std=0.0, seed=0, **more):
+    aims = [(float(rate), std) for rate in rates]
+    rng = np.random.default_rng(seed)
+    return leaned(table, table.schema.rulebook.pairs, aims, rng, **more)
+
+
+@pytest.mark.parametrize(("texts", "times"), [(TEXTS[:1], 0.5), (TEXTS, 1.5)])
+def test_pairs_violate_as_often_as_was_released(texts, times):
+    table = drawn(3000, 1, *texts)
+    rates = shares(table) * times
+    found = toward(table, rates)
+    assert shares(found) == pytest.approx(rates, rel=0.15)
+    assert np.array_equal(found.codes("z"), table.codes("z"))
+
+
+def test_what_is_met_within_the_noise_stays_as_it_is():
+    table = drawn(1000, 2, *TEXTS)
+    rates = shares(table)
+    assert toward(table, rates) is table
+    assert toward(table, 1.09 * rates) is table
+    assert toward(table, 2.5 * rates, std=float(rates.max())) is table
+    assert toward(table, 1.5 * rates) is not table
+    for few in (0, 1):
+        rows = table.take(np.arange(few))
+        assert toward(rows, rates) is rows
+    assert leaned(table, (), (), np.random.default_rng(0)) is table
+
+
+@pytest.mark.parametrize("times", [0.5, 1.5])
+def test_a_noisy_rate_is_followed_no_farther_than_its_noise_allows(times):
+    table = drawn(3000, 7, TEXTS[0])
+    (share,) = shares(table)
+    found = toward(table, [times * share], std=0.1 * share)
+    edge = times + (0.2 if times < 1 else -0.2)
+    assert shares(found)[0] == pytest.approx(edge * share, rel=0.15)
+
+
+def test_the_attribute_that_is_drawn_last_is_changed_first_and_few_rows_are():
+    table = drawn(3000, 4, TEXTS[0])
+    found = toward(table, 0.8 * shares(table), order=("x", "y", "o", "c", "z"))
+    same = found.values("y") == table.values("y")
+    assert 0.75 < same.mean() < 1
+    assert np.array_equal(found.values("x"), table.values("x"))
+    for name in ("o", "c", "z"):
+        assert np.array_equal(found.codes(name), table.codes(name))

@@ -1,19 +1,22 @@
-"""The family: what it claims, what it refuses, and that its tables hold the pairs of the rows."""
+"""All pairs, tables of three beside them, and imputation by pairs: claimed, refused, and held."""
 
 import json
-from itertools import combinations
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
-from missdp import Budget, Table
-from missdp.accounting import FilterEvent, GaussianEvent
-from missdp.errors import DataError, ParameterError
+from missdp import AllPairs, Budget, Kamino, PrivBayes, Table, load
+from missdp.accounting import FilterEvent, GaussianEvent, MissingCompletelyAtRandom, releases
+from missdp.errors import BudgetExceededError, DataError, ParameterError
+from missdp.evaluate import marginal_distance
+from missdp.ground_truth import planned_ground_truth
 from missdp.record import sealed, unsealed
 from missdp.sources import MemorySource
-from missdp.synth import AllPairs
+from missdp.synth.split import Keeper
 from refusing import refuses
-from synth.tables import schema_of
+from synth.tables import rows_of, schema_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 
@@ -25,7 +28,7 @@ def made(sizes, n, *, nullable=True, seed=0, holes=0.2):
     for attribute in schema:
         near = np.clip(hidden + 0.2 * rng.normal(size=n), 0, 1 - 1e-9)
         cells = (near * attribute.size).astype(np.int64)
-        if nullable:
+        if nullable is True:
             cells[rng.random(n) < holes] = attribute.size
         codes[attribute.name] = cells
     return Table.from_codes(schema, codes)
@@ -37,15 +40,6 @@ def fit(table, **options):
 
 
 # What is refused, and what is not
-def test_what_cannot_be_fitted_is_refused_before_anything_is_charged():
-    budget = Budget(10.0, 1e-3)
-    with refuses(ParameterError, "MST"):  # too many cells
-        fit(made([6000] * 3, 10), budget=budget)
-    with refuses(ParameterError, "weighted_counts"):
-        fit(Counting(made([3, 2], 50)), budget=budget)
-    assert not budget.events
-
-
 class Counting:
     """A stranger's source, which counts and does not weigh."""
 
@@ -54,6 +48,28 @@ class Counting:
 
     def counts(self, cliques, *, rows):
         return self.source.counts(cliques, rows=rows)
+
+
+def test_what_cannot_be_fitted_is_refused_before_anything_is_charged():
+    budget, small, pairs = Budget(10.0, 1e-3), made([3, 2], 50), {"imputer": "pairs"}
+    for told, table, given in (
+        ("MST", made([6000] * 3, 10), {}),  # too many cells
+        ("weighted_counts", Counting(small), {}),
+        ("top_up=True", made([3, 2, 2], 50), {"top_up": False, "workload": 3}),
+        ("True or False", small, {"top_up": 1}),
+        ("100 at most", made([2] * 10, 9), {"workload": 3}),
+        ("the workload names 'q'", small, {"workload": [("c0", "q")]}),
+        ("from 1 to 4", small, {"workload": 0}),
+        ("empty", small, {"workload": []}),
+        ("weights", small, {"workload": {("c0", "c1"): -1.0}}),
+    ):
+        with refuses(ParameterError, told):
+            fit(table, budget=budget, **given)
+    pure = PrivBayes(epsilon=1.0, missing="impute-first", budget=budget, **pairs)
+    with refuses(ParameterError, "imputer='pairs' needs delta above 0"):
+        pure.fit(small)
+    assert not budget.events
+    pure.fit(made([3, 2], 50, nullable=False))  # nothing is filled, then
 
 
 TABLES = {
@@ -85,17 +101,8 @@ def test_the_number_of_rows_is_that_of_all_rows(missing):
     assert (declared.n_rows_, declared.n_rows_std_) == (1500, 0.0)
 
 
-@pytest.mark.slow
-def test_a_clip_given_by_hand():
-    table = made([2, 2], 20_000, nullable=False)
-    drawn = fit(table, epsilon=20.0, clip=0.01).sample_table(20_000, random_state=0)
-    assert distance(drawn, table) < 0.02
-
-
-# Accounting
 def test_one_cap_in_gaussian_dp_and_two_kinds_of_releases():
-    model = fit(made([3, 2, 4], 500))
-    (event,) = model.guarantee_.events
+    (event,) = fit(made([3, 2, 4], 500)).guarantee_.events
     assert isinstance(event, FilterEvent)
     assert isinstance(event.capacity, GaussianEvent)
     assert not event.capacity.discrete
@@ -107,18 +114,8 @@ def test_one_cap_in_gaussian_dp_and_two_kinds_of_releases():
 
 
 # What is drawn
-def distance(drawn, wanted, names=None):
-    """Mean total variation distance of pairs, over the rows observed on them."""
-    found = []
-    for a, b in combinations(names or wanted.schema.names, 2):
-        shape = wanted.schema[a].size, wanted.schema[b].size
-        laws = []
-        for table in (drawn, wanted):
-            seen = ~(table.mask(a) | table.mask(b))
-            cells = table.codes(a)[seen].astype(int) * shape[1] + table.codes(b)[seen]
-            laws.append(np.bincount(cells, minlength=shape[0] * shape[1]) / seen.sum())
-        found.append(np.abs(laws[0] - laws[1]).sum() / 2)
-    return float(np.mean(found))
+def distance(drawn, wanted):
+    return marginal_distance(wanted, drawn, k=2).mean
 
 
 def test_all_pairs_are_close_and_holes_as_often_as_they_were():
@@ -130,24 +127,23 @@ def test_all_pairs_are_close_and_holes_as_often_as_they_were():
         kept = fit(holed, epsilon=3.0).sample_table(8000, missing_values="keep", random_state=0)
         for name in holed.schema.names:
             assert kept.mask(name).mean() == pytest.approx(holed.mask(name).mean(), abs=most)
-    mixed = {n: np.random.permutation(table.codes(n)) for n in table.schema.names}  # noqa: NPY002
-    mixed = Table.from_codes(table.schema, mixed)
-    assert distance(mixed, table) > 0.2  # there was something to learn
+    rng = np.random.default_rng(0)
+    mixed = {n: rng.permutation(table.codes(n)) for n in table.schema.names}
+    assert distance(Table.from_codes(table.schema, mixed), table) > 0.2  # something to learn
 
 
-def at_random(n=10_000, seed=0):
-    """``c1`` goes missing where ``c0``, always observed and closely tied to it, is high."""
-    whole = made([2, 2, 3], n, nullable=False, seed=seed)
-    codes = {name: whole.codes(name).astype(np.int64) for name in whole.schema.names}
-    hole = np.random.default_rng(seed + 1).random(n) < np.where(codes["c0"] == 1, 0.8, 0.1)
-    holed = Table.from_codes(
-        schema_of([2, 2, 3], ["c1"]), codes | {"c1": np.where(hole, 2, codes["c1"])}
-    )
-    return whole, holed
+@pytest.mark.slow
+def test_a_clip_given_by_hand():
+    table = made([2, 2], 20_000, nullable=False)
+    drawn = fit(table, epsilon=20.0, clip=0.01).sample_table(20_000, random_state=0)
+    assert distance(drawn, table) < 0.02
 
 
 def test_holes_that_depend_on_another_attribute_are_corrected():
-    whole, holed = at_random()
+    """``c1`` goes missing where ``c0``, always observed and closely tied to it, is high."""
+    whole = made([2, 2, 3], 10_000, nullable=["c1"])
+    often = np.where(whole.codes("c0") == 1, 0.8, 0.1)
+    holed = whole.with_missing({"c1": np.random.default_rng(1).random(10_000) < often})
     truth = (whole.codes("c1") == 1).mean()
 
     def error(missing):
@@ -159,18 +155,145 @@ def test_holes_that_depend_on_another_attribute_are_corrected():
     assert joint[1] < 0.5 * observed[1]
 
 
-def test_a_model_drawn_along_a_tree_says_what_to_do_and_others_of_before_are_read(tmp_path):
-    """Files of 0.2 have a parameter, and a field, that said how rows are drawn."""
-    path = tmp_path / "m.json"
-    model = fit(made([3, 2], 200))
-    model.save(path)
-    document = unsealed(json.loads(path.read_text(encoding="utf-8")))
-    for base in ("heads", "tree"):
-        document["parameters"]["base"] = document["released"]["model_"]["base"] = base
+def test_files_of_before_are_read_or_say_what_to_do(tmp_path):
+    """Files of 0.2 say how rows of all pairs are drawn, and may be of heads that went."""
+    path, table = tmp_path / "m.json", made([3, 2], 200)
+    for family, name, old, told in (
+        (AllPairs, "base", "heads", None),
+        (AllPairs, "base", "tree", "fit AllPairs again"),
+        (Kamino, "heads", "joint", None),
+    ):
+        model = family(epsilon=1.0, random_state=0).fit(table)
+        model.save(path)
+        document = unsealed(json.loads(path.read_text(encoding="utf-8")))
+        document["parameters"][name] = document["released"]["model_"][name] = old
+        if name == "heads":
+            del document["released"]["model_"][name]
         path.write_text(json.dumps(sealed(document)), encoding="utf-8")
-        if base == "tree":
-            with refuses(DataError, "fit AllPairs again"):
-                AllPairs.load(path)
-        else:
-            again = AllPairs.load(path).sample(50, random_state=3)
-            assert again.equals(model.sample(50, random_state=3))
+        if told is not None:
+            with refuses(DataError, told):
+                load(path)
+            continue
+        again = load(path)
+        assert again.sample(50, random_state=3).equals(model.sample(50, random_state=3))
+    with refuses(ParameterError, "heads must be one of"):
+        again.fit(table)
+
+
+# Tables of three attributes beside all pairs: charged, gated, within the caps, and held
+ROWS = 6000
+SIZES = {"a": 2, "b": 2, "c": 2, "d": 4, "e": 3}
+
+
+def parity(holes=0.0):
+    rng = np.random.default_rng(0)
+    a, b, d = rng.integers(0, 2, ROWS), rng.integers(0, 2, ROWS), rng.integers(0, 4, ROWS)
+    codes = {"a": a, "b": b, "c": a ^ b, "d": d, "e": np.minimum(d, rng.integers(0, 3, ROWS))}
+    table = Table.from_codes(schema_of(SIZES, holes > 0), codes)
+    return table.with_missing({n: rng.random(ROWS) < holes for n in SIZES if holes})
+
+
+def topped(missing="joint", **more):
+    given = {"workload": [("a", "b", "c")], "random_state": 1, **more}
+    return AllPairs(epsilon=1.0, delta=1e-6, missing=missing, **given)
+
+
+def off_parity(frame):
+    """How far the law of the three is from four rows, of which each is as likely."""
+    cells = (frame[[*"abc"]].to_numpy() @ [4, 2, 1]).astype(int)
+    truth = [0.25 * (a ^ b == c) for a, b, c in product(range(2), repeat=3)]
+    return float(np.abs(np.bincount(cells, minlength=8) / len(frame) - truth).sum() / 2)
+
+
+@pytest.mark.parametrize(
+    ("missing", "holes"),
+    [("joint", 0.0), ("joint", 0.1), ("observed", 0.1), ("complete-rows", 0.1)],
+)
+def test_parity_is_held_where_it_is_asked_for(missing, holes, tmp_path):
+    fitted = topped(missing).fit(parity(holes))
+    assert off_parity(fitted.sample(ROWS)) < 0.04
+    fitted.save(tmp_path / "model.json")
+    again = AllPairs.load(tmp_path / "model.json")
+    assert off_parity(again.sample(ROWS)) < 0.04
+    assert again.pairs_.together[0, 1, 2].shape == fitted.pairs_.together[0, 1, 2].shape
+    if not holes:
+        tables = fitted.sample(ROWS, multiple=2, random_state=2)
+        assert all(off_parity(t) < 0.06 for t in tables)
+        assert off_parity(topped(workload=2).fit(parity()).sample(ROWS)) > 0.3
+
+
+@pytest.mark.parametrize("missing", AllPairs.strategies)
+def test_each_table_is_an_event_behind_its_gate_within_the_caps(missing):
+    named = {("a", "b", "c"): 1.0, ("b", "d", "e"): 3.0}
+    fitted = topped(missing, workload=named).fit(parity(0.1))
+    (whole,) = fitted.guarantee_.events
+    events = {e.label: e for e in releases(whole) if e.label.count(" x ") == 2}
+    assert list(events) == ["marginal a x b x c", "marginal b x d x e"]
+    gates = {"observed": [*named], "complete-rows": ["abcde"] * 2}.get(missing, [None] * 2)
+    assert [e.gate for e in events.values()] == [g and frozenset(g) for g in gates]
+    few, many = ((e.sensitivity / e.sigma) ** 2 for e in events.values())
+    assert many / few == pytest.approx(3.0, rel=0.02)
+    pairs = releases(whole)[-1]
+    left = (pairs.sensitivity / pairs.sigma) ** 2
+    assert (few + many) / (few + many + left) == pytest.approx(0.12, rel=0.05)
+    caps = fitted._caps_of_fit()
+    assert caps is None or caps.hold(whole)
+    if missing == "observed":  # one that is dearer than its part is refused
+        keeper = Keeper(caps)
+        for event in releases(whole):
+            keeper.admit(event)
+        dearer = events["marginal b x d x e"]
+        with refuses(BudgetExceededError):
+            keeper.admit(replace(dearer, sigma=dearer.sigma / 2))
+
+
+def test_what_it_measures_counts_behind_its_own_gate_of_the_ground_truth():
+    known = MissingCompletelyAtRandom(dict.fromkeys("abcde", 0.3))
+
+    def epsilon(**more):
+        return planned_ground_truth(topped("observed", **more), schema_of(SIZES), known).epsilon
+
+    assert epsilon() < 0.999 * epsilon(workload=2)  # less of it reads every row
+    assert epsilon(workload=2, top_up=False) == epsilon(workload=2)
+
+
+def test_columns_that_are_missing_together_are_drawn_so():
+    gone = np.random.default_rng(3).random(ROWS) < 0.3
+    table = rows_of(schema_of(SIZES), ROWS, holes=0).with_missing(dict.fromkeys("abc", gone))
+    drawn = topped(workload=2).fit(table).sample(ROWS, missing_values="keep")
+    holes = drawn[[*"abc"]].isna().sum(axis=1)
+    assert holes.isin([1, 2]).mean() < 0.03
+    assert (holes == 3).mean() == pytest.approx(0.3, abs=0.02)
+
+
+# Imputation by pairs
+def half_missing(n):
+    """Three columns that tell each other; and with half of the last two missing."""
+    rng = np.random.default_rng(0)
+    codes = {"c0": rng.integers(0, 4, n)}
+    for name in ("c1", "c2"):
+        codes[name] = np.where(rng.random(n) < 0.8, codes["c0"], rng.integers(0, 4, n))
+    whole = Table.from_codes(schema_of([4] * 3), codes)
+    return whole, whole.with_missing({name: rng.random(n) < 0.5 for name in ("c1", "c2")})
+
+
+def test_filling_by_pairs_keeps_what_filling_by_margins_loses():
+    (whole, holed), far = half_missing(4000), {}
+    for imputer in ("marginal", "pairs"):
+        model = fit(holed, epsilon=5.0, missing="impute-first", imputer=imputer)
+        drawn = model.sample_table(20_000, random_state=1)
+        far[imputer] = distance(*(t.subset(("c0", "c1")) for t in (drawn, whole)))
+    assert far["pairs"] < 0.05 < 0.2 < far["marginal"]
+
+
+def test_the_share_is_set_aside_and_no_more_is_spent():
+    given = {"missing": "impute-first", "imputer": "pairs", "imputer_share": 0.3}
+    model = fit(half_missing(500)[1], **given)
+    (whole,) = model.guarantee_.events
+    parts = [event for event in whole.log if isinstance(event, FilterEvent)]
+    assert [part.label for part in parts] == ["imputation"]
+    assert parts[0].cost.amount == pytest.approx(0.3 * whole.cost.amount)
+    gates = [sorted(event.gate or ()) for event in releases(parts[0])]
+    assert gates == [[], ["c0"], ["c1"], ["c2"], []]  # the number of rows, margins, all pairs
+    assert not any(event.gate for event in releases(whole.log[-1]))
+    assert model.guarantee_.epsilon == pytest.approx(1.0)

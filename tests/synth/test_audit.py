@@ -22,15 +22,8 @@ CROWD, _ = canary(TINY, 12)
 COMMON, RARE, MISSING = 0, 1, 2
 ROWS = {"rare level": (RARE, COMMON), "unique row": (RARE, RARE), "all missing": (MISSING, MISSING)}
 # A structure that is public, so that all runs are charged the same, and nearly all for tables.
-PRIVBAYES = {
-    "epsilon": 3.0,
-    "delta": 0.0,
-    "degree": 1,
-    "structure_share": 1e-3,
-    "imputer": "random",
-}
-GAUSSIAN = {"epsilon": 11.0, "delta": 1e-6}
-PURE = {"epsilon": 3.0, "delta": 0.0}
+GAUSSIAN, PURE = {"epsilon": 11.0, "delta": 1e-6}, {"epsilon": 3.0, "delta": 0.0}
+PRIVBAYES = PURE | {"degree": 1, "structure_share": 1e-3, "imputer": "random"}
 
 
 def tables(row):
@@ -54,16 +47,8 @@ def test_no_family_is_refuted(family, strategy):
     assert not found.blind
 
 
-ATTACKS = [
-    ("joint", "rare level"),
-    ("joint", "unique row"),
-    ("joint", "all missing"),
-    ("observed", "rare level"),
-    ("observed", "unique row"),
-    ("observed", "all missing"),
-    ("complete-rows", "unique row"),
-    ("impute-first", "unique row"),
-]
+ATTACKS = [(strategy, row) for strategy in ("joint", "observed") for row in ROWS]
+ATTACKS += [(strategy, "unique row") for strategy in ("complete-rows", "impute-first")]
 
 
 def attacked(family, parameters, strategy, row, **more):
@@ -96,30 +81,28 @@ OPEN = Schema(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("family", "given", "strategy", "far"),
+    ("family", "given", "strategy", "far", "trials"),
     [
-        pytest.param(PrivBayes, PRIVBAYES | GAUSSIAN, "observed", 200.0, marks=pytest.mark.slow),
-        pytest.param(AllPairs, GAUSSIAN, "observed", 200.0, marks=pytest.mark.slow),
+        (PrivBayes, PRIVBAYES | GAUSSIAN, "observed", 200.0, 40),
+        (AllPairs, GAUSSIAN, "observed", 200.0, 60),
         # A number far away, beside its bin, is most of the row's vector, which is cut off.
-        pytest.param(
-            AllPairs, GAUSSIAN | {"clip": 0.05}, "observed", 200.0, marks=pytest.mark.slow
-        ),
-        pytest.param(AllPairs, GAUSSIAN, "observed", None, marks=pytest.mark.slow),
-        pytest.param(AIM, PURE, "joint", 200.0, marks=pytest.mark.slow),
-        pytest.param(AIM, PURE, "joint", None, marks=pytest.mark.slow),
+        (AllPairs, GAUSSIAN | {"clip": 0.05}, "observed", 200.0, 24),
+        (AllPairs, GAUSSIAN, "observed", None, 120),
+        (AIM, PURE, "joint", 200.0, 60),
+        (AIM, PURE, "joint", None, 120),
     ],
 )
-def test_the_claim_survives_where_bins_are_found(family, given, strategy, far):
+def test_the_claim_survives_where_bins_are_found(family, given, strategy, far, trials):
     near = pd.DataFrame({"x": [3.0] * 12, "y": [10.0] * 12})
     more = pd.concat([near, pd.DataFrame({"x": [far], "y": [5e5]})], ignore_index=True)
     both = tuple(Table.read(frame, OPEN) for frame in (near, more))
-    trials = 24 if "clip" in given else 40 if family is PrivBayes else 60 if far else 120
     facts = {"parameters": given, "strategies": [strategy], "tables": both, "trials": trials}
     found = audit_synthesizer(family, **facts)[strategy]
     assert not found.flagged
     assert found.ratio > 0.5
-    if "clip" not in given:  # the slow ones; that audits flag what they should, the kit's tests say
+    if "clip" not in given:  # that audits flag what they should, the kit's tests say
         assert audit_synthesizer(family, **facts, scale=0.4)[strategy].flagged
 
 

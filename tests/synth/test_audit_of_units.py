@@ -9,11 +9,10 @@ import pytest
 from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema
 from missdp.accounting import Budget, Cost
 from missdp.schema import Unit
-from missdp.table import units
 from missdp.testing import TINY, Claim, audit, audit_synthesizer, canary, check_sensitivity
 from missdp.testing.claims import judge
 from missdp.testing.findings import Recorder, Repeater
-from synth.test_units import ILL, SEX, visits
+from synth.test_units import BY_THE_ROW, EVERY_ROW, ILL, SEX, broken, visits
 from synth.worked_example import Independent
 
 pytestmark = [
@@ -21,6 +20,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning"),
 ]
 AGE = Numeric(name="ill", lower=0, upper=100, nullable=True)  # bins, and so a tree, are found
+OLD = Categorical(name="old", levels=("no", "yes"), nullable=True)
 
 
 class Histograms(Independent):
@@ -42,8 +42,6 @@ CASES = {
     "mst": (MST, (SEX, ILL), GAUSSIAN | {"model_rows": 100}),
 }
 
-
-OLD = Categorical(name="old", levels=("no", "yes"), nullable=True)
 CHOOSING = {case: (CASES[case][0], (SEX, ILL, OLD), CASES[case][2]) for case in ("aim", "mst")}
 LEAST = 0.9, 0.8  # of the claim; where marginals are chosen, that costs what scores hardly show
 
@@ -87,31 +85,19 @@ def along_one_path(case, most, *, draws, scale=1.0):
     fit, (without, beside) = neighbours(case, most, **facts)
     kept = Recorder(0)
     claim = Claim.of(fit(kept, without).guarantee_)
-    again = Repeater(kept)
+    again, noise = Repeater(kept), Recorder(1, scale=scale)
     fit(again, beside)
-    noise = Recorder(1, scale=scale)
     pairs = [(a.law, b.exact, a.exact) for a, b in zip(kept.kept, again.kept, strict=True)]
-    present, absent = (
-        np.array(
-            [
-                sum(law.log_ratio(noise.drawn(law, both[side]), *both) for law, *both in pairs)
-                for _ in range(draws)
-            ]
-        )
-        for side in (0, 1)
-    )
-    return judge(present, absent, claim)
 
+    def ratios(side):
+        return sum(law.log_ratio(noise.drawn(law, both[side]), *both) for law, *both in pairs)
 
-def charged_by_the_row(monkeypatch, case, most):
-    with monkeypatch.context() as broken:
-        broken.setattr("missdp.accounting.filters.Cost.of_each", lambda cost, _: cost)
-        broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
-        return audited(case, most, trials=40, part=0.3)
+    return judge(*(np.array([ratios(side) for _ in range(draws)]) for side in (0, 1)), claim)
 
 
 def test_a_charge_by_the_row_is_flagged(monkeypatch):
-    assert charged_by_the_row(monkeypatch, "histograms", 10).flagged
+    with broken(monkeypatch, BY_THE_ROW):
+        assert audited("histograms", 10, trials=40, part=0.3).flagged
 
 
 @pytest.mark.parametrize(
@@ -123,8 +109,8 @@ def test_the_claim_on_units_survives_and_what_is_wrong_does_not(case, monkeypatc
     assert not found.flagged
     assert not found.blind
     assert audited(case, 3, **few, scale=0.1).flagged
-    monkeypatch.setattr(units, "chosen", lambda units, _: units >= 0)
-    assert audited(case, 3, **few).flagged
+    with broken(monkeypatch, EVERY_ROW):
+        assert audited(case, 3, **few).flagged
 
 
 QUICK = [("pairs", 3), ("histograms", 10)]
@@ -140,13 +126,8 @@ def test_noise_of_a_fit_tells_of_a_unit_what_is_claimed_and_hardly_less(case, mo
     assert not found.flagged
     assert found.ratio >= LEAST[case in CHOOSING]
     assert along_one_path(case, most, draws=1000 if quick else 3000, scale=0.7).flagged
-    with monkeypatch.context() as broken:
-        broken.setattr(units, "chosen", lambda units, _: units >= 0)
-        assert along_one_path(case, most, draws=300).flagged
-    if most > 1:
-        with monkeypatch.context() as broken:
-            broken.setattr("missdp.accounting.filters.Cost.of_each", lambda cost, _: cost)
-            broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
+    for wrong in (EVERY_ROW, BY_THE_ROW)[: 2 if most > 1 else 1]:
+        with broken(monkeypatch, wrong):
             assert along_one_path(case, most, draws=300).flagged
 
 
@@ -174,7 +155,5 @@ def test_the_kit_draws_neighbours_by_unit(monkeypatch):
     for family in (AllPairs, MST):
         facts = {"strategies": ["joint", "observed"], "schema": schema, "trials": 6}
         assert check_sensitivity(family, **facts).passed
-        with monkeypatch.context() as broken:
-            broken.setattr(units, "chosen", lambda units, _: units >= 0)
-            with pytest.raises(AssertionError, match="one row moves"):
-                check_sensitivity(family, **facts)
+        with broken(monkeypatch, EVERY_ROW), pytest.raises(AssertionError, match="one row moves"):
+            check_sensitivity(family, **facts)

@@ -5,12 +5,9 @@ import pytest
 from dp_accounting import ZCDpEvent
 from dp_accounting.rdp import RdpAccountant
 
-from missdp import AIM, MST, Budget, Categorical, PrivBayes, Schema, Table
+from missdp import AIM, MST, Budget, PrivBayes
 from missdp.accounting import (
     Cost,
-    DataDependentDomain,
-    DeclaredRowCount,
-    ExplicitSeed,
     FilterEvent,
     GaussianEvent,
     LaplaceEvent,
@@ -190,15 +187,3 @@ def test_a_replace_one_budget_pays_for_fits_and_an_add_remove_one_refuses_the_re
 def test_what_a_budget_lacks_is_said(family, given, told):
     with refuses(BudgetExceededError, told):
         made(family, budget=Budget(**given)).fit(TABLE)
-
-
-def test_what_a_fit_rests_on_is_part_of_what_the_shared_budget_promises():
-    """Also what is no condition of any single release: facts of the schema and of parameters."""
-    budget = Budget(2.0)
-    marked = Categorical(name="a", levels=(0, 1, 2), nullable=True, undeclared=("levels",))
-    rows = Table.from_codes(Schema((marked,)), {"a": np.arange(300) % 4})
-    fit = made("PrivBayes", epsilon=0.4, n_rows=300, budget=budget)
-    fit.fit(rows, undeclared="accept")
-    held = {type(condition) for condition in budget.spent.conditions}
-    assert {DataDependentDomain, DeclaredRowCount, ExplicitSeed} <= held
-    assert {type(condition) for condition in fit.guarantee_.conditions} <= held

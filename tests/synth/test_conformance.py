@@ -5,31 +5,50 @@ left of the strategies by the slow tests); `PAIRED` has each family once, with
 strategies in turn, for what depends on the family or on the base alone.
 """
 
+import base64
+import copy
+import json
 from dataclasses import replace
+from itertools import cycle, islice
 
 import numpy as np
 import pytest
 
-from missdp.errors import ParameterError
+from missdp import AllPairs, Table
+from missdp.accounting import (
+    Budget,
+    DataDependentDomain,
+    DeclaredRowCount,
+    ExplicitSeed,
+    Guarantee,
+    PublicDomain,
+    releases,
+)
+from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.mechanisms import Score
-from missdp.synth import sampling
-from missdp.testing import HABITS, RULED, check_sensitivity
+from missdp.record import sealed
+from missdp.synth import SmallTableWarning, sampling
+from missdp.testing import HABITS, RULED, check_sensitivity, made_up
+from missdp.testing.findings import Guarded
 from missdp.testing.habits import _RULED_HABITS, _habits_of
 from missdp.testing.interference import interference_of
 from missdp.testing.sensitivity import _sensitivity_of, answers_of
 from refusing import refuses
 from synth.conformance import (
+    CASES,
     DAILY,
     FAMILIES,
     FEW_PAIRS,
     FEW_TRIALS,
     FIRST,
+    IDS,
     NEURAL,
     PAIRED,
     SCHEMA,
     make_table,
     subject,
 )
+from synth.worked_example import Independent
 from testing.ruled import ONE_FIT, ONE_FREE, OWN, costs_nothing, gates, kinds_of_holes, obeyed_rules
 
 pytestmark = [
@@ -75,12 +94,6 @@ def test_habits_and_gates(family, strategy):
     assert (streams == "streams") == family.streams
 
 
-@pytest.mark.slow
-@every_case
-def test_all_habits(family, strategy):
-    assert failed(_habits_of(subject(family, strategy))) == []
-
-
 @every_case
 def test_what_a_fit_shows_was_released_and_charged_for(family, strategy):
     """Answers of one table are repeated for others, and what is behind them is compared."""
@@ -94,10 +107,16 @@ def test_what_a_fit_shows_was_released_and_charged_for(family, strategy):
 
 @pytest.mark.slow
 @every_case
-def test_one_row_moves_what_was_charged_for_whichever_row_it_is(family, strategy):
+def test_the_whole_kit_with_every_strategy_whichever_row_it_is(family, strategy):
     given = {"parameters": family.options, "strategies": [strategy]}
     for schema in (SCHEMA, RULED, ONE_FREE):
         check_sensitivity(family.build, **given, schema=schema, trials=60, seed=1)
+    assert failed(_habits_of(subject(family, strategy))) == []
+    on = subject(family, strategy, RULED)
+    assert failed(_habits_of(on, _RULED_HABITS)) == []
+    for promise in OWN:
+        promise(on)
+    assert failed(interference_of(on)[0]) == []
 
 
 @pytest.fixture
@@ -131,16 +150,6 @@ def test_what_the_base_promises_of_kinds_and_rules(promise):
         promise(subject(next(f for f in FAMILIES if f.name == "all-pairs"), "joint", RULED))
 
 
-@pytest.mark.slow
-@every_case
-def test_kinds_and_rules_with_every_strategy(family, strategy):
-    on = subject(family, strategy, RULED)
-    assert failed(_habits_of(on, _RULED_HABITS)) == []
-    for promise in OWN:
-        promise(on)
-    assert failed(interference_of(on)[0]) == []
-
-
 @every_family
 def test_all_but_one_attribute_follow(family, strategy):
     on = replace(subject(family, strategy), schema=ONE_FREE)
@@ -165,29 +174,183 @@ def test_synthetic_rows_do_not_reuse_the_noise(family, strategy, monkeypatch):
         assert not np.isin(streams[-1], noise).any()
 
 
-def score_with_default(counts, kept=[]):  # noqa: B006
-    kept.append(counts)
-    return 0.0
-
-
 def write(counts, target):
     target[0] = counts[0]
     return 0.0
 
 
-def test_a_score_is_a_plain_function_that_writes_nowhere():
-    kept = []
-
-    class Method:
-        def score(self, counts):
-            self.kept = counts
-            return 0.0
-
-    for bad in (lambda c: float(kept.append(c) or 0), Method().score, score_with_default, len):
-        with refuses(ParameterError, "plain function"):
-            Score(bad, sensitivity=1.0)
-    counts, target = np.arange(3), np.zeros(2)
+def test_a_score_writes_nowhere():
+    counts, score = np.arange(3), Score(write, sensitivity=1.0)
     with pytest.raises(ValueError, match="read-only"):
-        Score(write, sensitivity=1.0).of(counts, (target,))
+        score.of(counts, (np.zeros(2),))
     with refuses(ParameterError, "arrays, numbers"):
-        Score(write, sensitivity=1.0).of(counts, ([0],))
+        score.of(counts, ([0],))
+
+
+# What the base keeps whatever a family does
+two_families = pytest.mark.parametrize("family", [Independent, AllPairs])
+
+
+@two_families
+def test_what_was_read_from_the_data_or_declared_becomes_a_condition(family, tmp_path):
+    """Also if parameters are numbers of NumPy."""
+    frame, budget = made_up(SCHEMA, 300).to_native("pandas"), Budget(100.0, 0.5)
+    marked = replace(SCHEMA["größe"], undeclared=("levels",))
+    schema = replace(SCHEMA, attributes=(marked, *SCHEMA.attributes[1:]))
+    asked = {"epsilon": np.float32(0.7), "n_rows": np.int64(123), "random_state": np.int64(3)}
+    model = family(**asked, budget=budget)
+    with refuses(SchemaError, "undeclared"):
+        model.fit(frame, schema=schema)
+    assert not budget.events
+    model.fit(frame, schema=schema, undeclared="accept")
+    for conditions in (model.guarantee_.conditions, budget.spent.conditions):
+        assert DataDependentDomain(attributes=("größe",)) in conditions
+        assert DeclaredRowCount(n=123) in conditions
+        assert ExplicitSeed in map(type, conditions)
+        # What was read from the data is not public, and the rest still has to be.
+        assert PublicDomain() not in conditions
+        assert any(isinstance(condition, PublicDomain) for condition in conditions)
+    assert model.guarantee_.epsilon <= float(np.float32(0.7)) * (1 + 1e-9)
+    drawn = (len(model.sample()), len(model.sample(np.int64(3))))
+    assert (model.n_rows_, *drawn) == (123, 123, 3)
+    model.save(tmp_path / "m.json")
+    assert family.load(tmp_path / "m.json").guarantee_ == model.guarantee_
+
+
+@two_families
+def test_frames_and_files_give_the_same_model_as_tables(family, tmp_path):
+    table = made_up(SCHEMA, 300)
+    frame, arrow = table.to_native("pandas"), table.to_arrow()
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    wanted = family(epsilon=1.0, random_state=0).fit(table).sample(50)
+    for data, kind in ((arrow, type(arrow)), (tmp_path / "x.csv", type(frame))):
+        out = family(epsilon=1.0, random_state=0).fit(data, schema=SCHEMA).sample(50)
+        assert type(out) is kind
+        one, other = Table.read(out, SCHEMA), Table.read(wanted, SCHEMA)
+        assert all((one.codes(n) == other.codes(n)).all() for n in SCHEMA.names)
+
+
+def fail():
+    raise DataError("the disk is on fire")
+
+
+@pytest.mark.parametrize(
+    ("family", "strategy"),
+    [pytest.param(*case, marks=[pytest.mark.slow] * (case[0].name in NEURAL)) for case in FIRST],
+)
+def test_a_failed_fit_stays_charged_and_progress_is_a_fraction(family, strategy):
+    on, budget, seen = subject(family, strategy), Budget(1.0, 1e-3), []
+    with refuses(DataError, "on fire"):
+        on.build(budget=budget).fit(Guarded(made_up(SCHEMA, 60), fail))
+    assert budget.events
+    on.build(progress=lambda *shown: seen.append(shown)).fit(made_up(SCHEMA, 60))
+    assert all(0 <= done <= 1 for _, done in seen)
+    assert not [stage for stage, _ in seen if any(ch.isdigit() for ch in stage)]
+
+
+@pytest.mark.parametrize(("family", "strategy"), DAILY)
+def test_a_model_of_no_rows_costs_what_was_asked_and_refuses_bad_questions(
+    family, strategy, tmp_path
+):
+    on = subject(family, strategy)
+    budget = Budget(2 * on.epsilon, min(0.5, 2 * on.delta))
+    with pytest.warns(SmallTableWarning, match="epsilon"):
+        model = on.build(budget=budget).fit(made_up(SCHEMA, 0))
+    most, found = on.epsilon * (1 + 1e-9), model.guarantee_
+    assert 0.95 * on.epsilon < found.epsilon <= most
+    assert budget.spent.epsilon <= most
+    assert Guarantee.from_events(releases(found.events), delta=on.delta).epsilon <= most
+    drawn, wanted = model.sample(), made_up(SCHEMA, 9).to_native("pandas")
+    assert len(drawn) == model.n_rows_ >= 1
+    assert len(model.sample(0)) == 0  # asked for
+    assert (drawn.dtypes == wanted.dtypes).all()
+    for n in (-1, 1.5, True, "3"):
+        with refuses(ParameterError, "whole number of rows"):
+            model.sample(n)
+    for seed in (-1, "x", 1.5, True):
+        with refuses(ParameterError, "random_state"):
+            model.sample(3, random_state=seed)
+    with refuses(OutputError):
+        model.save(tmp_path / "nowhere" / "model.json")
+
+
+# A model file that was edited and sealed again is refused when it is opened, or draws rows
+EDITED = ("privbayes-joint", "all-pairs-joint")
+SLOWLY = ("kamino-observed", "aim-observed", "dp-misgan-observed")
+
+
+def leaves(value, path=()):
+    """Yield where numbers, texts and arrays are."""
+    if isinstance(value, dict | list) and value != {} and "data" not in value:
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(item, (*path, key))
+    elif not isinstance(value, dict | list) or "data" in value:
+        yield path, value
+
+
+def array_of(stored):
+    return np.frombuffer(base64.b64decode(stored["data"]), stored["type"]).reshape(stored["shape"])
+
+
+def stored(array):
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"kind": "array", "type": array.dtype.str, "shape": list(array.shape), "data": data}
+
+
+def edits(value):
+    """Yield what a leaf may be edited to: mostly indices and sizes that point nowhere."""
+    if isinstance(value, dict):
+        array = array_of(value)
+        for number in (-1, 99) if array.dtype.kind in "ib" else (-1.0, np.nan, 1e300):
+            other = array.copy()
+            other[(-1,) * array.ndim] = number
+            yield stored(other)
+        yield stored(array[..., :-1])
+        yield stored(np.concatenate([array, array]))
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int | float):
+        yield from (-1, value + 1, 99)
+    elif isinstance(value, str):
+        yield "ok" if value != "ok" else "score"  # attributes of the table
+
+
+def edited(document, path, value):
+    changed = copy.deepcopy(document)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return sealed(changed)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("family", "strategy"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.slow] * (name in SLOWLY))
+        for case, name in zip(CASES, IDS, strict=True)
+        if name in EDITED + SLOWLY
+    ],
+)
+def test_every_edit_of_a_released_model_is_refused_at_once_or_does_no_harm(
+    family, strategy, tmp_path
+):
+    model = family.build(epsilon=2.0, missing=strategy, random_state=1, **family.options)
+    path = tmp_path / "model.json"
+    model.fit(make_table().subset(("größe", "alter", "ok"))).save(path)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    del document["sha256"]
+    refused = drawn = 0
+    for k, (where, value) in enumerate(leaves(document["released"], ("released",))):
+        for other in islice(cycle(edits(value)), k, k + 1):  # in turn
+            path.write_text(json.dumps(edited(document, where, other)), encoding="utf-8")
+            try:
+                opened = type(model).load(path)
+            except DataError:
+                refused += 1
+                continue
+            kept = opened._applied_strategy.models_holes and drawn % 2
+            opened.sample(20, missing_values="keep" if kept else "fill", random_state=1)
+            drawn += 1
+    assert refused

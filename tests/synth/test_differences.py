@@ -65,28 +65,27 @@ def model(data):
     return AllPairs(epsilon=1, delta=1e-6, random_state=0).fit(data, schema=SCHEMA)
 
 
+def check_dates(stays, ages):
+    assert 0 <= stays.min() <= stays.max() <= 60
+    assert ages.min() >= 0
+
+
 def test_stays_and_ages_are_kept_and_no_row_breaks_a_rule(data, model):
     drawn = model.sample(15_000, missing_values="keep", random_state=1)
     assert list(drawn.columns) == list(data.columns)
     assert list(drawn.dtypes.astype(str)) == ["datetime64[s]"] * 3 + ["string"]
-    stays, ages = between(drawn)
-    assert stays.min() >= 0
-    assert stays.max() <= 60
-    assert ages.min() >= 0
-    assert max(map(ks, between(data), (stays, ages))) <= 0.03
+    check_dates(*between(drawn))
+    assert max(map(ks, between(data), between(drawn))) <= 0.03
     for name in ("admission", "discharge", "birth"):
         found, true = (t[name].dropna().astype(np.int64).to_numpy() for t in (drawn, data))
         assert ks(found, true) <= 0.03, name
         assert abs(drawn[name].isna().mean() - data[name].isna().mean()) < 0.02, name
     alone = [(t["admission"].isna() & t["discharge"].notna()).mean() for t in (drawn, data)]
     assert alone[0] == pytest.approx(alone[1], rel=0.25)
-
-
-def test_cuts_are_written_for_another_table(tmp_path, model):
-    cut = SCHEMA.with_cuts(model)
-    assert cut["stay"].edges == model.cuts_["stay"].edges
-    cut.to_toml(tmp_path / "cut.toml")
-    assert Schema.from_toml(tmp_path / "cut.toml") == cut
+    filled = model.sample(15_000, random_state=2)
+    assert not filled.isna().any(axis=None)
+    means = [between(t[t["ward"] == "medicine"])[0].mean() for t in (filled, data)]
+    assert means[0] == pytest.approx(means[1], rel=0.1)
 
 
 def test_tables_with_differences_are_compared(data, model):
@@ -98,40 +97,30 @@ def test_tables_with_differences_are_compared(data, model):
     assert found.synthetic_rates == pytest.approx(found.truth_rates, abs=0.02)
 
 
-def test_stays_belong_to_their_wards(data, model):
-    drawn = model.sample(15_000, random_state=2)
-    assert not drawn.isna().any(axis=None)
-    means = [between(t[t["ward"] == "medicine"])[0].mean() for t in (drawn, data)]
-    assert means[0] == pytest.approx(means[1], rel=0.1)
-
-
-def test_a_saved_model_draws_the_same(tmp_path, model):
+def test_a_saved_model_draws_the_same_and_its_cuts_are_written_for_another_table(tmp_path, model):
     model.save(tmp_path / "model.json")
     again = load(tmp_path / "model.json")
     assert again.schema_ == model.schema_
-    pd.testing.assert_frame_equal(
-        again.sample(50, random_state=0), model.sample(50, random_state=0)
-    )
+    one, other = (m.sample(50, random_state=0) for m in (again, model))
+    pd.testing.assert_frame_equal(one, other)
+    cut = SCHEMA.with_cuts(model)
+    assert cut["stay"].edges == model.cuts_["stay"].edges
+    cut.to_toml(tmp_path / "cut.toml")
+    assert Schema.from_toml(tmp_path / "cut.toml") == cut
 
 
 @pytest.mark.parametrize(
     ("family", "missing"),
-    [
-        (AIM, "joint"),
-        *((PrivBayes, missing) for missing in ("observed", "complete-rows", "impute-first")),
-    ],
+    [(AIM, "joint"), *((PrivBayes, m) for m in ("observed", "complete-rows", "impute-first"))],
 )
 def test_other_families_compute_dates_back(family, missing):
+    dates = (replace(SCHEMA["admission"], nullable=False), *DATES.attributes[1:])
     rules = (Impossible("ward = 'surgery' and stay = 0"),)
-    sure = replace(SCHEMA["admission"], nullable=False)
-    columns = (sure, *DATES.attributes[1:], Difference(**STAY), Difference(**AGE, unit="year"))
-    data = hospital(500).dropna(subset="admission")
+    schema = Schema((*dates, Difference(**STAY), Difference(**AGE, unit="year")), rules)
     model = family(epsilon=5, missing=missing, random_state=0)
-    drawn = model.fit(data, schema=Schema(columns, rules)).sample(500, random_state=0)
-    stays, ages = between(drawn)
-    assert stays.min() >= 0
-    assert stays.max() <= 60
-    assert ages.min() >= 0
+    model.fit(hospital(500).dropna(subset="admission"), schema=schema)
+    drawn = model.sample(500, random_state=0)
+    check_dates(*between(drawn))
     assert (between(drawn[drawn["ward"] == "surgery"])[0] > 0).all()
     assert model.modelled_.names == ("admission", "ward", "stay", "age")
 

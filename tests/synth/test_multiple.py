@@ -1,5 +1,6 @@
 """Several tables at once: how much they differ, and how estimates from them combine."""
 
+from functools import partial
 from itertools import repeat
 
 import numpy as np
@@ -25,14 +26,13 @@ def private(n=3000, seed=0):
     return Table.from_codes(SCHEMA, {"a": a, "b": np.where(hole, 2, b)})
 
 
-def fit(seed=0, **options):
-    options = {"epsilon": 1.0, "delta": 1e-6, "rounds": 1, "model_rows": 500, **options}
-    return AIM(random_state=seed, **options).fit(private(seed=seed))
-
-
-def all_pairs(seed=0, **options):
+def fit(seed=0, family=AIM, **options):
     options = {"epsilon": 1.0, "delta": 1e-6, **options}
-    return AllPairs(random_state=seed, **options).fit(private(seed=seed))
+    options |= {"rounds": 1, "model_rows": 500} if family is AIM else {}
+    return family(random_state=seed, **options).fit(private(seed=seed))
+
+
+all_pairs = partial(fit, family=AllPairs)
 
 
 def share(model):
@@ -42,21 +42,12 @@ def share(model):
     return table[1, 1]
 
 
+READ = ("joint", "observed", "complete-rows")
+CASES = [(family, missing) for family in (fit, all_pairs) for missing in READ]
+
+
 @pytest.mark.parametrize(
-    ("fit", "missing"),
-    [
-        (fit, "joint"),
-        *(
-            pytest.param(fit, missing, marks=pytest.mark.slow)
-            for fit, missing in (
-                (fit, "observed"),
-                (fit, "complete-rows"),
-                (all_pairs, "joint"),
-                (all_pairs, "observed"),
-                (all_pairs, "complete-rows"),
-            )
-        ),
-    ],
+    ("fit", "missing"), [CASES[0], *(pytest.param(*c, marks=pytest.mark.slow) for c in CASES[1:])]
 )
 def test_models_differ_by_as_much_as_the_fit_is_uncertain(fit, missing):
     """The spread of models around one fit is that of fits over fresh samples."""
@@ -97,17 +88,14 @@ def test_weak_slopes_are_not_shrunk_twice(family, rounds):
     assert 0.7 < spread / error < 1.4
 
 
-def test_models_that_cannot_vary_say_why(tmp_path):
-    with refuses(ParameterError, "impute-first"):
-        all_pairs(missing="impute-first").sample(10, multiple=2)
-    model = all_pairs()
-    model.pairs_ = None  # as read from a file of an earlier version
-    with refuses(ParameterError, "earlier version"):
-        model.sample(10, multiple=2)
-    model = fit()
-    model.marginals_ = None
-    with refuses(ParameterError, "earlier version"):
-        model.sample(10, multiple=2)
+def test_models_that_cannot_vary_say_why():
+    """Files of an earlier version do not hold what they were fitted to."""
+    old, older = all_pairs(), fit()
+    old.pairs_ = older.marginals_ = None
+    filled = all_pairs(missing="impute-first")
+    for model, told in ((filled, "impute-first"), (old, "earlier"), (older, "earlier")):
+        with refuses(ParameterError, told):
+            model.sample(10, multiple=2)
 
 
 def test_tables_vary_as_samples_do(monkeypatch):
@@ -151,15 +139,7 @@ def test_intervals_cover_when_tables_vary_as_they_should():
             low, high = combine_estimates(tables, np.full(20, within)).interval()
             covered += low <= 0 <= high
         assert 0.91 <= covered / 1000 <= most  # the rule is conservative where tables are small
-
-
-def test_estimates_that_are_no_numbers_are_refused():
-    for bad in (
-        ([1.0], [1.0]),
-        ([1.0, 2.0], [1.0]),
-        ([1.0, np.nan], [1.0, 1.0]),
-        ([1.0, 2.0], [1.0, -1e-9]),
-        (["a", "b"], [1.0, 1.0]),
-    ):
+    bad = ([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([1.0, np.nan], [1.0, 1.0])
+    for estimates, variances in (*bad, ([1.0, 2.0], [1.0, -1e-9]), (["a", "b"], [1.0, 1.0])):
         with refuses(ParameterError):
-            combine_estimates(*bad)
+            combine_estimates(estimates, variances)

@@ -29,9 +29,38 @@ from synth.conformance import FIRST, make_table
 from synth.tables import rows_of, schema_of
 
 pytestmark = pytest.mark.usefixtures("one_turn")
-extremes = st.sampled_from([1e-300, 1e-12, 1e-3, 0.1, 0.5, 0.999, 1 - 1e-12])
+extremes = st.sampled_from([1e-300, 1e-4, 1e-3, 0.1, 0.5, 0.99, 1 - 1e-12])
 epsilons = st.sampled_from([1e-300, 1e-6, 1e-2, 1.0, 30.0, 1e3, 1e4, 1e5, 1e300])
 deltas = st.sampled_from([5e-324, 1e-300, 1e-9, 0.1, 0.999999])
+
+
+some = st.sampled_from
+ANY = {
+    "epsilon": epsilons,
+    "imputer": some(["marginal", "random"]),
+    "imputer_share": extremes,
+    "n_rows": some(["noisy", 1, 20, 10**400, 2**60]),
+    "delta": deltas,
+    "random_state": st.just(0),
+}
+OF_NETWORKS = {
+    "delta": st.just(0.0) | deltas,
+    "structure_share": extremes,
+    "theta": some([1e-300, 8.0, 1e300]),
+    "degree": some(["auto", 0, 3, 6]),
+}
+OF_GRAPHS = {
+    "model_rows": some([100, 10**9]),
+    "shrink": some([1e-300, 0.2, 1e5, math.inf, None]),
+    "ridge": some([0.3, 1e300, "1"]),
+}
+OF_AIM = {
+    "rounds": some(["auto", 1, 10**30]),
+    "first_share": extremes,
+    "selection_share": extremes,
+    "max_model_size": some([1e-300, 1e-3, 1.0, 1e300]),
+    "workload": some([1, 2, 4, [1], [("c0",)], [("c0", "c1")], {("c0", "c1"): 1e-300}]),
+}
 
 
 @st.composite
@@ -44,40 +73,13 @@ def schemas(draw):
 @st.composite
 def fits(draw):
     family = draw(st.sampled_from([AIM, MST, PrivBayes]))
-    schema = draw(schemas())
-    options = {
-        "epsilon": draw(epsilons),
-        "missing": draw(st.sampled_from(family.strategies)),
-        "imputer": draw(st.sampled_from(["marginal", "random"])),
-        "imputer_share": draw(extremes),
-        "n_rows": draw(st.sampled_from(["noisy", 1, 20, 10**400, 2**60])),
-        "delta": draw(deltas),
-        "random_state": 0,
-    }
+    schema, fitted = draw(schemas()), {**ANY, **OF_GRAPHS}
     if family is PrivBayes:
-        options["delta"] = draw(st.just(0.0) | deltas)
-        options |= {
-            "structure_share": draw(extremes),
-            "theta": draw(st.sampled_from([1e-300, 8.0, 1e300])),
-            "degree": draw(st.sampled_from(["auto", 0, 3, 6])),
-        }
-    else:
-        options |= {
-            "model_rows": draw(st.sampled_from([100, 10**9])),
-            "shrink": draw(st.sampled_from([1e-300, 0.2, 1e5, math.inf, None])),
-            "ridge": draw(st.sampled_from([0.3, 1e300, "1"])),
-        }
-    if family is AIM:
-        options |= {
-            "rounds": draw(st.sampled_from(["auto", 1, 10**30])),
-            "first_share": draw(extremes),
-            "selection_share": draw(extremes),
-            "max_model_size": draw(st.sampled_from([1e-300, 1e-3, 1.0, 1e300])),
-            "workload": draw(
-                st.sampled_from([1, 2, 4, [1], [("c0",)], [("c0", "c1")], {("c0", "c1"): 1e-300}])
-            ),
-        }
-    return family, options, schema
+        fitted = {**ANY, **OF_NETWORKS}
+    elif family is AIM:
+        fitted |= OF_AIM
+    options = {name: draw(values) for name, values in fitted.items()}
+    return family, {"missing": draw(st.sampled_from(family.strategies)), **options}, schema
 
 
 @settings(max_examples=25)
@@ -99,7 +101,7 @@ def test_a_fit_succeeds_or_is_refused_uncharged(fit, n):
 
 
 NONE = [None, True, "much", math.nan, -1]  # what is no positive number
-SHARE = [*NONE, 0.0, 1.0, 1e-300]
+SHARE = [*NONE, 0.0, 1.0, 1e-300, 1 - 2**-53]
 BAD = {
     "epsilon": [*NONE, 0, 1e-9, 1e5],
     "delta": [True, "much", math.nan, -1, 1.0],
@@ -111,7 +113,7 @@ BAD = {
     "first_share": SHARE[1:],
     "selection_share": SHARE,
     "structure_share": SHARE,
-    "pair_share": SHARE[:-1],  # of constraints that there are none of
+    "pair_share": SHARE,
     "coder_share": SHARE,
     "imputer": ["mode", "knn"],
     "imputer_share": SHARE,
@@ -181,28 +183,37 @@ def test_a_bad_parameter_is_refused_in_one_line_and_uncharged(data):
     assert not hasattr(model, "guarantee_")
 
 
-def wide(d, n=30, levels=2):
-    return rows_of(schema_of([levels] * d), n)
+TRAINED = {
+    "dp-autogan": {"coder_share": 1e-4},
+    "dp-ctgan": {"first_share": 0.99},
+    "dp-misgan": {"first_share": 0.99, "critic": "mlp"},
+    "kamino": {"first_share": 0.99, "heads": "sequential"},
+}
 
 
-@pytest.mark.parametrize(
-    ("family", "options"), [(AIM, {"workload": 3}), (PrivBayes, {"degree": 3})]
-)
-def test_too_many_marginals_are_refused_quickly(family, options):
-    budget = Budget(10.0, 1e-3)
-    with refuses(ParameterError):
-        family(epsilon=1.0, budget=budget, **options).fit(wide(200))
+@pytest.mark.parametrize("name", [n for n in TRAINED if missdp.synthesizers()[n] in OURS])
+def test_training_for_which_too_little_is_left_is_refused_before_anything_is_charged(name):
+    budget, options = Budget(10.0, 1e-3), TRAINED[name]
+    model = missdp.synthesizers()[name](
+        epsilon=0.1, delta=1e-6, steps=100_000, budget=budget, **options
+    )
+    with refuses(ParameterError, "too little is left of the budget for"):
+        model.fit(rows_of(schema_of([2] * 3), 30))
     assert not budget.events
 
 
-def test_attributes_too_large_to_release_are_refused(monkeypatch):
+def test_too_many_marginals_and_attributes_too_large_to_release_are_refused(monkeypatch):
+    budget, delta = Budget(10.0, 1e-3), {"delta": 1e-6}
+    many, large = (rows_of(schema_of(sizes), 30) for sizes in ([2] * 200, [60] * 3))
+    for family, options in ((AIM, {"workload": 3}), (PrivBayes, {"degree": 3})):
+        with refuses(ParameterError):
+            family(epsilon=1.0, budget=budget, **options).fit(many)
     monkeypatch.setattr(workload, "MAX_TOTAL_CELLS", 150)
     monkeypatch.setattr("missdp.baselines.privbayes._MAX_TOTAL_CELLS", 150)
-    for family, options in ((AIM, {"delta": 1e-6}), (MST, {"delta": 1e-6}), (PrivBayes, {})):
-        budget = Budget(10.0, 1e-3)
+    for family, options in ((AIM, delta), (MST, delta), (PrivBayes, {})):
         with refuses(ParameterError, "coarser"):
-            family(epsilon=1.0, budget=budget, **options).fit(wide(3, levels=60))
-        assert not budget.events
+            family(epsilon=1.0, budget=budget, **options).fit(large)
+    assert not budget.events
 
 
 families = pytest.mark.parametrize("family", [pytest.param(f, id=f.name) for f, _ in FIRST])
@@ -288,14 +299,3 @@ def test_a_model_fitted_within_a_budget_travels_without_it():
     assert again.guarantee_ == model.guarantee_
     again.set_params(budget=Budget(2.0, 1e-4)).fit(make_table())
     assert again.budget.events
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
-@pytest.mark.parametrize("family", [AIM, PrivBayes])  # MST takes a round per attribute
-def test_two_hundred_columns(family):
-    options = {} if family is PrivBayes else {"delta": 1e-6}
-    options |= {"rounds": 2, "model_rows": 100} if family is AIM else {}
-    for missing in ("joint", "observed"):
-        model = family(epsilon=5.0, random_state=0, missing=missing, **options).fit(wide(200))
-        assert model.sample(4).shape == (4, 200)

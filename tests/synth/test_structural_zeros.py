@@ -1,6 +1,8 @@
 """Structural zeros: never generated, never learned from, never charged for."""
 
 import itertools
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -80,51 +82,31 @@ def test_no_filled_row_is_impossible(family, missing, tmp_path):
 @settings(max_examples=15)
 @given(models(max_attributes=4), st.integers(0, 2**32 - 1))
 def test_the_constrained_law_agrees_with_brute_force(model, seed):
-    sizes, parameters = model
-    rng = np.random.default_rng(seed)
+    (sizes, parameters), rng = model, np.random.default_rng(seed)
     cliques = [c for k in (1, 2) for c in itertools.combinations(range(len(sizes)), k)]
     chosen = [cliques[i] for i in rng.choice(len(cliques), min(2, len(cliques)), replace=False)]
     forbidden = {c: rng.random([sizes[v] for v in c]) < 0.4 for c in chosen}
     table, _ = joint(sizes, parameters)
     for clique, zero in forbidden.items():
-        shape = [sizes[v] if v in clique else 1 for v in range(len(sizes))]
-        table = table * ~zero.reshape(shape)
+        table = table * ~zero.reshape([k if v in clique else 1 for v, k in enumerate(sizes)])
     if table.sum() < 1e-3:
         return
     table /= table.sum()
-    law = log_linear(sizes, parameters, forbidden)[0]
+    law, facts = log_linear(sizes, parameters, forbidden)[0], {"shrink": 0.1, "iterations": 100}
     for query in cliques:
-        np.testing.assert_allclose(law.marginal(query), marginal(table, query), atol=1e-9)
-        fitted = fit_entropy(
-            sizes,
-            [Target(query, marginal(table, query), 1e-4)],
-            shrink=0.1,
-            iterations=100,
-            forbidden=forbidden,
-        )[0]
-        np.testing.assert_allclose(fitted.marginal(query), marginal(table, query), atol=1e-3)
-        assert (fitted.marginal(query)[marginal(table, query) == 0] == 0).all()
-
-
-class Extreme:
-    """A generator at the edges of its range."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def random(self, n):
-        return np.full(n, self.value)
-
-    def permutation(self, n):
-        return np.arange(n)
+        wanted = marginal(table, query)
+        np.testing.assert_allclose(law.marginal(query), wanted, atol=1e-9)
+        fitted = fit_entropy(sizes, [Target(query, wanted, 1e-4)], forbidden=forbidden, **facts)[0]
+        np.testing.assert_allclose(fitted.marginal(query), wanted, atol=1e-3)
+        assert (fitted.marginal(query)[wanted == 0] == 0).all()
 
 
 def test_no_rounding_reaches_an_impossible_level():
     table = np.tile([0.0, 0.3, 0.0, 0.7, 0.0], (1000, 1))
     for draws, u in itertools.product(("even", "independent"), (0.0, np.nextafter(1.0, 0))):
+        extreme = SimpleNamespace(random=partial(np.full, fill_value=u), permutation=np.arange)
         for rows in (np.arange(1000), np.arange(7000) % 1000):
-            drawn = draw(table, rows, Extreme(float(u)), draws=draws)
-            assert set(drawn) <= {1, 3}
+            assert {*draw(table, rows, extreme, draws=draws)} <= {1, 3}
 
 
 @given(st.lists(st.floats(-5, 20), min_size=8, max_size=8))
@@ -143,19 +125,19 @@ def test_merging_levels_loses_no_constraint(counts):
 
 
 def test_a_row_moves_a_score_by_at_most_one_whether_it_is_possible_or_not():
-    base = private(60)
-    first, moves = Recorder(0), []
+    base, first, moves = private(60), Recorder(0), []
     build(AIM, rounds=1, random_state=first).fit(base)
+    (before,) = scores_of(first)
     for row in [(0, 1, 7, 3), (2, 1, 0, 3), (0, 2, 8, 3), (3, 2, 8, 4), (0, 1, 1, 1)]:
         codes = {n: np.append(base.codes(n), v) for n, v in zip(SCHEMA.names, row, strict=True)}
         again = Repeater(first)
         build(AIM, rounds=1, random_state=again).fit(Table.from_codes(SCHEMA, codes))
-        (before, after) = (
-            next(np.array(one.exact) for one in witness.kept if isinstance(one.law, Selection))
-            for witness in (first, again)
-        )
-        moves += list(np.abs(after - before))
+        moves += list(np.abs(scores_of(again)[0] - before))
     assert 0.5 < max(moves) <= 1 + 1e-9
+
+
+def scores_of(witness):
+    return [np.array(one.exact) for one in witness.kept if isinstance(one.law, Selection)]
 
 
 def test_constraints_that_need_too_large_a_model_are_refused():

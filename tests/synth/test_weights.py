@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 from missdp import AIM, MST, AllPairs, Categorical, Numeric, PrivBayes, Schema, Table, load
 from missdp.accounting import (
     Budget,
-    Guarantee,
     MissingCompletelyAtRandom,
-    PureEvent,
     SelectionEvent,
-    UnitEvent,
     WeightsOfRows,
 )
 from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
@@ -26,17 +23,15 @@ from missdp.pricing import RowDomain
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
 from missdp.schema.layout import STEPS
 from missdp.sources import MemorySource
-from missdp.synth.first_parts import EffectiveSize, left_out
+from missdp.synth.first_parts import EffectiveSize
 from missdp.table import units as of_units
 from missdp.table.units import rows_of_units, unit_sums
 from missdp.testing.findings import Recorder, Repeater
+from synth.test_units import BY_THE_ROW, EVERY_ROW, FAMILIES, ILL, SEX, broken
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
 
-SEX = Categorical(name="sex", levels=("f", "m"), nullable=True)
-ILL = Categorical(name="ill", levels=("no", "yes"), nullable=True)
 OLD = Categorical(name="old", levels=("no", "yes"), nullable=True)
-FAMILIES = (AllPairs, AIM, MST)
 ALL = (SEX, ILL, OLD)
 SURVEY = SurveyWeight("wt", upper=4.0)
 
@@ -120,22 +115,15 @@ def test_a_row_of_the_largest_weight_moves_what_one_row_does(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_audits_find_what_would_be_wrong(family, monkeypatch):
-    with monkeypatch.context() as broken:  # rounded up
-        up = lambda units: -(-STEPS // np.bincount(units)[units])  # noqa: E731
-        broken.setattr(of_units, "_weights_of_units", up)
+    rounded = "missdp.table.units._weights_of_units"
+    with broken(monkeypatch, {rounded: lambda units: -(-STEPS // np.bincount(units)[units])}):
         assert moved(family, schema_of(3, "unit", attributes=ALL), more=3)[2]
-    with monkeypatch.context() as broken:  # rows that are not chosen
-        every = lambda units, _: np.ones(len(units), dtype=bool)  # noqa: E731
-        broken.setattr("missdp.table.units.chosen", every)
-        found, claim, *_ = moved(family, schema_of(2, weight=SURVEY, attributes=ALL), more=5)
-        assert found > 1.5 * claim
-    with monkeypatch.context() as broken:  # a charge by the row
-        broken.setattr("missdp.accounting.filters.Cost.of_each", lambda cost, _: cost)
-        broken.setattr("missdp.accounting.filters._of_group", lambda event, _: event)
-        found, claim, *_ = moved(family, schema_of(4, weight=SURVEY, attributes=ALL), more=5)
-        assert found > 1.5 * claim
-    with monkeypatch.context() as broken:  # weights that are not bounded
-        broken.setattr(np, "minimum", lambda one, _: one)
+    for most, wrong in ((2, EVERY_ROW), (4, BY_THE_ROW)):
+        with broken(monkeypatch, wrong):
+            schema = schema_of(most, weight=SURVEY, attributes=ALL)
+            found, claim, *_ = moved(family, schema, more=5)
+            assert found > 1.5 * claim
+    with broken(monkeypatch, {"numpy.minimum": lambda one, _: one}):  # weights are not bounded
         assert of_units._survey_weights(np.array([9.0], dtype=object), SURVEY) > STEPS
 
 
@@ -246,52 +234,30 @@ def test_some_columns_of_a_table_count_as_the_rows_do():
     assert AllPairs(epsilon=9.0).fit(part).population_ == pytest.approx(3600, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("error", "says", "does"),
-    [
-        (
-            UnprovenError,
-            "PrivBayes is proven",
-            lambda f: PrivBayes(epsilon=1.0).fit(f, schema=WITH),
-        ),
-        (
-            ParameterError,
-            "leave n_rows out",
-            lambda f: AIM(epsilon=1, n_rows=9).fit(f, schema=WITH),
-        ),
-        (
-            UnprovenError,
-            "declare its levels",
-            lambda f: AllPairs(epsilon=1.0).fit(
-                f, schema=schema_of(weight=SURVEY, attributes=(OpenCategorical(name="sex"), ILL))
-            ),
-        ),
-        (
-            UnprovenError,
-            "count by 'wt'",
-            lambda f: (
-                AIM(epsilon=1.0)
-                .fit(f, schema=WITH)
-                .ground_truth_guarantee(MissingCompletelyAtRandom({"sex": 0.5, "ill": 0.5}))
-            ),
-        ),
-        (SchemaError, "each row count", lambda f: RowDoor(Table.read(f, WITH), budget=Budget(1.0))),
-        (SchemaError, "each row count", lambda _: RowDomain.of(WITH, rows=2)),
-        (DataError, "not weighed", lambda f: AIM(epsilon=1).fit(Table.read(f, WITH).take([0, 1]))),
-        (DataError, "lacks columns", lambda f: Table.read(f.drop(columns="wt"), WITH)),
-        (SchemaError, "weighs rows", lambda _: schema_of(weight=SurveyWeight("sex", upper=1))),
-        (SchemaError, "above 0", lambda _: SurveyWeight("wt", upper=0)),
-        (SchemaError, "from 0 to", lambda _: SurveyWeight("wt", upper=1, default=2)),
-        (
-            SchemaError,
-            "cannot weigh",
-            lambda _: schema_of(2, weight=SurveyWeight("person", upper=1)),
-        ),
-    ],
-)
-def test_what_is_not_proven_is_refused_by_name(error, says, does):
-    with pytest.raises(error, match=says):
-        does(visits(WITH))
+def test_what_is_not_proven_is_refused_by_name():
+    frame, table = visits(WITH), Table.read(visits(WITH), WITH)
+    opened = schema_of(weight=SURVEY, attributes=(OpenCategorical(name="sex"), ILL))
+    rates = MissingCompletelyAtRandom({"sex": 0.5, "ill": 0.5})
+
+    def fit(data=frame, family=AIM, schema=WITH, **more):
+        return family(epsilon=1.0, **more).fit(data, schema=schema)
+
+    for error, says, does in (
+        (UnprovenError, "PrivBayes is proven", lambda: fit(family=PrivBayes)),
+        (ParameterError, "leave n_rows out", lambda: fit(n_rows=9)),
+        (UnprovenError, "declare its levels", lambda: fit(schema=opened)),
+        (UnprovenError, "count by 'wt'", lambda: fit().ground_truth_guarantee(rates)),
+        (SchemaError, "each row count", lambda: RowDoor(table, budget=Budget(1.0))),
+        (SchemaError, "each row count", lambda: RowDomain.of(WITH, rows=2)),
+        (DataError, "not weighed", lambda: fit(table.take([0, 1]), schema=None)),
+        (DataError, "lacks columns", lambda: fit(frame.drop(columns="wt"))),
+        (SchemaError, "weighs rows", lambda: schema_of(weight=SurveyWeight("sex", upper=1))),
+        (SchemaError, "above 0", lambda: SurveyWeight("wt", upper=0)),
+        (SchemaError, "from 0 to", lambda: SurveyWeight("wt", upper=1, default=2)),
+        (SchemaError, "cannot weigh", lambda: schema_of(2, weight=SurveyWeight("person", upper=1))),
+    ):
+        with pytest.raises(error, match=says):
+            does()
 
 
 @pytest.mark.parametrize("wrong", [0.0, -3.0, np.nan, np.inf, "none"])
@@ -302,37 +268,33 @@ def test_weights_that_are_none_count_nothing(wrong):
 
 
 def test_people_write_weights_in_a_file(tmp_path):
-    facts = 'weight_upper = 4.0\n[[attribute]]\nname = "sex"\nkind = "categorical"\nlevels = ["f"]'
+    attribute = '[[attribute]]\nname = "sex"\nkind = "categorical"\nlevels = ["f", "m"]\n'
+
+    def read(text):
+        (tmp_path / "s.toml").write_text(f"{text}\n{attribute}")
+        return Schema.from_toml(tmp_path / "s.toml")
+
     for text, unit, weight in (
-        ('weight = "wt"', None, SURVEY),
-        ('unit = "p"\nweight = ["unit", "wt"]', Unit("p", counts="unit"), SURVEY),
+        ('weight = "wt"\nweight_upper = 4.0', None, SURVEY),
+        ('unit = "p"\nweight = ["unit", "wt"]\nweight_upper = 4', Unit("p", counts="unit"), SURVEY),
         ('unit = "p"\nweight = "unit"', Unit("p", counts="unit"), None),
     ):
-        said = facts if weight else facts.removeprefix("weight_upper = 4.0\n")
-        (tmp_path / "s.toml").write_text(f"{text}\n{said}")
-        schema = Schema.from_toml(tmp_path / "s.toml")
+        schema = read(text)
         assert (schema.unit, schema.weight) == (unit, weight)
         schema.to_toml(tmp_path / "again.toml")
         assert Schema.from_toml(tmp_path / "again.toml") == schema
         assert Schema.from_dict(schema.to_dict()) == schema
     for text, says in (
-        ('weight = "unit"', "needs a 'unit'"),
-        ('weight = ["a", "b"]', "one column"),
+        ('weight = "unit"\nweight_upper = 4.0', "needs a 'unit'"),
+        ('weight = ["a", "b"]\nweight_upper = 4.0', "one column"),
         ('weight = "wt"', "needs weight_upper"),
-        ("", "one column"),
+        ("weight_upper = 4.0", "one column"),
     ):
-        rest = facts if "wt" not in text else facts.removeprefix("weight_upper = 4.0\n")
-        (tmp_path / "s.toml").write_text(f"{text}\n{rest}")
         with pytest.raises(SchemaError, match=says):
-            Schema.from_toml(tmp_path / "s.toml")
-
-
-def test_text_files_write_weights_in_their_own_way(tmp_path):
-    head = '[file]\nseparator = ";"\ndecimal = ","\n'
-    attribute = '[[attribute]]\nname = "sex"\nkind = "categorical"\nlevels = ["f", "m"]\n'
-    (tmp_path / "s.toml").write_text(f'weight = "wt"\nweight_upper = 4\n{head}{attribute}')
+            read(text)
+    german = read('weight = "wt"\nweight_upper = 4\n[file]\nseparator = ";"\ndecimal = ","')
     (tmp_path / "t.csv").write_text("sex;wt\nf;1,5\nm;3\n")
-    rows = rows_of_units(tmp_path / "t.csv", Schema.from_toml(tmp_path / "s.toml"))
+    rows = rows_of_units(tmp_path / "t.csv", german)
     assert (rows.weights / STEPS).tolist() == [0.375, 0.75]
 
 
@@ -350,27 +312,20 @@ def steps_of(door):
     return Total(9.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("asks", "schema", "says"),
-    [
-        (sums_of, Schema((Numeric(name="_sums", lower=0, upper=9), SEX)), "which belong together"),
+def test_a_family_of_strangers_gets_nothing_that_is_not_proven():
+    named = Schema((Numeric(name="_sums", lower=0, upper=9), SEX))
+    for asks, schema, says in (
+        (sums_of, named, "which belong together"),
         (steps_of, schema_of(3, "unit"), "a score that is not proven for a share of a row"),
-    ],
-)
-def test_a_family_of_strangers_gets_nothing_that_is_not_proven(asks, schema, says):
-    class Strange(AIM):
-        def _fit(self, door):
-            return asks(door)
-
-    frame = visits(schema).assign(_sums=7.0)[
-        [*schema.names, *(["person"] if schema.unit is not None else [])]
-    ]
-    with pytest.raises(ParameterError, match=says):
-        Strange(epsilon=1.0).fit(frame, schema=schema)
+    ):
+        strange = type("Strange", (AIM,), {"_fit": lambda _, door, asks=asks: asks(door)})
+        columns = [*schema.names, *(["person"] if schema.unit is not None else [])]
+        with pytest.raises(ParameterError, match=says):
+            strange(epsilon=1.0).fit(visits(schema).assign(_sums=7.0)[columns], schema=schema)
 
 
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=40), st.booleans(), st.data())
-def test_what_is_of_full_units_lies_between_what_the_sums_tell(counts, weighed, data):
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=40), st.booleans())
+def test_what_is_of_full_units_lies_between_what_the_sums_tell(counts, weighed):
     """Exactly, without noise: the part of what counts that is of units that count the bound."""
     most = 1 if weighed else 4
     each = np.array(counts) / 4 if weighed else np.array(counts, dtype=float)
@@ -387,13 +342,9 @@ def test_what_is_of_full_units_lies_between_what_the_sums_tell(counts, weighed, 
         assert high == pytest.approx(each[each == most].sum() / each.sum())
 
 
-def test_bounds_that_noise_makes_useless_are_not_told():
-    guarantee = Guarantee.from_events(
-        UnitEvent(unit="person", rows=3, capacity=PureEvent(epsilon=1))
-    )
+def test_noise_hides_how_many_units_are_full():
     size = EffectiveSize(total=300.0, square=250.0, std=90.0, bound=3.0, weight=None)
     assert size.full == (0.0, 1.0)
-    assert left_out(size, guarantee, weighed=False).startswith("How many rows of a person did not")
 
 
 @pytest.mark.parametrize(

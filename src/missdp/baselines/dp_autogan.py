@@ -21,7 +21,9 @@ from missdp.baselines.critics import autoencoder_gradient, expected_gradient
 from missdp.baselines.networks import Layers, random_critic
 from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
+from missdp.schema import Schema
 from missdp.synth.learn_pairs import Crude
+from missdp.synth.split import Part
 from missdp.types import Floats
 
 _HIDDEN = 32
@@ -48,13 +50,13 @@ class DPAutoGAN(NeuralSynthesizer):
         over what is missing, by released margins, and nothing is asked of the decoder there.
         ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills missing cells privately
         before.
-    coder_share : float in (0, 1), default 0.4
+    coder_share : float from 0.0001 to 0.99, default 0.4
         Share of what margins leave of the budget for the autoencoder.
     steps : int, optional
         Steps of training of the critic, and of the autoencoder half as many; by default 800.
     batch : int, optional
         Rows that a step of training is expected to read; by default 512.
-    first_share : float in (0, 1), optional
+    first_share : float from 0.0001 to 0.99, optional
         Share of the budget for the one-way margins, at which the generator starts and which its
         rows keep: by default 0.15.
     clip
@@ -88,6 +90,11 @@ class DPAutoGAN(NeuralSynthesizer):
     def _check_parameters(self) -> Budget:
         self._check_share("coder_share")
         return super()._check_parameters()
+
+    def _split_rest(self, schema: Schema) -> list[Part]:
+        (rest,) = super()._split_rest(schema)
+        coder = replace(rest, name="autoencoder", share=self.coder_share, count=self._coder_steps)
+        return [coder, replace(rest, count=self._critic_steps)]
 
     @property
     def _steps_planned(self) -> int:

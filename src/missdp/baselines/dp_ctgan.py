@@ -41,7 +41,7 @@ class DPCTGAN(NeuralSynthesizer):
         Steps of training of the critic; by default 800.
     batch : int, optional
         Rows that a step of training is expected to read; by default 512.
-    first_share : float in (0, 1), optional
+    first_share : float from 0.0001 to 0.99, optional
         Share of the budget for the one-way margins, at which the generator starts and which its
         rows keep: by default 0.15.
     clip

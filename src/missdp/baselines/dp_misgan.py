@@ -85,7 +85,7 @@ class DPMisGAN(NeuralSynthesizer):
         Rows that a step of training is expected to read, for ``"mlp"``; by default 512.
     clip : "auto" or float, default "auto"
         L2 norm to which the features of each row are clipped.
-    first_share : float in (0, 1), optional
+    first_share : float from 0.0001 to 0.99, optional
         Share of the budget for the one-way margins, at which generators start: by default 0.08, or
         0.15 for ``"mlp"``.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"

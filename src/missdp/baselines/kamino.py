@@ -265,11 +265,11 @@ class Kamino(PairsSynthesizer):
         Steps of training of each head, by default 40.
     batch : int, default 2048
         Table that a step of training is expected to read.
-    pair_share : float in (0, 1), default 0.02
+    pair_share : float from 0.0001 to 0.99, default 0.02
         Share of the budget for each constraint that holds mostly.
     clip : "auto" or float, default "auto"
         For ``"moments"``: L2 norm to which the vector of each row is clipped.
-    first_share : float in (0, 1), optional
+    first_share : float from 0.0001 to 0.99, optional
         Share of the budget for the one-way margins, at which all heads start: by default 0.08, or
         0.15 if heads are trained, which leaves margins as they are.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
@@ -359,7 +359,7 @@ class Kamino(PairsSynthesizer):
         if self._trained:
             order = _drawing_order(schema, self.schema_.rulebook.pairs)
             heads = self._gates([(schema.names[a],) for a in order[1:]], schema)
-            rest = [Part("heads", 1.0, heads, kind="other")]
+            rest = [Part("heads", 1.0, heads, kind="training", count=self._steps)]
         every_row = self._gates([()], schema) * soft
         return [Part(_RATES, soft * self.pair_share, every_row, count=2), *rest] if soft else rest
 

@@ -409,11 +409,11 @@ class PrivBayes(Synthesizer):
         Number of parents; ``"auto"`` lets tables grow while they are useful (``theta``).
     theta : float, default 8
         Least ratio of a table's mean count to its noise scale, for ``degree="auto"``.
-    structure_share : float in (0, 1), default 0.1
+    structure_share : float from 0.0001 to 0.99, default 0.1
         Share of the budget for choosing parents.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``.
-    imputer_share : float in (0, 1), default 0.1
+    imputer_share : float from 0.0001 to 0.99, default 0.1
         Share of the budget for the imputer's margins.
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.

@@ -367,9 +367,9 @@ class AIM(_GraphicalSynthesizer):
     rounds : "auto" or int, default "auto"
         Selections planned for; ``"auto"`` is three per attribute (1.5 if delta is 0) up to 100,
         and one per attribute beyond.
-    first_share : float in (0, 1), default 0.3
+    first_share : float from 0.0001 to 0.99, default 0.3
         Share of the budget for the one-way marginals.
-    selection_share : float in (0, 1), default 0.1
+    selection_share : float from 0.0001 to 0.99, default 0.1
         Share of each round's budget for the selection.
     shrink : float, default 0.2
         Regularisation of the complete-data model, in units of the noise.

@@ -120,7 +120,10 @@ class PairsSynthesizer(Synthesizer):
 
     def _split_rest(self, schema: Schema) -> list[Part]:
         """Return the parts of what margins leave."""
-        return [Part(_PAIRS, 1.0, self._gates([()], schema), kind="other")]
+        steps, gates = self._steps_planned, self._gates([()], schema)
+        if steps:
+            return [Part("training", 1.0, gates, kind="training", count=steps)]
+        return [Part(_PAIRS, 1.0, gates, kind="other")]
 
     def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
         return "rows" if self._steps_planned else "weights"
@@ -247,7 +250,7 @@ class AllPairs(PairsSynthesizer):
     clip : "auto" or float, default "auto"
         L2 norm to which the vector of each row is clipped.  ``"auto"`` follows from the released
         margins and number of rows, epsilon and delta.
-    first_share : float in (0, 1), optional
+    first_share : float from 0.0001 to 0.99, optional
         Share of the budget for the one-way margins, by default 0.08.
     workload : int, names or weights, default 2
         As `AIM` takes it. All pairs come out right anyway; marginals of three or four attributes

@@ -711,9 +711,9 @@ class Synthesizer(Estimator, abc.ABC):
         return delta_beside(self._delta, self.__dict__.get("_open_names", ()))
 
     def _check_share(self, name: str) -> None:
-        value = getattr(self, name)
-        if not (is_number(value) and 0 < value < 1):
-            raise ParameterError(f"{name} must be strictly between 0 and 1")
+        value = getattr(self, name)  # nearer to 0 or 1, rounding would decide what is left
+        if not (is_number(value) and 1e-4 <= value <= 0.99):
+            raise ParameterError(f"{name} must be a share from 0.0001 to 0.99")
 
     @property
     def population_(self) -> float:

@@ -36,7 +36,7 @@ from missdp.accounting.exact import difference, exact, float_up
 from missdp.accounting.filters import ROW
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates, Structure
 from missdp.errors import BudgetExceededError, ParameterError, replacing
-from missdp.mechanisms.door import Noise, RowProducts
+from missdp.mechanisms.door import Noise, RowProducts, Training
 from missdp.mechanisms.exact_noise import check_scale
 
 if TYPE_CHECKING:
@@ -187,9 +187,9 @@ class Part:
     """One part of the budget of a fit: what is released, and its share of what parts before leave.
 
     * ``gates``: The releases, each as the attributes that a row must have observed to be read.
-    * ``kind``: Noisy counts, sums of products, selections, or what whoever releases it checks.
+    * ``kind``: Noisy counts, sums of products, selections, training, or what its releaser checks.
     * ``weights``: How much of the part each release gets; evenly, if empty.
-    * ``count``: Into how many pieces a release is divided at most, for the check.
+    * ``count``: Into how many pieces, or steps, a release is divided at most, for the check.
     * ``chosen``: Whether the data choose what is released, any of ``gates``, and its noise.
     * ``largest``: Share of the part that no chosen release exceeds.
     * ``reserved``: Whether the part is set aside as a whole before any of it is spent.
@@ -201,7 +201,7 @@ class Part:
     name: str
     share: float
     gates: tuple[Gate, ...] = (EVERY_ROW,)
-    kind: Literal["counts", "products", "selections", "other"] = "counts"
+    kind: Literal["counts", "products", "selections", "training", "other"] = "counts"
     weights: tuple[float, ...] = ()
     count: float = 1.0
     chosen: bool = False
@@ -361,7 +361,9 @@ def _check(part: Part, cost: Cost, steps: int) -> None:
         if part.kind == "products" and scale > RowProducts.noisiest:
             raise ParameterError("no products can be drawn with so much noise")
     elif part.kind == "selections":
-        check_scale(part.name, _SELECTED / cost.selection)
+        check_scale(part.name, _SELECTED / cost.selection if cost.selection else math.inf)
+    elif part.kind == "training":  # as if each step read every row: the rate is not known yet
+        Training.worth(cost, rate=1.0, steps=1, clip=1.0)
 
 
 def _costs_less(whole: Cost, *amounts: float) -> bool:
