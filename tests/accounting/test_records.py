@@ -3,9 +3,11 @@
 import importlib
 import itertools
 import json
+import math
 import pkgutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from accounting_strategies import conditions, events
@@ -13,19 +15,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import missdp
+from missdp import Numeric, Ordinal, Schema
 from missdp.accounting import (
     ApproximateEvent,
     Condition,
+    DataDependentDomain,
     Event,
     GaussianEvent,
     LaplaceEvent,
+    PublicDomain,
     PureEvent,
     SelectionEvent,
     ZCDPEvent,
     flatten,
 )
+from missdp.accounting.conditions import domain_conditions
 from missdp.accounting.gates import DataChosenGates
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, SchemaError
 from missdp.record import Record
 
 
@@ -46,23 +52,19 @@ def test_events_survive_json(event):
     assert flatten(again) == flatten(event)
 
 
-@pytest.mark.parametrize(
-    ("event", "field", "value"),
-    [
+def test_replace_one_is_two_steps():
+    for event, field, value in (
         (PureEvent(epsilon=0.5), "epsilon", 1.0),
         (SelectionEvent(epsilon=0.5), "epsilon", 1.0),
         (LaplaceEvent(sensitivity=1, scale=3), "sensitivity", 2.0),
         (GaussianEvent(sensitivity=1, sigma=3), "sensitivity", 2.0),
         (ZCDPEvent(rho=0.5), "rho", 2.0),
-        (ApproximateEvent(epsilon=1.0, delta=0.1), "delta", 0.1 * (1 + 2.718281828459045)),
-    ],
-)
-def test_replace_one_is_two_steps(event, field, value):
-    converted = event.to_replace_one()
-    assert getattr(converted, field) == pytest.approx(value)
-    assert converted.adjacency == "replace-one"
-    assert type(converted) is type(event)
-    assert converted.to_replace_one() is converted
+        (ApproximateEvent(epsilon=1.0, delta=0.1), "delta", 0.1 * (1 + math.e)),
+    ):
+        converted = event.to_replace_one()
+        assert getattr(converted, field) == pytest.approx(value)
+        assert (type(converted), converted.adjacency) == (type(event), "replace-one")
+        assert converted.to_replace_one() is converted
 
 
 @given(st.lists(st.frozensets(st.sampled_from("abcd")), max_size=4))
@@ -73,6 +75,33 @@ def test_gates_have_attributes_of_their_own_where_some_choice_gives_each_one(gat
     else:
         with pytest.raises(ParameterError, match="distinct targets"):
             structure.check(gates)
+
+
+FACTS = (
+    Ordinal(name="grade", levels=(1, 2, 3)),
+    Numeric(name="income", lower=0, upper=100, bins=4, nullable=True),
+    Numeric(name="age", lower=0, upper=100, bins=4),
+)
+MARKS = {"grade": ("levels",), "income": ("upper",), "age": ("lower",)}
+
+
+@given(st.sets(st.sampled_from([*MARKS])))
+def test_every_attribute_is_either_declared_or_named_in_the_warning(marked):
+    facts = (replace(a, undeclared=MARKS[a.name] if a.name in marked else ()) for a in FACTS)
+    schema = Schema(tuple(facts))
+    found = domain_conditions(schema, "accept")
+    warned = [c.attributes for c in found if isinstance(c, DataDependentDomain)]
+    assert {name for names in warned for name in names} == marked
+    public = [c for c in found if isinstance(c, PublicDomain)]
+    assert len(public) == (len(marked) < 3)
+    for condition in public:
+        assert (condition == PublicDomain()) == (not marked)
+        assert not any(f" {name}" in condition.note.replace(",", "") for name in marked)
+    if marked:
+        with pytest.raises(SchemaError, match="undeclared"):
+            domain_conditions(schema)
+    with pytest.raises(ParameterError, match="undeclared"):
+        domain_conditions(schema, "ignore")
 
 
 ACCOUNTING_ALONE = """
