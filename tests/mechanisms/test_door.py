@@ -3,13 +3,14 @@
 import copy
 import pickle
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mechanisms.witness import strange
 from missdp import Categorical, Schema, Table
 from missdp.accounting import (
     Budget,
@@ -314,26 +315,13 @@ def test_filling_warns_of_nothing_and_fails_without_a_word_of_the_rows(monkeypat
         assert told.value.__context__ is None
 
 
-@dataclass(frozen=True)
-class Loud(Noise):
-    """A stranger's mechanism: none at all."""
-
-    def draw(self, exact, source):
-        return exact
-
-
-def strange(kind):
-    """A stranger's type, made from one of ours: it could state another event, or keep counts."""
-    return type("Strange", (kind,), {})
-
-
 def test_what_a_session_measures_is_a_closed_set():
     door, spy = door_to(table(123))
     scores = Scores([("a",), ("b",)], Score(largest, sensitivity=1.0))
     for query, how, words in (
         (strange(RowCount)(), tiny, "one of"),
         ("a", tiny, "one of"),
-        (RowCount(), Loud("laplace", 1.0), "takes a Noise"),
+        (RowCount(), strange(Noise)("laplace", 1.0), "takes a Noise"),
         (RowCount(), Selection(1.0, 1.0), "takes a Noise"),
         (scores, tiny, "takes a Selection"),  # an error would tell whether they are whole
         (Marginal(("z",)), tiny, "no attribute 'z'"),

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.witness import Keeper
+from mechanisms.witness import door_to
 from missdp import Categorical, Ordinal, Schema, Table
-from missdp.accounting import Budget, Cost, GaussianEvent, LaplaceEvent
+from missdp.accounting import Cost, GaussianEvent, LaplaceEvent
 from missdp.errors import BudgetExceededError, CheckFailedError, DataError, ParameterError
-from missdp.mechanisms import Door, Noise
+from missdp.mechanisms import Noise
 from missdp.mechanisms.queries import ViolatingPairs
 from missdp.schema import Denial, NotApplicable
-from missdp.sources import DuckDBSource, MemorySource, strategy_named
+from missdp.sources import DuckDBSource
 from missdp.table.encode import Column
 from missdp.testing import check_sensitivity, neighbours
 from refusing import refuses
@@ -25,13 +25,6 @@ ORDERS = "t1&t2&LT(t1.x,t2.x)&GT(t1.y,t2.y)"
 CITY = "t1&t2&EQ(t1.o,t2.o)&IQ(t1.c,t2.c)&GTE(t1.y,2)"
 SCHEMA = Schema(PLAIN.attributes, (Denial(ORDERS, holds="mostly"), Denial(CITY, holds="mostly")))
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
-
-
-def door_to(source, missing="observed", *, cost=None, witness=None):
-    witness = witness or Keeper(0)
-    budget = Budget.from_cost(cost or Cost(currency="gdp", amount=1.0), delta=1e-6)
-    source = source if hasattr(source, "counts") else MemorySource(source)
-    return witness, Door(source, strategy_named(missing), budget=budget, noise=witness)
 
 
 def under(table, *rules):
@@ -119,7 +112,7 @@ def test_the_kit_finds_nothing_and_finds_a_smaller_bound(missing, monkeypatch):
     schema = Schema(PLAIN.attributes, rules)
 
     def run(witness, table):
-        _, door = door_to(table, missing, witness=witness)
+        _, door = door_to(table, missing, noise=witness)
         for denial in door.denials:
             door.pair_rate(denial, COST)
         return door._budget
@@ -136,15 +129,15 @@ def test_the_kit_finds_nothing_and_finds_a_smaller_bound(missing, monkeypatch):
 
 
 def test_refusals_are_typed_and_come_before_the_charge():
-    _, door = door_to(under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules))
+    _, door = door_to(under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules), "observed")
     (own, _), other = door.denials, Denial(ORDERS).pair(PLAIN)
     few = Schema((Categorical(name="a", levels=("x", "y")),), (Denial("t1&t2&EQ(t1.a,t2.a)"),))
     source = DuckDBSource(duckdb.sql("select 'x' as a"), few)
-    _, streamed = door_to(source)
+    _, streamed = door_to(source, "observed")
     many = tuple(Categorical(name=n, levels=("x", "y")) for n in "abcdef")
     text = "t1&t2&" + "&".join(f"IQ(t1.{n},t2.{n})" for n in "abcdef")
     narrow = Schema(many, (Denial(text),))
-    _, wide = door_to(Table.from_codes(narrow, {a.name: [0] for a in many}))
+    _, wide = door_to(Table.from_codes(narrow, {a.name: [0] for a in many}), "observed")
     for asked, denial, words in (
         (door, other, "own denial constraints"),
         (streamed, streamed.denials[0], "these rows are streamed"),
@@ -165,7 +158,7 @@ def test_that_there_are_bins_only_is_said_before_the_charge_however_many_rows_th
     """An error from two rows on would tell of the second one."""
     table = under(made(rows, 3, values=10, holes=holes), *SCHEMA.rules)
     bins = Table(table.schema, {n: Column(table.codes(n)) for n in table.schema.names})
-    _, door = door_to(bins)
+    _, door = door_to(bins, "observed")
     with pytest.raises(DataError, match="no numeric values"):
         door.pair_rate(door.denials[0], COST)
     assert door._budget.events == ()
@@ -178,7 +171,7 @@ def test_what_fails_tells_nothing_of_the_rows(monkeypatch):
         raise MemoryError("Unable to allocate an array of 37 rows")
 
     monkeypatch.setattr(ViolatingPairs, "exact", fails)
-    _, door = door_to(under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules))
+    _, door = door_to(under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules), "observed")
     with refuses(DataError) as told:
         door.pair_rate(door.denials[0], COST)
     assert "37" not in str(told.value)

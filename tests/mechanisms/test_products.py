@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.witness import Keeper
-from missdp.accounting import Budget, Cost, GaussianEvent
+from mechanisms.witness import door_to
+from missdp.accounting import Cost, GaussianEvent
 from missdp.errors import BudgetExceededError, ParameterError
-from missdp.mechanisms import Door, SeededNoise, products
+from missdp.mechanisms import SeededNoise, products
 from missdp.mechanisms.products import RowProducts
 from missdp.schema import Categorical, NotApplicable, Numeric, Schema
-from missdp.sources import DuckDBSource, MemorySource, strategy_named
+from missdp.sources import DuckDBSource, MemorySource
 from missdp.table import Table
 
 SCHEMA = Schema(
@@ -33,15 +33,8 @@ def table_of(rows):
     return Table.from_codes(SCHEMA, {n: columns[:, i] for i, n in enumerate(SCHEMA.names)})
 
 
-def door_to(source, missing="joint", *, noise=None, mu_squared=1.0):
-    budget = Budget.from_cost(Cost(currency="gdp", amount=mu_squared), delta=1e-6)
-    noise = noise or Keeper(0)
-    source = source if hasattr(source, "counts") else MemorySource(table_of(source))
-    return noise, Door(source, strategy_named(missing), budget=budget, noise=noise)
-
-
 def behind(rows, plan, missing="joint"):
-    witness, door = door_to(rows, missing)
+    witness, door = door_to(table_of(rows) if isinstance(rows, list) else rows, missing)
     return witness, door.products(plan, COST)
 
 
@@ -137,7 +130,7 @@ def test_the_clip_is_used_up_and_numbers_that_enter_no_product_are_part_of_the_l
 
 def test_sums_of_numbers_that_enter_no_product_are_told():
     further = {"b": np.array([[1.0], [-3.0], [0.5]])}
-    _, door = door_to(ROWS, noise=SeededNoise(0), mu_squared=1e6)
+    _, door = door_to(table_of(ROWS), noise=SeededNoise(0), cost=Cost(currency="gdp", amount=1e6))
     found = door.products(RowProducts(EYES, clip=9.0, further=further), door.left)
     wanted = sum(further["b"][b, 0] for _, b, _ in ROWS)
     assert found.further["b"] == pytest.approx([wanted], abs=6 * found.single_std)
@@ -156,7 +149,7 @@ def test_strategies_read_the_rows_that_they_say():
     assert (witness.exact == sums([r for r in ROWS if r[0] < 3 and r[1] < 2], plan)).all()
     with pytest.raises(ParameterError, match="a row for each code"):
         behind(ROWS, plan, "complete-rows")
-    witness, door = door_to(ROWS, "impute-first")
+    witness, door = door_to(table_of(ROWS), "impute-first")
     door.filled({"a": [0, 0, 1], "b": [0, 1]}).products(short, COST)
     filled = [(2 if a == 3 else a, 1 if b == 2 else b, c) for a, b, c in ROWS]
     assert (witness.exact == sums(filled, plan)).all()
@@ -175,7 +168,7 @@ def test_levels_that_are_merged_share_a_block():
     rng = np.random.default_rng(4)
     merged = {n: rng.normal(size=(k, 2)) for n, k in {"a": 3, "b": 3, "c": 2}.items()}
     groups = {"a": np.array([1, 0, 1]), "b": np.array([0, 1]), "c": np.array([0, 0, 1, 1])}
-    witness, door = door_to(ROWS)
+    witness, door = door_to(table_of(ROWS))
     door.merged(groups).products(RowProducts(merged, clip=2.0, further=merged), COST)
     spread = {
         n: merged[n][np.append(g, np.arange(g.max() + 1, len(merged[n])))]
@@ -217,8 +210,8 @@ class Counting:
 
 def test_what_cannot_be_afforded_or_drawn_is_refused_before_anything_is_charged():
     plan, little = RowProducts(EYES, clip=2.0), Cost(currency="gdp", amount=0.01)
-    _, door = door_to(ROWS, mu_squared=0.1)
-    _, stranger = door_to(Counting(), mu_squared=0.1)
+    _, door = door_to(table_of(ROWS), cost=Cost(currency="gdp", amount=0.1))
+    _, stranger = door_to(Counting(), cost=Cost(currency="gdp", amount=0.1))
     for make in (
         lambda: door.products(plan, Cost(currency="gdp", amount=1e-40)),
         lambda: door.products(plan, Cost(currency="pure", amount=0.1)),

@@ -57,12 +57,13 @@ def check_source(
 ):
     """Run every check on a source of counts; see docs/testing.md, "Test your own source".
 
-    ``source_factory``, ``in_parts`` and ``retried`` return the source of a made-up table, of several
-    tables one after the other (files, partitions, row groups; they may be empty), and of a table of
-    which something has to be read twice. A table offers ``to_arrow()`` and ``to_native()``, to write
-    its rows wherever the source reads them, and ``schema``. By default there are two schemas: one
-    with odd names, and one with codes of every kind of missing and every policy about cells outside
-    the domain. Of what a source does only with more than ``most_rows`` rows nothing is seen.
+    ``source_factory``, ``in_parts`` and ``retried`` return the source of a made-up table, of
+    several tables one after the other (files, partitions, row groups; they may be empty), and of a
+    table of which something has to be read twice. A table offers ``to_arrow()`` and
+    ``to_native()``, to write its rows wherever the source reads them, and ``schema``. By default
+    there are two schemas: one with odd names, and one with codes of every kind of missing and every
+    policy about cells outside the domain. What a source does only with more than ``most_rows`` rows
+    is not seen.
 
     Examples
     --------
