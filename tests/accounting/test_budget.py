@@ -15,28 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, clone
 
-from missdp.accounting import (
-    RENYI,
-    Budget,
-    ExplicitSeed,
-    FixedSchedule,
-    GaussianEvent,
-    LaplaceEvent,
-    PublicDomain,
-    PureEvent,
-    SampledGaussianEvent,
-    epsilon_of,
-    epsilon_under,
-    laplace_scale,
-    scale_for,
-)
+from missdp import accounting as acc
 from missdp.accounting import exact as rounding
 from missdp.accounting.costs import rdp_curve
 from missdp.accounting.exact import exact, float_down, float_up
 from missdp.accounting.filters import Cost
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 
-TENTH = PureEvent(epsilon=0.1)
+TENTH = acc.PureEvent(epsilon=0.1)
 
 
 @settings(max_examples=25, deadline=None)
@@ -47,7 +33,7 @@ TENTH = PureEvent(epsilon=0.1)
     st.sampled_from(["fixed", "adaptive"]),
 )
 def test_a_refusal_changes_nothing_and_the_total_never_exceeds(charges, delta, adjacency, schedule):
-    budget = Budget(2.0, delta, adjacency=adjacency, schedule=schedule)
+    budget = acc.Budget(2.0, delta, adjacency=adjacency, schedule=schedule)
     for events in charges:
         before = (budget.events, budget.spent, budget.remaining_epsilon)
         try:
@@ -55,18 +41,18 @@ def test_a_refusal_changes_nothing_and_the_total_never_exceeds(charges, delta, a
         except UnprovenError:
             affordable = False
         try:
-            budget.charge(*events, conditions=[PublicDomain()])
+            budget.charge(*events, conditions=[acc.PublicDomain()])
         except (BudgetExceededError, UnprovenError):
             assert not affordable
             assert (budget.events, budget.spent, budget.remaining_epsilon) == before
         else:
             assert affordable
             assert budget.events == (*before[0], *events)
-            assert PublicDomain() in budget.spent.conditions
+            assert acc.PublicDomain() in budget.spent.conditions
     assert budget.spent.epsilon <= 2.0
     assert budget.spent.delta <= delta
-    if budget.events and not isinstance(budget.events[0], SampledGaussianEvent):
-        assert epsilon_under(budget.events, delta, adjacency) <= 2.0 * (1 + 1e-6) + 1e-3
+    if budget.events and not isinstance(budget.events[0], acc.SampledGaussianEvent):
+        assert acc.epsilon_under(budget.events, delta, adjacency) <= 2.0 * (1 + 1e-6) + 1e-3
 
 
 def test_copies_and_clones_are_the_budget_itself():
@@ -74,11 +60,11 @@ def test_copies_and_clones_are_the_budget_itself():
         def __init__(self, budget=None):
             self.budget = budget
 
-    budget = Budget(1.0)
+    budget = acc.Budget(1.0)
     cloned = clone(Estimator(budget)).budget
     for same in (copy.copy(budget), copy.deepcopy(budget), copy.deepcopy([budget])[0], cloned):
         assert same is budget
-    cloned.charge(PureEvent(epsilon=1.0))
+    cloned.charge(acc.PureEvent(epsilon=1.0))
     assert not budget.can_afford(TENTH)
     with pytest.raises(ParameterError, match="cannot be pickled"):
         pickle.dumps(budget)
@@ -86,21 +72,21 @@ def test_copies_and_clones_are_the_budget_itself():
 
 def test_threads_cannot_overspend_together(monkeypatch):
     """A pause between check and record, which without a lock lets others in."""
-    budget, barrier, won = Budget(1.0), threading.Barrier(8), []
-    add_up = Budget._with
+    budget, barrier, won = acc.Budget(1.0), threading.Barrier(8), []
+    add_up = acc.Budget._with
 
     def slow(self, parts):
         totals = add_up(self, parts)
         time.sleep(1e-4)
         return totals
 
-    monkeypatch.setattr(Budget, "_with", slow)
+    monkeypatch.setattr(acc.Budget, "_with", slow)
 
     def spend():
         barrier.wait()
         for _ in range(25):
             try:
-                budget.charge(PureEvent(epsilon=1 / 64))
+                budget.charge(acc.PureEvent(epsilon=1 / 64))
             except BudgetExceededError:
                 continue
             won.append(1)
@@ -115,32 +101,36 @@ def test_threads_cannot_overspend_together(monkeypatch):
 
 
 def test_what_is_spent_states_the_least_delta_and_every_condition_of_the_parts():
-    for parts, delta in (([TENTH] * 2, 0.0), ([PureEvent(epsilon=0.01)] * 120, 1e-6)):
-        budget = Budget(1.0, 1e-6)
+    for parts, delta in (([TENTH] * 2, 0.0), ([acc.PureEvent(epsilon=0.01)] * 120, 1e-6)):
+        budget = acc.Budget(1.0, 1e-6)
         budget.charge(*parts)
         assert budget.spent.delta == delta
         assert (
             budget.spent.epsilon == pytest.approx(0.2) if delta == 0 else budget.spent.epsilon < 1
         )
-    total = Budget(1.0, 1e-6)
-    outer = total.reserve(Budget(0.6, schedule="adaptive"), conditions=[PublicDomain()])
-    inner = outer.reserve(Budget(0.3, schedule="adaptive"))
-    inner.charge(TENTH, conditions=[ExplicitSeed()])
+    total = acc.Budget(1.0, 1e-6)
+    outer = total.reserve(acc.Budget(0.6, schedule="adaptive"), conditions=[acc.PublicDomain()])
+    inner = outer.reserve(acc.Budget(0.3, schedule="adaptive"))
+    inner.charge(TENTH, conditions=[acc.ExplicitSeed()])
     for budget in (inner, outer):
-        assert budget.spent.conditions == (ExplicitSeed(),)
-    assert {*total.spent.conditions} == {ExplicitSeed(), PublicDomain(), FixedSchedule()}
+        assert budget.spent.conditions == (acc.ExplicitSeed(),)
+    assert {*total.spent.conditions} == {
+        acc.ExplicitSeed(),
+        acc.PublicDomain(),
+        acc.FixedSchedule(),
+    }
 
 
 def test_a_pure_budget_spent_whole_in_several_releases_rests_on_a_fixed_schedule():
     """Its epsilon does not, but its events may be read at another delta: a bit with epsilon .5 that
     decides between one large step and five small ones loses more there than either branch says.
     """
-    budget, once = Budget(1.0), Budget(1.0)
-    for charge in ([PureEvent(epsilon=0.5)], [TENTH] * 5):
+    budget, once = acc.Budget(1.0), acc.Budget(1.0)
+    for charge in ([acc.PureEvent(epsilon=0.5)], [TENTH] * 5):
         budget.charge(*charge)
-        assert FixedSchedule() in budget.spent.conditions
-    once.charge(PureEvent(epsilon=1.0))
-    part = Budget(1.0).reserve(Budget(1.0, schedule="adaptive"))
+        assert acc.FixedSchedule() in budget.spent.conditions
+    once.charge(acc.PureEvent(epsilon=1.0))
+    part = acc.Budget(1.0).reserve(acc.Budget(1.0, schedule="adaptive"))
     part.charge(*[TENTH] * 2)
     assert once.spent.conditions == part.spent.conditions == ()
 
@@ -152,31 +142,31 @@ either_schedule = pytest.mark.parametrize("schedule", ["fixed", "adaptive"])
 
 @either_schedule
 def test_no_charge_is_too_small_to_be_counted_and_nothing_is_tolerated(schedule):
-    budget = Budget(1.0, schedule=schedule)
-    assert not budget.can_afford(PureEvent(epsilon=math.nextafter(1.0, 2.0)))
-    budget.charge(PureEvent(epsilon=1.0))
+    budget = acc.Budget(1.0, schedule=schedule)
+    assert not budget.can_afford(acc.PureEvent(epsilon=math.nextafter(1.0, 2.0)))
+    budget.charge(acc.PureEvent(epsilon=1.0))
     for tiny in (1e-17, 1e-300, 5e-324, 1e-9):
         with pytest.raises(BudgetExceededError):
-            budget.charge(PureEvent(epsilon=tiny))
-    worthless = Budget(1e-12, 1e-300, schedule="adaptive", currency="renyi")
+            budget.charge(acc.PureEvent(epsilon=tiny))
+    worthless = acc.Budget(1e-12, 1e-300, schedule="adaptive", currency="renyi")
     assert worthless.cost.amount == 0
-    assert not worthless.can_afford(PureEvent(epsilon=5e-324))
+    assert not worthless.can_afford(acc.PureEvent(epsilon=5e-324))
 
 
 @pytest.mark.parametrize(("part", "count"), [(0.1, 10), (0.01, 100), (1e-6, 1000), (0.35, 2)])
 def test_what_a_person_writes_adds_up_as_written(part, count):
-    budget = Budget(float(Fraction(repr(part)) * count))
+    budget = acc.Budget(float(Fraction(repr(part)) * count))
     for _ in range(count):
-        budget.charge(PureEvent(epsilon=part))
+        budget.charge(acc.PureEvent(epsilon=part))
     assert budget.remaining_epsilon == 0
-    assert not budget.can_afford(PureEvent(epsilon=1e-20))
+    assert not budget.can_afford(acc.PureEvent(epsilon=1e-20))
 
 
 @given(st.floats(1e-3, 1e3), st.integers(1, 50), st.floats(0.5, 9))
 def test_calibrated_laplace_noise_fits_its_budget(epsilon, count, sensitivity):
-    scale = laplace_scale(epsilon, sensitivity=sensitivity, count=count)
-    budget = Budget(epsilon)
-    event = LaplaceEvent(sensitivity=sensitivity, scale=scale, discrete=False)
+    scale = acc.laplace_scale(epsilon, sensitivity=sensitivity, count=count)
+    budget = acc.Budget(epsilon)
+    event = acc.LaplaceEvent(sensitivity=sensitivity, scale=scale, discrete=False)
     budget.charge(*[event] * count)
     assert scale == pytest.approx(count * sensitivity / epsilon, rel=1e-12)
 
@@ -202,12 +192,12 @@ def test_long_sums_stay_short_and_never_fall(values):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @either_schedule
 def test_a_fork_cannot_spend_the_budget_again(schedule):
-    budget, half = Budget(1.0, schedule=schedule), PureEvent(epsilon=0.5)
+    budget, half = acc.Budget(1.0, schedule=schedule), acc.PureEvent(epsilon=0.5)
     budget.charge(half)
     for attempt in (
         lambda: budget.charge(half),
         lambda: budget.can_afford(half),
-        lambda: budget.reserve(Budget(0.1, schedule="adaptive")),
+        lambda: budget.reserve(acc.Budget(0.1, schedule="adaptive")),
     ):
         child = os.fork()
         if child == 0:
@@ -226,30 +216,30 @@ def test_a_fork_cannot_spend_the_budget_again(schedule):
 def test_small_divergences_are_not_lost_to_cancellation(epsilon):
     """D_a of a small epsilon is a epsilon^2 / 2 up to a relative O(a epsilon)."""
     orders = np.array([1.5, 2.0, 27.0, 500.0])
-    noisy = LaplaceEvent(sensitivity=1, scale=1 / epsilon)
-    for event in (PureEvent(epsilon=epsilon), noisy):
+    noisy = acc.LaplaceEvent(sensitivity=1, scale=1 / epsilon)
+    for event in (acc.PureEvent(epsilon=epsilon), noisy):
         least = orders * epsilon**2 / 2 * (1 - 1e-3)
         assert (rdp_curve(event, orders) >= least).all()
     capacity = Cost.worth("renyi", 1.0, 1e-6)
     for tiny in (1e-9, 1e-100, 1e-200, 5e-324):
-        assert capacity.price(PureEvent(epsilon=tiny)) > 0
-        wide = GaussianEvent(sensitivity=1, sigma=min(1e300, 0.5 / tiny))
+        assert capacity.price(acc.PureEvent(epsilon=tiny)) > 0
+        wide = acc.GaussianEvent(sensitivity=1, sigma=min(1e300, 0.5 / tiny))
         assert capacity.price(wide) > 0
 
 
 def test_numbers_too_large_to_compute_with_prove_nothing():
     """Infinities cancel to NaN, of which max(0, NaN) makes an epsilon of 0."""
-    endless = LaplaceEvent(sensitivity=2, scale=5e-324)
-    assert math.isinf(RENYI.epsilon([endless], 1e-6))
-    assert math.isinf(epsilon_of(endless, 1e-6))
-    assert math.isinf(epsilon_of(GaussianEvent(sensitivity=1e200, sigma=1e-100), 1e-6))
-    assert math.isinf(epsilon_of(GaussianEvent(sensitivity=1, sigma=1e200), 0.0))
+    endless = acc.LaplaceEvent(sensitivity=2, scale=5e-324)
+    assert math.isinf(acc.RENYI.epsilon([endless], 1e-6))
+    assert math.isinf(acc.epsilon_of(endless, 1e-6))
+    assert math.isinf(acc.epsilon_of(acc.GaussianEvent(sensitivity=1e200, sigma=1e-100), 1e-6))
+    assert math.isinf(acc.epsilon_of(acc.GaussianEvent(sensitivity=1, sigma=1e200), 0.0))
     lost = np.array([np.nan])
     assert math.isinf(rounding.epsilon_from_rdp(np.array([2.0]), lost, 1e-6))
     assert rounding.delta_from_rdp(np.array([2.0]), lost, 1.0) == 1.0
     for schedule in ("fixed", "adaptive"):
         with pytest.raises(BudgetExceededError):
-            Budget(1.0, 1e-6, schedule=schedule).charge(endless)
-    assert math.isinf(scale_for(1.0, 1e-310))
+            acc.Budget(1.0, 1e-6, schedule=schedule).charge(endless)
+    assert math.isinf(acc.scale_for(1.0, 1e-310))
     assert float_up(Fraction(10) ** 400) == math.inf
     assert float_down(Fraction(10) ** 400) == np.finfo(float).max

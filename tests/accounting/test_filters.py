@@ -9,24 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp.accounting import (
-    Budget,
-    Cost,
-    FilterEvent,
-    FixedSchedule,
-    GaussianEvent,
-    Guarantee,
-    LaplaceEvent,
-    MissingCompletelyAtRandom,
-    PureEvent,
-    RDPEvent,
-    SelectionEvent,
-    ZCDPEvent,
-    delta_of,
-    epsilon_of,
-    epsilon_under,
-    zcdp_rho,
-)
+from missdp import accounting as acc
 from missdp.accounting.exact import epsilon_from_rdp, epsilon_from_rho
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 from missdp.ground_truth import ground_truth_guarantee
@@ -36,21 +19,21 @@ DELTAS = np.geomspace(1e-12, 0.1, 20)
 
 @pytest.mark.parametrize("currency", ["zcdp", "renyi"])
 def test_an_adaptive_guarantee_is_never_reread_from_what_was_spent(currency):
-    budget = Budget(1.0, 1e-6, schedule="adaptive", currency=currency)
-    budget.charge(GaussianEvent(sensitivity=1, sigma=20.0, discrete=False))
+    budget = acc.Budget(1.0, 1e-6, schedule="adaptive", currency=currency)
+    budget.charge(acc.GaussianEvent(sensitivity=1, sigma=20.0, discrete=False))
     guarantee = budget.spent
     assert (guarantee.epsilon, guarantee.delta) == (1.0, 1e-6)
     assert guarantee.epsilon_at(guarantee.delta) >= guarantee.epsilon
-    assert guarantee.compose(Guarantee(0.0)).epsilon >= guarantee.epsilon
-    assert Guarantee(0.0).compose(guarantee).epsilon >= guarantee.epsilon
+    assert guarantee.compose(acc.Guarantee(0.0)).epsilon >= guarantee.epsilon
+    assert acc.Guarantee(0.0).compose(guarantee).epsilon >= guarantee.epsilon
     (event,), cost = guarantee.events, guarantee.events[0].cost
     for delta in DELTAS:
         cap = cost.epsilon(delta)
         if currency == "zcdp":
             assert cap == epsilon_from_rho(event.capacity.rho, delta)
         else:  # smaller orders are bounded by the one that is capped
-            assert epsilon_of(event.capacity, delta) <= cap
-            cap = epsilon_of(event.capacity, delta)
+            assert acc.epsilon_of(event.capacity, delta) <= cap
+            cap = acc.epsilon_of(event.capacity, delta)
         assert guarantee.epsilon_at(delta) == pytest.approx(cap, rel=1e-6)
     # Two filters of one order add up.
     both, double = guarantee.compose(guarantee), replace(cost, amount=2 * cost.amount)
@@ -61,47 +44,51 @@ def test_an_adaptive_guarantee_is_never_reread_from_what_was_spent(currency):
 
 def test_filters_at_two_orders_add_up_at_the_smaller_one():
     facts = {"schedule": "adaptive", "currency": "renyi"}
-    events = [Budget(1.0, delta, **facts).filter() for delta in (1e-6, 1e-3)]
+    events = [acc.Budget(1.0, delta, **facts).filter() for delta in (1e-6, 1e-3)]
     low = min(event.capacity.orders[0] for event in events)
     total = sum(event.capacity.epsilons[0] for event in events)
     bound = epsilon_from_rdp(np.array([low]), np.array([total]), 1e-6)
-    assert epsilon_of(events, 1e-6) == pytest.approx(bound)
+    assert acc.epsilon_of(events, 1e-6) == pytest.approx(bound)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-3), (50, 1e-5)])
 def test_capacities_are_worth_the_target_and_not_more(epsilon, delta):
     for currency in ("zcdp", "renyi"):
-        cost = Cost.worth(currency, epsilon, delta)
+        cost = acc.Cost.worth(currency, epsilon, delta)
         assert epsilon * (1 - 1e-6) <= cost.epsilon(delta) <= epsilon
-        assert epsilon_of(cost.event(), delta) <= epsilon * (1 + 1e-12)
-    assert Cost.worth("zcdp", epsilon, delta).amount == pytest.approx(zcdp_rho(epsilon, delta))
+        assert acc.epsilon_of(cost.event(), delta) <= epsilon * (1 + 1e-12)
+    assert acc.Cost.worth("zcdp", epsilon, delta).amount == pytest.approx(
+        acc.zcdp_rho(epsilon, delta)
+    )
 
 
 def test_a_part_costs_its_cap_whatever_it_spends():
-    total = Budget(3.0, 1e-5)
-    fits = [total.reserve(Budget(1.0, 1e-6, schedule="adaptive"), label="fit") for _ in range(8)]
+    total = acc.Budget(3.0, 1e-5)
+    fits = [
+        total.reserve(acc.Budget(1.0, 1e-6, schedule="adaptive"), label="fit") for _ in range(8)
+    ]
     assert total.spent.epsilon == pytest.approx(2.8, abs=0.05)
     before = total.spent.epsilon
-    fits[0].charge(GaussianEvent(sensitivity=1, sigma=9.0))
+    fits[0].charge(acc.GaussianEvent(sensitivity=1, sigma=9.0))
     assert total.spent.epsilon == before
     assert len(total.events[0].log) == 1
     assert total.events[0].label == "fit"
     with pytest.raises(BudgetExceededError):
-        fits[0].charge(GaussianEvent(sensitivity=1, sigma=5.0))
-    total.reserve(Budget(1.0, 1e-6, schedule="adaptive"))
+        fits[0].charge(acc.GaussianEvent(sensitivity=1, sigma=5.0))
+    total.reserve(acc.Budget(1.0, 1e-6, schedule="adaptive"))
     with pytest.raises(BudgetExceededError):
-        total.reserve(Budget(1.0, 1e-6, schedule="adaptive"))
+        total.reserve(acc.Budget(1.0, 1e-6, schedule="adaptive"))
 
 
 def test_an_adaptive_budget_is_not_amplified():
     """Spent whole or not: that gates and scales were fixed in advance would be a false claim."""
-    known = MissingCompletelyAtRandom({"a": 0.5})
+    known = acc.MissingCompletelyAtRandom({"a": 0.5})
     for amount in (1.0, 0.4):
-        budget = Budget(1.0, schedule="adaptive")
-        budget.charge(PureEvent(epsilon=amount, gate={"a"}))
+        budget = acc.Budget(1.0, schedule="adaptive")
+        budget.charge(acc.PureEvent(epsilon=amount, gate={"a"}))
         truth = ground_truth_guarantee(budget.spent, known)
         assert truth.epsilon == 1.0
-        assert FixedSchedule() not in truth.conditions
+        assert acc.FixedSchedule() not in truth.conditions
 
 
 def test_a_log_beyond_its_capacity_is_refused():
@@ -110,50 +97,50 @@ def test_a_log_beyond_its_capacity_is_refused():
     A log that fits into the cap only as it stands is refused: a file may have been edited.
     """
     facts, swap = {"sensitivity": 1, "discrete": False}, {"adjacency": "replace-one"}
-    log = [GaussianEvent(sigma=10.0, **facts)]
-    doubled = GaussianEvent(sigma=1.0, **facts, **swap)
-    whole, more = (GaussianEvent(sigma=sigma, **facts) for sigma in (2.0, 1.99))
-    FilterEvent(capacity=ZCDPEvent(rho=0.005), log=log)
-    assert FilterEvent(capacity=doubled, log=[whole], **swap).log == (whole,)
+    log = [acc.GaussianEvent(sigma=10.0, **facts)]
+    doubled = acc.GaussianEvent(sigma=1.0, **facts, **swap)
+    whole, more = (acc.GaussianEvent(sigma=sigma, **facts) for sigma in (2.0, 1.99))
+    acc.FilterEvent(capacity=acc.ZCDPEvent(rho=0.005), log=log)
+    assert acc.FilterEvent(capacity=doubled, log=[whole], **swap).log == (whole,)
     for less in (
-        {"capacity": ZCDPEvent(rho=0.0049), "log": log},
+        {"capacity": acc.ZCDPEvent(rho=0.0049), "log": log},
         {"capacity": doubled, "log": [more], **swap},
     ):
         with pytest.raises(ParameterError, match="more than its capacity"):
-            FilterEvent(**less)
+            acc.FilterEvent(**less)
 
 
 # Charges and parts in any currency
 amounts = st.floats(1e-4, 0.4)
 PLAIN = st.one_of(
-    st.builds(PureEvent, epsilon=amounts),
-    st.builds(SelectionEvent, epsilon=amounts),
-    st.builds(LaplaceEvent, sensitivity=st.just(1.0), scale=st.floats(2, 1e4)),
-    st.builds(GaussianEvent, sensitivity=st.just(1.0), sigma=st.floats(2, 1e4)),
-    st.builds(ZCDPEvent, rho=st.floats(1e-6, 0.02)),
+    st.builds(acc.PureEvent, epsilon=amounts),
+    st.builds(acc.SelectionEvent, epsilon=amounts),
+    st.builds(acc.LaplaceEvent, sensitivity=st.just(1.0), scale=st.floats(2, 1e4)),
+    st.builds(acc.GaussianEvent, sensitivity=st.just(1.0), sigma=st.floats(2, 1e4)),
+    st.builds(acc.ZCDPEvent, rho=st.floats(1e-6, 0.02)),
 )
 COSTS = st.one_of(
-    st.builds(Cost, currency=st.just("pure"), amount=amounts),
-    st.builds(Cost, currency=st.just("zcdp"), amount=st.floats(1e-6, 0.02)),
-    st.builds(Cost, currency=st.just("renyi"), amount=amounts, order=st.floats(20, 99)),
+    st.builds(acc.Cost, currency=st.just("pure"), amount=amounts),
+    st.builds(acc.Cost, currency=st.just("zcdp"), amount=st.floats(1e-6, 0.02)),
+    st.builds(acc.Cost, currency=st.just("renyi"), amount=amounts, order=st.floats(20, 99)),
 )
 
 
 def oracle(event, currency, order):
     """The price of a release in a currency, from the textbook; None if there is none."""
-    if isinstance(event, FilterEvent):
+    if isinstance(event, acc.FilterEvent):
         event = event.capacity
-    if isinstance(event, RDPEvent):
+    if isinstance(event, acc.RDPEvent):
         # A bound at one order bounds every lower order, and no higher one.
         known = currency == "renyi" and order <= event.orders[0]
         return Fraction(repr(event.epsilons[0])) if known else None
-    if isinstance(event, GaussianEvent | ZCDPEvent):
-        gaussian = isinstance(event, GaussianEvent)
+    if isinstance(event, acc.GaussianEvent | acc.ZCDPEvent):
+        gaussian = isinstance(event, acc.GaussianEvent)
         rho = 1 / Fraction(event.sigma) ** 2 / 2 if gaussian else Fraction(repr(event.rho))
         return {"pure": None, "zcdp": rho, "renyi": Fraction(order or 0) * rho}[currency]
-    laplace = isinstance(event, LaplaceEvent)
+    laplace = isinstance(event, acc.LaplaceEvent)
     epsilon = 1 / Fraction(event.scale) if laplace else Fraction(repr(event.epsilon))
-    rho = epsilon**2 / (8 if isinstance(event, SelectionEvent) else 2)
+    rho = epsilon**2 / (8 if isinstance(event, acc.SelectionEvent) else 2)
     # At an order, by the library's own curve, which is checked elsewhere.
     return {"pure": epsilon, "zcdp": rho, "renyi": None}[currency]
 
@@ -165,14 +152,14 @@ def oracle(event, currency, order):
     spend=st.floats(0.05, 1.0),
 )
 def test_any_mixture_of_charges_and_parts_adds_up_exactly(steps, currency, spend):
-    budget = Budget(1.5, 1e-5, schedule="adaptive", currency=currency)
+    budget = acc.Budget(1.5, 1e-5, schedule="adaptive", currency=currency)
     cap, order = Fraction(repr(budget.cost.amount)), budget.cost.order
     spent, known = Fraction(0), True
     for step in steps:
         before = (budget.events, budget.left, budget.remaining_epsilon)
         try:
-            if isinstance(step, Cost):
-                part = budget.reserve(Budget.from_cost(step, delta=1e-6))
+            if isinstance(step, acc.Cost):
+                part = budget.reserve(acc.Budget.from_cost(step, delta=1e-6))
                 held = budget.left
                 part.charge(replace(step, amount=step.amount * min(1.0, 2 * spend)).event())
                 assert budget.left == held  # what a part spends costs nothing more
@@ -180,7 +167,7 @@ def test_any_mixture_of_charges_and_parts_adds_up_exactly(steps, currency, spend
                 budget.charge(step)
         except (BudgetExceededError, UnprovenError) as refused:
             assert (budget.events, budget.left, budget.remaining_epsilon) == before
-            event = step.event() if isinstance(step, Cost) else step
+            event = step.event() if isinstance(step, acc.Cost) else step
             price = oracle(event, currency, order)
             if isinstance(refused, UnprovenError):
                 assert price is None
@@ -198,17 +185,17 @@ def test_any_mixture_of_charges_and_parts_adds_up_exactly(steps, currency, spend
             assert Fraction(repr(budget.left.amount)) <= cap - spent  # exactly
     if budget.events:
         assert (budget.spent.epsilon, budget.spent.delta <= 1e-5) == (1.5, True)
-        assert FixedSchedule() not in budget.spent.conditions
+        assert acc.FixedSchedule() not in budget.spent.conditions
 
 
 @pytest.mark.parametrize("schedule", ["fixed", "adaptive"])
 def test_a_replace_one_budget_takes_both_and_converts(schedule):
-    budget = Budget(5.0, adjacency="replace-one", schedule=schedule)
-    budget.charge(PureEvent(epsilon=0.5, label="a fit"))
-    budget.charge(LaplaceEvent(sensitivity=2, scale=9.0, adjacency="replace-one"))
-    fit = budget.reserve(Budget(0.3, schedule="adaptive"), label="another fit")
+    budget = acc.Budget(5.0, adjacency="replace-one", schedule=schedule)
+    budget.charge(acc.PureEvent(epsilon=0.5, label="a fit"))
+    budget.charge(acc.LaplaceEvent(sensitivity=2, scale=9.0, adjacency="replace-one"))
+    fit = budget.reserve(acc.Budget(0.3, schedule="adaptive"), label="another fit")
     assert fit.adjacency == "add-remove"
-    assert epsilon_under(budget.events, 0.0, "replace-one") == pytest.approx(1.0 + 2 / 9 + 0.6)
+    assert acc.epsilon_under(budget.events, 0.0, "replace-one") == pytest.approx(1.0 + 2 / 9 + 0.6)
     assert budget.spent.adjacency == "replace-one"
     if schedule == "adaptive":
         assert budget.left.amount == pytest.approx(5 - 1.0 - 2 / 9 - 0.6)
@@ -272,11 +259,13 @@ def known_mechanisms(largest):
     found = []
     for k in range(1, largest + 1):
         epsilon = float(k * H)
-        found.append((PureEvent(epsilon=epsilon), two_outcomes(k, k)))
-        found += [(SelectionEvent(epsilon=epsilon), two_outcomes(j, k - j)) for j in range(1, k)]
+        found.append((acc.PureEvent(epsilon=epsilon), two_outcomes(k, k)))
+        found += [
+            (acc.SelectionEvent(epsilon=epsilon), two_outcomes(j, k - j)) for j in range(1, k)
+        ]
     for share in (1, 2):
         sigma = math.sqrt(1 / (2 * share * H))
-        found.append((GaussianEvent(sensitivity=1, sigma=sigma), discrete_gaussian(share)))
+        found.append((acc.GaussianEvent(sensitivity=1, sigma=sigma), discrete_gaussian(share)))
     return found
 
 
@@ -286,18 +275,20 @@ def known_mechanisms(largest):
      ("gdp", 0.6, None)],
 )  # fmt: skip
 def test_no_adaptive_choice_beats_what_a_filter_is_worth(currency, amount, order):
-    cost = Cost(currency=currency, amount=amount, order=order)
+    cost = acc.Cost(currency=currency, amount=amount, order=order)
     event = cost.event()
     units = 10 if cost.currency == "pure" else 120
     unit = Fraction(repr(cost.amount)) / units
     steps = []
     for kind, (losses, chances) in known_mechanisms(8):
-        if cost.currency == "pure" and isinstance(kind, GaussianEvent):
+        if cost.currency == "pure" and isinstance(kind, acc.GaussianEvent):
             continue
         # Rounding a cost up only takes choices from the adversary.
         steps.append(Step(losses, chances, math.ceil(cost.price(kind) / unit)))
-    epsilons = [epsilon_of(event, delta) for delta in ATTACKED]
+    epsilons = [acc.epsilon_of(event, delta) for delta in ATTACKED]
     true = true_delta(steps, units, epsilons)
     assert all(t <= delta * (1 + 1e-9) for t, delta in zip(true, ATTACKED, strict=True))
-    assert all(t <= delta_of(event, e) * (1 + 1e-9) for t, e in zip(true, epsilons, strict=True))
+    assert all(
+        t <= acc.delta_of(event, e) * (1 + 1e-9) for t, e in zip(true, epsilons, strict=True)
+    )
     assert max(t / delta for t, delta in zip(true, ATTACKED, strict=True)) > 0.05  # a real attack

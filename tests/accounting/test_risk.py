@@ -12,17 +12,7 @@ from scipy.special import log_ndtr
 from scipy.stats import norm
 
 from missdp import MST, Numeric, Ordinal, Schema, Table
-from missdp.accounting import (
-    ApproximateEvent,
-    Budget,
-    GaussianEvent,
-    Guarantee,
-    LaplaceEvent,
-    PureEvent,
-    Risk,
-    SampledGaussianEvent,
-    UnitEvent,
-)
+from missdp import accounting as acc
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import MissDPWarning, ParameterError, UnprovenError, WeakGuaranteeWarning
 from missdp.mechanisms import Noise, Witness
@@ -33,8 +23,8 @@ CHANCES = (0.3, 1e-3, 1e-6, 1e-9)
 
 
 def gaussian(mu, delta=1e-6):
-    event = GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False)
-    return Guarantee.from_events(event, delta=delta)
+    event = acc.GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False)
+    return acc.Guarantee.from_events(event, delta=delta)
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.3, 2.0])
@@ -59,8 +49,8 @@ def test_the_tail_of_the_loss_alone_is_exceeded_by_a_coarse_view():
 def test_both_directions_of_a_mechanism_that_is_not_symmetric(chance):
     """Reading a row with probability q: the row shows far more than its absence does."""
     q, sigma = 0.1, 0.7
-    event = SampledGaussianEvent(rate=q, noise_multiplier=sigma, steps=1)
-    loss = Guarantee.from_events(event, delta=1e-7).explain(chance=chance).loss
+    event = acc.SampledGaussianEvent(rate=q, noise_multiplier=sigma, steps=1)
+    loss = acc.Guarantee.from_events(event, delta=1e-7).explain(chance=chance).loss
 
     def absent(x, sign):
         return norm.cdf(sign * x, 0, sigma)
@@ -77,8 +67,8 @@ def test_both_directions_of_a_mechanism_that_is_not_symmetric(chance):
 
 
 def test_pure_privacy_has_no_exception_and_randomised_response_attains_it():
-    event = LaplaceEvent(sensitivity=1, scale=0.5)
-    risk = Guarantee.from_events(event).explain(prior=0.2)
+    event = acc.LaplaceEvent(sensitivity=1, scale=0.5)
+    risk = acc.Guarantee.from_events(event).explain(prior=0.2)
     told = math.exp(2) / (1 + math.exp(2))  # the truth, with this probability
     assert risk.highest == pytest.approx(0.2 * told / (0.2 * told + 0.8 * (1 - told)))
     assert risk.lowest == pytest.approx(0.2 * (1 - told) / (0.2 * (1 - told) + 0.8 * told))
@@ -88,8 +78,8 @@ def test_pure_privacy_has_no_exception_and_randomised_response_attains_it():
 
 def test_with_a_delta_the_stated_epsilon_has_exceptions_that_are_not_delta():
     """Where everything is told with probability d, merging it with the likelier answer is worse."""
-    event = ApproximateEvent(epsilon=1.0, delta=1e-4)
-    guarantee = Guarantee.from_events(event, delta=1e-4)
+    event = acc.ApproximateEvent(epsilon=1.0, delta=1e-4)
+    guarantee = acc.Guarantee.from_events(event, delta=1e-4)
     risk = guarantee.explain(chance=1e-3)
     truth = (1 - 1e-4) * math.e / (1 + math.e)  # of which the part that makes up c is merged
     told = 1e-3 - 1e-4
@@ -100,7 +90,7 @@ def test_with_a_delta_the_stated_epsilon_has_exceptions_that_are_not_delta():
 
 
 def test_nothing_is_rounded_to_the_rosier_side():
-    words = str(Guarantee(1.0).explain(prior=0.5))
+    words = str(acc.Guarantee(1.0).explain(prior=0.5))
     for said in (
         "at most 2.719, so to at most 73.11 %",  # 2.71828, 73.1059
         "at least 26.89 %",  # 26.8941
@@ -112,9 +102,9 @@ def test_nothing_is_rounded_to_the_rosier_side():
 
 def test_a_risk_is_read_back_and_its_parameters_are_checked():
     risk = gaussian(0.2).explain(prior=0.01)
-    assert Risk.from_dict(risk.to_dict()) == risk
+    assert acc.Risk.from_dict(risk.to_dict()) == risk
     assert risk.to_dict()["highest"] == risk.highest > risk.prior > risk.lowest
-    assert Guarantee(2000.0).explain(prior=1e-300).lowest == 0.0
+    assert acc.Guarantee(2000.0).explain(prior=1e-300).lowest == 0.0
     for bad in (0.0, 1.0, math.nan, -1.0, "many"):
         for name in ("prior", "chance"):
             with pytest.raises(ParameterError, match=name):
@@ -122,8 +112,8 @@ def test_a_risk_is_read_back_and_its_parameters_are_checked():
 
 
 def test_risk_is_that_of_whoever_is_protected():
-    event = UnitEvent(unit="house", rows=3, capacity=PureEvent(epsilon=0.1))
-    said = " ".join(str(Guarantee.from_events(event).explain()).split())
+    event = acc.UnitEvent(unit="house", rows=3, capacity=acc.PureEvent(epsilon=0.1))
+    said = " ".join(str(acc.Guarantee.from_events(event).explain()).split())
     assert "A count in which each house counts once and that is released with noise" in said
     assert said.endswith("to this house all the same, with its rows or without them.")
     assert "person" not in said
@@ -194,7 +184,7 @@ def test_a_private_estimator_warns_alone_and_in_a_pipeline(delta, noise, expecte
 
 @pytest.mark.filterwarnings("error::missdp.errors.WeakGuaranteeWarning")
 def test_a_warning_made_an_error_loses_no_release():
-    budget = Budget(30.0, 0.1)
+    budget = acc.Budget(30.0, 0.1)
     with pytest.raises(WeakGuaranteeWarning, match="epsilon"):
         MST(epsilon=11.0, delta=1e-3, budget=budget).fit(table())
     assert not budget.events
@@ -203,7 +193,7 @@ def test_a_warning_made_an_error_loses_no_release():
         model.fit(table())
     assert len(model.sample(5)) == 5  # paid for, and there
     imputed = KNNImputation(impute="income", match_on="grade")
-    asked = ImputedStatistics(table(), imputed, budget=Budget(20.0))
+    asked = ImputedStatistics(table(), imputed, budget=acc.Budget(20.0))
     with pytest.raises(WeakGuaranteeWarning):
         asked.count(where="income > 5", epsilon=12.0)
     assert not asked.budget.events
