@@ -1,11 +1,13 @@
 """Budgets: refuse before anything happens, never forget, count exactly, and are never two."""
 
+import contextlib
 import copy
 import math
 import os
 import pickle
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -80,22 +82,16 @@ def test_threads_cannot_overspend_together(monkeypatch):
         time.sleep(1e-4)
         return totals
 
-    monkeypatch.setattr(acc.Budget, "_with", slow)
-
-    def spend():
+    def spend(_):
         barrier.wait()
         for _ in range(25):
-            try:
+            with contextlib.suppress(BudgetExceededError):
                 budget.charge(acc.PureEvent(epsilon=1 / 64))
-            except BudgetExceededError:
-                continue
-            won.append(1)
+                won.append(1)
 
-    threads = [threading.Thread(target=spend) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    monkeypatch.setattr(acc.Budget, "_with", slow)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(spend, range(8)))
     assert len(won) == len(budget.events) == 64
     assert budget.spent.epsilon == 1.0
 

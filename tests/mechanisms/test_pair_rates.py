@@ -16,7 +16,6 @@ from missdp.schema import Denial, NotApplicable
 from missdp.sources import DuckDBSource
 from missdp.table.encode import Column
 from missdp.testing import check_sensitivity, neighbours
-from refusing import refuses
 from sources.pair_cases import SCHEMA as PLAIN
 from sources.pair_cases import denials, made, partners, tables
 
@@ -162,16 +161,3 @@ def test_that_there_are_bins_only_is_said_before_the_charge_however_many_rows_th
     with pytest.raises(DataError, match="no numeric values"):
         door.pair_rate(door.denials[0], COST)
     assert door._budget.events == ()
-
-
-def test_what_fails_tells_nothing_of_the_rows(monkeypatch):
-    """An array of a row for each row that could not be had, say, comes with its length."""
-
-    def fails(*_, **__):
-        raise MemoryError("Unable to allocate an array of 37 rows")
-
-    monkeypatch.setattr(ViolatingPairs, "exact", fails)
-    _, door = door_to(under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules), "observed")
-    with refuses(DataError) as told:
-        door.pair_rate(door.denials[0], COST)
-    assert "37" not in str(told.value)

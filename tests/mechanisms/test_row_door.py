@@ -178,13 +178,6 @@ def test_a_query_is_charged_with_what_was_declared():
     assert asked.budget.events[-1] == LaplaceEvent(sensitivity=3, scale=1e-6, label="rows")
 
 
-def test_a_gate_hides_rows_and_is_stated():
-    rows, asked = table(), door()
-    answer = asked.ask(SIZE, QUIET, label="rows", gate=frozenset({"age", "income"}))
-    assert answer.values[0] == (~(rows.mask("age") | rows.mask("income"))).sum()
-    assert asked.budget.events[0].gate == {"age", "income"}
-
-
 def test_all_is_charged_before_anything_is_read(monkeypatch):
     def refuse(self):
         raise AssertionError("read")
