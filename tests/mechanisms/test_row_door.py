@@ -489,6 +489,11 @@ def test_a_query_of_shared_cells_needs_its_change():
     assert np.isfinite(asked.ask(Query(**OLDEST, change=5), PURE).values[0])
 
 
+def test_a_door_and_its_rows_show_public_facts_only():
+    assert repr(door()) == "RowDoor(age, sex, income)"
+    assert repr(Rows(table(), frozenset({"age"}))) == "Rows(private)"
+
+
 @pytest.mark.parametrize(
     ("law", "exact", "other"),
     [

@@ -94,10 +94,12 @@ def test_anything_that_answers_through_a_door_can_be_audited():
     # Nine answers for the price of one: a mu of 3.
     twice = audit(lambda w, r: ask(w, r, 9), *rows, claim=Claim((), mu=1.0), trials=40)
     assert twice.flagged
-    # A question that only one table asks gives it away.
-    telling = audit(lambda w, r: ask(w, r, 1 + len(r) % 2), range(9), range(10), trials=30)
-    assert telling.flagged
-    assert (telling.hits, telling.alarms) == (1.0, 0.0)
+
+
+def test_a_question_that_only_one_table_asks_gives_it_away():
+    found = audit(lambda w, r: ask(w, r, 1 + len(r) % 2), range(9), range(10), trials=30)
+    assert found.flagged
+    assert (found.hits, found.alarms) == (1.0, 0.0)
 
 
 def test_laws_that_cannot_be_used_are_named_and_noise_that_cannot_be_scaled_is_refused():

@@ -141,13 +141,19 @@ class Both(examples.ReadingTwice):
         return "a model"
 
 
-def test_all_that_failed_is_listed_in_one_error():
+def test_what_leaks_is_an_error_with_all_that_differs():
     assert {MissDPError, AssertionError} <= {*CheckFailedError.__mro__}
     message = failures(check_non_interference, examples.ExactCounts, pairs=["two tables"])
     assert "differs with the rows: saved file" in message
+
+
+def test_two_reads_for_one_charge_are_found():
     message = failures(check_sensitivity, examples.ReadingTwice, trials=2)
     answered, charged = map(int, re.search(r"(\d+) answers .* and (\d+) were", message).groups())
     assert answered == charged + 4  # of four attributes each is read twice
+
+
+def test_everything_that_failed_is_listed_at_once():
     message = failures(check_synthesizer, Both, schema=TINY, audit_trials=0, trials=4)
     assert "repr must show parameters" in message
     assert "charge for each" in message
