@@ -12,17 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri_exp
 from scipy.stats import norm
 
-from missdp.accounting import (
-    GDP,
-    ApproximateEvent,
-    Budget,
-    Cost,
-    FilterEvent,
-    GaussianEvent,
-    PureEvent,
-    SelectionEvent,
-    ZCDPEvent,
-)
+from missdp import accounting as acc
 from missdp.accounting.costs import gdp_cost, gdp_noise
 from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_worth
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
@@ -41,10 +31,13 @@ def test_without_the_four_discrete_noise_would_break_the_bound():
     for epsilon in EPSILONS:
         worst = max(worst, hockey_stick(p, q, epsilon) - delta_from_mu(1 / sigma, epsilon))
     assert worst > 0.01
-    for none in (GaussianEvent(sensitivity=2, sigma=2.0), GaussianEvent(sensitivity=1, sigma=0.57)):
+    for none in (
+        acc.GaussianEvent(sensitivity=2, sigma=2.0),
+        acc.GaussianEvent(sensitivity=1, sigma=0.57),
+    ):
         with pytest.raises(UnprovenError, match="has no Gaussian DP bound"):
             gdp_cost(none)
-        assert not GDP.supports(none)
+        assert not acc.GDP.supports(none)
 
 
 @pytest.mark.parametrize("sigma", [0.578, 0.7, 1.0, 1.04, 1.05, 1.3, 1.9, 4.0, 30.0])
@@ -55,7 +48,7 @@ def test_a_count_that_moves_by_one_loses_no_more_than_its_bound(sigma):
     tails = np.logaddexp.accumulate(mass[::-1])[::-1]
     scores = -ndtri_exp((tails - tails[0])[reach:])  # from the middle on: symmetric below
     needed = np.diff(scores)[: int(0.6 * reach)].max()  # but for where the tail was cut
-    mu = mu_of(GaussianEvent(sensitivity=1, sigma=sigma))
+    mu = mu_of(acc.GaussianEvent(sensitivity=1, sigma=sigma))
     assert 1 / sigma < needed <= mu * (1 + 1e-9)
     assert mu <= needed * (1.001 if sigma > 4 else 1.45)
     p, q = gaussian_pair(sigma, (1,))
@@ -65,8 +58,8 @@ def test_a_count_that_moves_by_one_loses_no_more_than_its_bound(sigma):
 
 @pytest.mark.parametrize("amount", [1e-12, 1e-6, 1e-3, 0.3, 2.0, 3.9, 4.1, 30.0])
 def test_a_selection_costs_what_it_is_made_for(amount):
-    epsilon = Cost(currency="gdp", amount=amount).selection
-    cost = gdp_cost(SelectionEvent(epsilon=epsilon))
+    epsilon = acc.Cost(currency="gdp", amount=amount).selection
+    cost = gdp_cost(acc.SelectionEvent(epsilon=epsilon))
     assert 0.999999 * amount < cost <= amount
     assert epsilon == pytest.approx(
         2 * (norm.logcdf(amount**0.5 / 2) - norm.logsf(amount**0.5 / 2))
@@ -77,10 +70,10 @@ def test_counts_and_selections_together_are_worth_more_than_in_zcdp():
     """Composed by Google's accountant from the exact laws, for each range that t may say."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    amount = Cost.for_counts(1.0, 1e-6).amount
-    assert amount / 2 > 1.14 * Cost.worth("zcdp", 1.0, 1e-6).amount
+    amount = acc.Cost.for_counts(1.0, 1e-6).amount
+    assert amount / 2 > 1.14 * acc.Cost.worth("zcdp", 1.0, 1e-6).amount
     sigma = gdp_noise(0.9 * amount / 5)
-    epsilon = Cost(currency="gdp", amount=0.1 * amount / 5).selection
+    epsilon = acc.Cost(currency="gdp", amount=0.1 * amount / 5).selection
     noise = pld.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-3)
     for t in (0.3, 0.5, 0.7):  # randomised response with losses t epsilon and (t - 1) epsilon
         up, down = math.exp(t * epsilon), math.exp((t - 1) * epsilon)
@@ -120,37 +113,30 @@ def test_delta_is_that_of_an_independent_computation():
 
 
 def test_a_budget_in_mu_squared_takes_all_it_can_and_no_more():
-    budget = Budget(1.0, 1e-6, schedule="adaptive", currency="gdp")
-    mu = math.sqrt(budget.left.amount)
-    assert mu**2 / 2 > 1.14 * Cost.worth("zcdp", 1.0, 1e-6).amount
+    budget = acc.Budget(1.0, 1e-6, schedule="adaptive", currency="gdp")
+    assert budget.left.amount / 2 > 1.14 * acc.Cost.worth("zcdp", 1.0, 1e-6).amount
     noise = gdp_noise(budget.left.amount / 2)
-    budget.charge(GaussianEvent(sensitivity=1, sigma=noise * (1 + 1e-12)))
-    budget.charge(SelectionEvent(epsilon=0.01), PureEvent(epsilon=0.01))
+    budget.charge(acc.GaussianEvent(sensitivity=1, sigma=noise * (1 + 1e-12)))
+    budget.charge(acc.SelectionEvent(epsilon=0.01), acc.PureEvent(epsilon=0.01))
+    doubled = budget.filter().to_replace_one()
+    assert doubled.capacity.sensitivity == 2 * budget.filter().capacity.sensitivity
+    assert acc.FilterEvent.from_json(doubled.to_json()) == doubled
     with pytest.raises(BudgetExceededError):
-        budget.charge(GaussianEvent(sensitivity=1, sigma=noise))
-    for refused in (ZCDPEvent(rho=1e-9), ApproximateEvent(epsilon=1e-9, delta=1e-9)):
+        budget.charge(acc.GaussianEvent(sensitivity=1, sigma=noise))
+    for refused in (acc.ZCDPEvent(rho=1e-9), acc.ApproximateEvent(epsilon=1e-9, delta=1e-9)):
         with pytest.raises(UnprovenError):
             budget.charge(refused)
     assert budget.spent.epsilon == 1.0
     assert budget.spent.epsilon_at(1e-9) > 1.0
     with pytest.raises(ParameterError):
-        Budget(1.0, schedule="adaptive", currency="gdp")
+        acc.Budget(1.0, schedule="adaptive", currency="gdp")
 
 
 def test_costs_of_gaussians_are_exact():
-    assert gdp_cost(GaussianEvent(sensitivity=3, sigma=5.0)) == Fraction(9, 21)
-    assert gdp_cost(GaussianEvent(sensitivity=3, sigma=5.0, discrete=False)) == Fraction(9, 25)
-    assert gdp_cost(PureEvent(epsilon=0.0)) == 0
-    assert gdp_cost(SelectionEvent(epsilon=0.0)) == 0
-
-
-def test_a_filter_of_counts_has_a_replace_one_form():
-    budget = Budget(1.0, 1e-6, schedule="adaptive", currency="gdp")
-    noise = gdp_noise(budget.left.amount / 2)
-    budget.charge(*[GaussianEvent(sensitivity=1, sigma=noise * (1 + 1e-12))] * 2)
-    doubled = budget.filter().to_replace_one()
-    assert doubled.capacity.sensitivity == 2 * budget.filter().capacity.sensitivity
-    assert FilterEvent.from_json(doubled.to_json()) == doubled
+    assert gdp_cost(acc.GaussianEvent(sensitivity=3, sigma=5.0)) == Fraction(9, 21)
+    assert gdp_cost(acc.GaussianEvent(sensitivity=3, sigma=5.0, discrete=False)) == Fraction(9, 25)
+    assert gdp_cost(acc.PureEvent(epsilon=0.0)) == 0
+    assert gdp_cost(acc.SelectionEvent(epsilon=0.0)) == 0
 
 
 @pytest.mark.parametrize("power", [-4000, -2200, -2150, -1000, 0, 1000, 2046, 2048, 4000])

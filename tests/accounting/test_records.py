@@ -3,9 +3,11 @@
 import importlib
 import itertools
 import json
+import math
 import pkgutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from accounting_strategies import conditions, events
@@ -13,25 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import missdp
-from missdp.accounting import (
-    ApproximateEvent,
-    Condition,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    PureEvent,
-    SelectionEvent,
-    ZCDPEvent,
-    flatten,
-)
+from missdp import Numeric, Ordinal, Schema
+from missdp import accounting as acc
+from missdp.accounting.conditions import domain_conditions
 from missdp.accounting.gates import DataChosenGates
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, SchemaError
 from missdp.record import Record
 
 
 @given(conditions)
 def test_conditions_survive_json(condition):
-    again = Condition.from_json(condition.to_json())
+    again = acc.Condition.from_json(condition.to_json())
     assert again == condition
     assert type(again) is type(condition)
     assert hash(again) == hash(condition)
@@ -41,28 +35,24 @@ def test_conditions_survive_json(condition):
 
 @given(events)
 def test_events_survive_json(event):
-    again = Event.from_json(event.to_json())
+    again = acc.Event.from_json(event.to_json())
     assert again == event
-    assert flatten(again) == flatten(event)
+    assert acc.flatten(again) == acc.flatten(event)
 
 
-@pytest.mark.parametrize(
-    ("event", "field", "value"),
-    [
-        (PureEvent(epsilon=0.5), "epsilon", 1.0),
-        (SelectionEvent(epsilon=0.5), "epsilon", 1.0),
-        (LaplaceEvent(sensitivity=1, scale=3), "sensitivity", 2.0),
-        (GaussianEvent(sensitivity=1, sigma=3), "sensitivity", 2.0),
-        (ZCDPEvent(rho=0.5), "rho", 2.0),
-        (ApproximateEvent(epsilon=1.0, delta=0.1), "delta", 0.1 * (1 + 2.718281828459045)),
-    ],
-)
-def test_replace_one_is_two_steps(event, field, value):
-    converted = event.to_replace_one()
-    assert getattr(converted, field) == pytest.approx(value)
-    assert converted.adjacency == "replace-one"
-    assert type(converted) is type(event)
-    assert converted.to_replace_one() is converted
+def test_replace_one_is_two_steps():
+    for event, field, value in (
+        (acc.PureEvent(epsilon=0.5), "epsilon", 1.0),
+        (acc.SelectionEvent(epsilon=0.5), "epsilon", 1.0),
+        (acc.LaplaceEvent(sensitivity=1, scale=3), "sensitivity", 2.0),
+        (acc.GaussianEvent(sensitivity=1, sigma=3), "sensitivity", 2.0),
+        (acc.ZCDPEvent(rho=0.5), "rho", 2.0),
+        (acc.ApproximateEvent(epsilon=1.0, delta=0.1), "delta", 0.1 * (1 + math.e)),
+    ):
+        converted = event.to_replace_one()
+        assert getattr(converted, field) == pytest.approx(value)
+        assert (type(converted), converted.adjacency) == (type(event), "replace-one")
+        assert converted.to_replace_one() is converted
 
 
 @given(st.lists(st.frozensets(st.sampled_from("abcd")), max_size=4))
@@ -73,6 +63,33 @@ def test_gates_have_attributes_of_their_own_where_some_choice_gives_each_one(gat
     else:
         with pytest.raises(ParameterError, match="distinct targets"):
             structure.check(gates)
+
+
+FACTS = (
+    Ordinal(name="grade", levels=(1, 2, 3)),
+    Numeric(name="income", lower=0, upper=100, bins=4, nullable=True),
+    Numeric(name="age", lower=0, upper=100, bins=4),
+)
+MARKS = {"grade": ("levels",), "income": ("upper",), "age": ("lower",)}
+
+
+@given(st.sets(st.sampled_from([*MARKS])))
+def test_every_attribute_is_either_declared_or_named_in_the_warning(marked):
+    facts = (replace(a, undeclared=MARKS[a.name] if a.name in marked else ()) for a in FACTS)
+    schema = Schema(tuple(facts))
+    found = domain_conditions(schema, "accept")
+    warned = [c.attributes for c in found if isinstance(c, acc.DataDependentDomain)]
+    assert {name for names in warned for name in names} == marked
+    public = [c for c in found if isinstance(c, acc.PublicDomain)]
+    assert len(public) == (len(marked) < 3)
+    for condition in public:
+        assert (condition == acc.PublicDomain()) == (not marked)
+        assert not any(f" {name}" in condition.note.replace(",", "") for name in marked)
+    if marked:
+        with pytest.raises(SchemaError, match="undeclared"):
+            domain_conditions(schema)
+    with pytest.raises(ParameterError, match="undeclared"):
+        domain_conditions(schema, "ignore")
 
 
 ACCOUNTING_ALONE = """
@@ -95,6 +112,6 @@ def test_every_kind_of_the_package_is_found_where_only_accounting_was_imported()
     ours = {k for k, one in Record._kinds.items() if one.__module__.startswith("missdp.")}
     command = [sys.executable, "-c", ACCOUNTING_ALONE]
     alone = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    held = {k for k in ours if issubclass(Record._kinds[k], (Condition, Event))}
+    held = {k for k in ours if issubclass(Record._kinds[k], (acc.Condition, acc.Event))}
     assert held <= set(alone) <= ours
     assert "AmplifiedEvent" in held

@@ -52,6 +52,10 @@ CLIQUES = [(), ("stunden",), ("arbeit", "stunden"), ("alter", "erste stelle"), (
 LOUD = Noise("laplace", 10.0)
 
 
+def even(door):
+    return {a.name: np.full(a.size, 1 / a.size) for a in door.schema if a.nullable}
+
+
 def asked(table, missing, witness):
     """Everything that a family may ask, under one strategy."""
     found = door(table, missing, witness)
@@ -61,8 +65,7 @@ def asked(table, missing, witness):
     for clique in CLIQUES:
         found.marginal(clique, LOUD)
     if found.strategy.fills:
-        laws = {a.name: np.full(a.size, 1 / a.size) for a in found.schema if a.nullable}
-        filled = found.filled(laws)
+        filled = found.filled(even(found))
         for clique in CLIQUES:
             filled.marginal(clique, LOUD)
 
@@ -76,7 +79,7 @@ def test_one_row_moves_every_count_by_one_at_most(pair, missing):
     again = Repeater(kept)
     asked(more, missing, again)
     for one, two in zip(kept.kept, again.kept, strict=True):
-        moved = np.abs(np.asarray(one.exact) - np.asarray(two.exact))
+        moved = np.abs(np.subtract(one.exact, two.exact))
         assert moved.sum() <= 1, one.event.label
         assert one.event.sensitivity == 1
 
@@ -84,9 +87,7 @@ def test_one_row_moves_every_count_by_one_at_most(pair, missing):
 @settings(max_examples=12, deadline=None)
 @given(tables, st.integers(1, 4))
 def test_streams_count_as_memory_does_in_any_batches(rows, size):
-    raw = table_of(rows)
-    relation = duckdb.connect().from_arrow(raw.to_arrow(holes="codes"))
-    memory = Table.read(raw.to_arrow(holes="codes"), RULED)
+    cells = table_of(rows).to_arrow(holes="codes")
 
     class Batched(DuckDBSource):
         def _batches(self, names):
@@ -94,15 +95,13 @@ def test_streams_count_as_memory_does_in_any_batches(rows, size):
                 for start in range(0, batch.num_rows, size):
                     yield batch.slice(start, size)
 
-    doors = []
-    for source in (memory, Batched(relation, RULED, n_jobs=1)):
-        kept = Recorder(0)
+    streamed, kept = Batched(duckdb.connect().from_arrow(cells), RULED, n_jobs=1), []
+    for source in (Table.read(cells, RULED), streamed):
+        kept.append(Recorder(0))
         for missing in ("joint", "observed"):
-            asked(source, missing, kept)
-        doors.append(kept.kept)
-    for one, two in zip(*doors, strict=True):
-        np.testing.assert_array_equal(one.exact, two.exact)
-        assert np.shape(one.exact) == np.shape(two.exact)
+            asked(source, missing, kept[-1])
+    for one, two in zip(*(each.kept for each in kept), strict=True):
+        np.testing.assert_array_equal(one.exact, two.exact, strict=True)
 
 
 def given_all():
@@ -118,18 +117,17 @@ def test_rows_are_filled_one_by_one(pair, alone):
     for table in pair:
         kept = Recorder(0)  # whose generators draw alike for rows that are in both tables
         opened = door(table, "impute-first", kept)
-        laws = {a.name: np.full(a.size, 1 / a.size) for a in opened.schema if a.nullable}
-        filled.append(opened.filled(laws if alone else given_all())._rows.counts.codes())
+        filled.append(opened.filled(even(opened) if alone else given_all())._rows.counts.codes())
     for name in MODELLED.schema.names:
         assert np.array_equal(filled[0][name], filled[1][name][:-1])
         assert (filled[1][name] < MODELLED.schema[name].size).all()
 
 
+WHOLE = {"lower": 0, "bins": 5, "integer": True, "nullable": True}
+MOST = {"x": 9, "y": 9, "z": 18}
 SOLVED = Schema(
     (
-        Numeric(name="x", lower=0, upper=9, bins=5, integer=True, nullable=True),
-        Numeric(name="y", lower=0, upper=9, bins=5, integer=True, nullable=True),
-        Numeric(name="z", lower=0, upper=18, bins=5, integer=True, nullable=True),
+        *(Numeric(name=name, upper=most, **WHOLE) for name, most in MOST.items()),
         Categorical(name="w", levels=("a", "b"), nullable=True),
     ),
     (Equation("z = x + y"), Denial("t1&t2&EQ(t1.w,t2.w)&LT(t1.x,t2.x)", holds="mostly")),

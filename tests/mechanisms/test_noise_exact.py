@@ -28,6 +28,7 @@ PRECISE = Context(prec=120, Emin=-(10**9), Emax=10**9)
 LAWS = ["laplace", "gaussian"]
 REGIMES = [0.3, 17.3, 1e12]
 ACCEPT, REJECT = 1e-9, 1e-12  # of draws without a seed, some twenty times
+WORD = 2**64 - 1
 
 
 class OutOfWordsError(Exception):
@@ -56,6 +57,26 @@ def exp_minus(x, scaled=0):
     """2**scaled * exp(-x) to 120 digits: Python's decimal rounds its exp correctly."""
     with localcontext(PRECISE):
         return (-Decimal(x.numerator) / Decimal(x.denominator)).exp() * Decimal(2) ** scaled
+
+
+def whole_digits(bound, count):
+    with localcontext(PRECISE):
+        return int((bound * Decimal(2) ** count).to_integral_value("ROUND_FLOOR"))
+
+
+def nearest_to(bound, total):
+    """Yield words of uniform numbers just below and just above a bound, at three precisions.
+
+    Of so many digits, that is; the last word is asked for where the bound is within 2**-8 of a
+    whole number of digits.
+    """
+    digits = whole_digits(bound, total)
+    for step, difference in itertools.product((0, 64, 128), (-1, 1)):
+        known = (digits >> step) + difference
+        if 0 <= known < 1 << (total - step):
+            known = (known << step) | ((1 << step) - 1 if difference < 0 else 0)
+            last = (known >> 64) & WORD, known & WORD, WORD if difference < 0 else 0
+            yield difference < 0, known >> 128, last
 
 
 # Arithmetic
@@ -99,17 +120,11 @@ def test_a_uniform_real_is_compared_exactly(x, gain, known):
     for difference in (-1, 1):
         other = digits + difference
         if 0 <= other < 2 ** (known + 192):
-            top, rest = other >> 192, other & (2**192 - 1)
-            mask = 2**64 - 1
-            nearest = mask if difference < 0 else 0
-            words = Script([rest >> 128, (rest >> 64) & mask, rest & mask, nearest])
-            below = exact._falls_below(top, known, gain, x, words)
+            words = [other >> 128, other >> 64, other, WORD if difference < 0 else 0]
+            below = exact._falls_below(
+                other >> 192, known, gain, x, Script(word & WORD for word in words)
+            )
             assert below == (difference < 0)
-
-
-def whole_digits(bound, count):
-    with localcontext(PRECISE):
-        return int((bound * Decimal(2) ** count).to_integral_value("ROUND_FLOOR"))
 
 
 # Every proposal, bit by bit
@@ -132,20 +147,10 @@ def proposals(sampler):
 
 def assert_compared_exactly(sampler, slot, offset, between, value, bound):
     """The proposal is accepted just below ``bound`` and rejected just above, to 2 * 64 digits."""
-    first, width = sampler.digits, sampler.form.width
-    digits = whole_digits(bound, first + 2 * width)
-    mask = (1 << width) - 1
-    for step, difference in itertools.product((0, width, 2 * width), (-1, 1)):
-        known = (digits >> step) + difference
-        if not 0 <= known < 1 << (first + 2 * width - step):
-            continue
-        known <<= step
-        known |= (1 << step) - 1 if difference < 0 else 0  # the nearest such number to the bound
-        second, third = (known >> width) & mask, known & mask
-        # The last word is asked for where the bound is within 2**-8 of a whole number of digits.
-        words = Script([second, *between, third, mask if difference < 0 else 0])
-        found = sampler.accepted(word_of(sampler, slot, offset, known >> 2 * width), words)
-        assert found.tolist() == ([value] if difference < 0 else [])
+    for below, first, (second, *rest) in nearest_to(bound, sampler.digits + 128):
+        words = Script([second, *between, *rest])
+        found = sampler.accepted(word_of(sampler, slot, offset, first), words)
+        assert found.tolist() == ([value] if below else [])
 
 
 SMALL = _Format(slots=8, fineness=2, reach=3.0)
@@ -216,31 +221,25 @@ def test_proposals_of_the_tail_are_compared_exactly(law, scale, form):
 # Statistics
 def cells_of(law, scale, count=25):
     """Edges of cells of about equal mass, and the mass of each."""
-    if law == "laplace":
-        cdf = lambda k: laplace_cdf(k, scale)  # noqa: E731
-        spread = 25 * scale
-    elif scale >= 100:
-        cdf = lambda k: stats.norm.cdf((k + 0.5) / scale)  # noqa: E731
-        spread = 9 * scale
-    else:
-        wide = np.arange(-int(40 * scale) - 40, int(40 * scale) + 41)
-        mass = np.exp(-(wide**2) / (2 * scale**2))
-        below = np.cumsum(mass) / mass.sum()
-        cdf = lambda k: below[np.asarray(k, dtype=int) - wide[0]]  # noqa: E731
-        spread = 9 * scale
+    spread = (25 if law == "laplace" else 9) * scale
     grid = np.unique(np.round(np.linspace(-spread - 1, spread + 1, 20_001)))
-    share = cdf(grid)
+    share = below(law, scale, grid)
     picks = np.unique(np.searchsorted(share, np.arange(1, count) / count))
     edges = grid[picks[picks < grid.size]]
-    return edges, np.diff(np.concatenate(([0.0], cdf(edges), [1.0])))
+    return edges, np.diff([0.0, *below(law, scale, edges), 1.0])
 
 
-def laplace_cdf(k, scale):
-    q = math.exp(-1 / scale)
-    k = np.asarray(k, dtype=float)
-    upper = np.exp(-(np.maximum(k, 0) + 1) / scale) / (1 + q)
-    lower = np.exp(-np.maximum(-k, 0) / scale) / (1 + q)
-    return np.where(k >= 0, 1 - upper, lower)
+def below(law, scale, k):
+    """Distribution function of the noise."""
+    if law == "laplace":
+        upper = np.exp(-(np.maximum(k, 0) + 1) / scale) / (1 + math.exp(-1 / scale))
+        lower = np.exp(-np.maximum(-k, 0) / scale) / (1 + math.exp(-1 / scale))
+        return np.where(k >= 0, 1 - upper, lower)
+    if scale >= 100:
+        return stats.norm.cdf((k + 0.5) / scale)
+    wide = np.arange(-int(40 * scale) - 40, int(40 * scale) + 41)
+    mass = np.exp(-(wide**2) / (2 * scale**2))
+    return (np.cumsum(mass) / mass.sum())[k.astype(int) - wide[0]]
 
 
 def fit(draws, law, scale):
@@ -283,14 +282,10 @@ def test_the_law_fits_far_out(law, scale):
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_low_digits_are_uniform(law):
+def test_low_digits_are_uniform_and_draws_of_tiny_scales_are_zero(law):
     draws = exact._draw(law, 1e3, 400_000, os_words)
     for modulus in (2, 3, 64, 100):
         assert stats.chisquare(np.bincount(draws % modulus)).pvalue > ACCEPT
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_scales_so_small_that_all_draws_are_zero(law):
     for scale in (0.01, 1e-3, 1e-200, 5e-324):
         assert not exact._draw(law, scale, 50_000, os_words).any()
 
@@ -300,27 +295,17 @@ def test_the_coins_of_a_selection_are_compared_exactly():
     scores, scale = np.array([0.0, 1.5, 1.5 + 2**-40, -800.0, -38.8, 1.4]), 1.3
     for index, score in enumerate(scores):
         bound = exp_minus((Fraction(scores.max()) - Fraction(score)) / Fraction(scale))
-        digits = whole_digits(bound, 192)
-        for step, difference in itertools.product((0, 64, 128), (-1, 1)):
-            known = (digits >> step) + difference
-            if not 0 <= known < 1 << (192 - step):
-                continue
-            known = (known << step) | ((1 << step) - 1 if difference < 0 else 0)
-            mask = 2**64 - 1
-            nearest = mask if difference < 0 else 0
-            words = Script([known >> 128, (known >> 64) & mask, known & mask, nearest])
+        for below, first, rest in nearest_to(bound, 192):
+            words = Script([first, *rest])
             passed = exact._coins(scores, np.array([index]), scale, words)
-            assert bool(passed[0]) == (difference < 0)
+            assert bool(passed[0]) == below
 
 
-def test_equal_keys_are_drawn_again_before_coins_are_flipped():
+def test_equal_keys_of_a_permutation_and_candidates_beyond_the_last_are_drawn_again():
     """The order of a permutation must not depend on the index."""
     words = Script([5, 5, 9, 7, 3, 3, 8, 2, 1, 0, 0, 0])
     assert exact._permute_and_flip(np.zeros(3), 1.0, words) == 2
-
-
-def test_candidates_beyond_the_last_are_never_picked():
-    words = Script([*([2**64 - 1] * 21), 2 << 62, *([2**64 - 1] * 21), 0, 0, 0])
+    words = Script([*([WORD] * 21), 2 << 62, *([WORD] * 21), 0, 0, 0])
     assert exact._exponential_choice(np.zeros(3), 1.0, words) == 2
 
 
@@ -336,10 +321,10 @@ def test_selections_with_extreme_scores(choose):
 
 
 # Where the bits come from
-def test_forked_processes_draw_different_noise():
+def test_forked_processes_and_pickled_sources_draw_different_noise():
     source = SecureNoise()
     source.discrete_gaussian(1e6, 10)
-    drawn = []
+    drawn = [source.discrete_gaussian(1e6, 8).tobytes()]
     for _ in range(3):
         read, write = os.pipe()
         with warnings.catch_warnings():
@@ -352,19 +337,13 @@ def test_forked_processes_draw_different_noise():
         os.waitpid(child, 0)
         os.close(read)
         os.close(write)
-    drawn.append(source.discrete_gaussian(1e6, 8).tobytes())
+    drawn.append(pickle.loads(pickle.dumps(source)).discrete_gaussian(1e6, 8).tobytes())
     assert all(len(draw) == 64 for draw in drawn)
-    assert len(set(drawn)) == 4
-
-
-def test_a_pickled_source_has_nothing_to_repeat():
-    source = SecureNoise()
-    twin = pickle.loads(pickle.dumps(source))
-    assert (source.discrete_laplace(1e6, 20) != twin.discrete_laplace(1e6, 20)).any()
+    assert len(set(drawn)) == 5
     assert len(pickle.dumps(source)) < 300
 
 
-def test_secure_bits_are_the_operating_systems(monkeypatch):
+def test_secure_bits_are_the_operating_systems_and_none_are_used_twice(monkeypatch):
     """With the system's generator replaced, draws are a function of its bytes, all of them."""
     asked = []
 
@@ -376,10 +355,6 @@ def test_secure_bits_are_the_operating_systems(monkeypatch):
     assert (drawn(1) == drawn(1)).all()
     assert (drawn(1) != drawn(2)).mean() > 0.99
     assert sum(asked) >= 4 * 8000
-
-
-def test_bits_are_neither_kept_nor_used_twice():
-    """Two draws from one seed: the second goes on where the first stopped."""
-    source = SeededNoise(3)
+    source = SeededNoise(3)  # the second draw goes on where the first stopped
     first, second = source.discrete_laplace(1e9, 1000), source.discrete_laplace(1e9, 1000)
     assert not set(first.tolist()) & set(second.tolist())

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtri
 
 from missdp import Budget, OpenCategorical, Schema
 from missdp.accounting import GaussianEvent, LaplaceEvent
@@ -53,17 +54,12 @@ def test_thresholds_are_the_smallest_that_hold_for_the_noise_that_is_drawn(sigma
 
 def test_the_tail_of_the_continuous_gaussian_would_be_too_light():
     """1 + sigma times the normal quantile is too low by up to a step: the mutant is found."""
-    from scipy.special import ndtri
-
     wrong = math.ceil(1 + 0.5 * -ndtri(1e-8))
     assert _least_count(0.5, 1e-8) > wrong
     assert exact_tail(0.5, wrong - 1)[0] > Fraction(1, 10**8)
-
-
-@pytest.mark.parametrize(("sigma", "failure"), [(0, 0.1), (-1, 0.1), (2, 0), (2, 1), (2, math.nan)])
-def test_bad_thresholds_are_refused(sigma, failure):
-    with pytest.raises(ParameterError):
-        FrequentValues(sigma, failure, 5)
+    for sigma, failure in ((0, 0.1), (-1, 0.1), (2, 0), (2, 1), (2, math.nan)):
+        with pytest.raises(ParameterError):
+            FrequentValues(sigma, failure, 5)
 
 
 def test_a_value_that_one_row_has_leaves_as_rarely_as_was_charged_for():
@@ -90,16 +86,6 @@ def test_what_else_is_found_does_not_depend_on_a_value_that_is_not_kept():
         assert with_it == without or "zz rare" in with_it
 
 
-def test_levels_come_sorted_whatever_the_order_of_rows():
-    values = ["b"] * 50 + ["a"] * 70 + ["é"] * 60
-    found = set()
-    for order in (1, -1):
-        session = opened({"d": values[::order]})
-        how = FrequentValues(1.0, 1e-6, 10)
-        found.add(session.measure(OccurringValues("d"), how).value)
-    assert found == {("a", "b", "é")}
-
-
 def test_at_most_so_many_are_kept_the_most_frequent_ones():
     counts = {f"v{k:02}": 1000 + 100 * k for k in range(30)}
     kept = FrequentValues(1.0, 1e-6, 7).draw(counts, SeededNoise(0))
@@ -112,18 +98,17 @@ def opened(data, budget=None, seed=0, attributes=(OPEN,)):
 
 
 def test_it_is_charged_for_before_a_row_is_read():
-    budget = Budget(0.1, 1e-6, schedule="adaptive")
+    budget, how = Budget(0.1, 1e-6, schedule="adaptive"), FrequentValues(100.0, 1e-6, 5)
     session = opened({"d": ["x"]}, budget)
     session._rows = None  # whoever reads first fails
     with pytest.raises(AttributeError):
-        session.measure(OccurringValues("d"), FrequentValues(100.0, 1e-6, 5))
+        session.measure(OccurringValues("d"), how)
     session = opened({"d": ["x"]}, budget)
-    with pytest.raises(ParameterError, match="one of OccurringValues"):
-        session.measure("d", FrequentValues(100.0, 1e-6, 5))
-    with pytest.raises(ParameterError, match="no open levels"):
-        session.measure(OccurringValues("e"), FrequentValues(100.0, 1e-6, 5))
+    for query, words in (("d", "one of OccurringValues"), (OccurringValues("e"), "no open levels")):
+        with pytest.raises(ParameterError, match=words):
+            session.measure(query, how)
     assert budget.left.amount == Budget(0.1, 1e-6, schedule="adaptive").left.amount
-    session.measure(OccurringValues("d"), FrequentValues(100.0, 1e-6, 5))
+    session.measure(OccurringValues("d"), how)
     (event,) = budget.events
     assert (event.sensitivity, event.sigma, event.label) == (1, 100.0, "levels of d")
     with pytest.raises(Exception, match=r"budget|exceed|left"):
@@ -142,9 +127,12 @@ CELLS = st.one_of(
 )  # fmt: skip
 
 
+def frame_of(cells):
+    return np.array([*cells, None], dtype=object)[:-1]
+
+
 def counted(cells):
-    session = opened({"d": np.array([*cells, None], dtype=object)[:-1].tolist()})
-    return session._rows.counts["d"]
+    return opened({"d": frame_of(cells).tolist()})._rows.counts["d"]
 
 
 @given(st.lists(CELLS, max_size=8), CELLS)
@@ -160,68 +148,63 @@ def test_a_row_counts_for_one_value_at_most(cells, more):
 @given(st.lists(CELLS, min_size=1, max_size=6))
 def test_what_a_cell_is_follows_from_the_cell_alone(cells):
     """Also once levels are found: what was counted as a value is read as that value."""
-    found = {v for cell in cells for v in counted([cell])}
-    closed = OPEN.closed(found)
-    whole = Encoder(closed).encode(np.array([*cells, None], dtype=object)[:-1]).codes
+    closed = OPEN.closed({v for cell in cells for v in counted([cell])})
+    whole = Encoder(closed).encode(frame_of(cells)).codes
     for cell, code in zip(cells, whole.tolist(), strict=True):
-        alone = Encoder(closed).encode(np.array([cell, None], dtype=object)[:1]).codes
-        assert code == alone[0]
+        assert code == Encoder(closed).encode(frame_of([cell])).codes[0]
         (value,) = counted([cell]) or ("other",)
-        missing = code >= closed.size
-        assert missing or closed.levels[code] == value
+        assert code >= closed.size or closed.levels[code] == value
 
 
-def test_unused_categories_of_a_frame_do_not_occur():
-    frame = pd.DataFrame({"d": pd.Categorical(["x", "x"], categories=["x", "never"])})
-    assert opened(frame)._rows.counts["d"] == {"x": 2}
-
-
-def test_several_columns_are_counted_in_one_pass_and_batches_add_up(tmp_path):
+def test_columns_are_counted_in_one_pass_and_come_sorted_whatever_the_order_of_rows(tmp_path):
     rows = pd.DataFrame({"e": ["u", "v", "u"], "d": ["x", None, "x"]})
     rows.to_csv(tmp_path / "rows.csv", index=False)
-    other = OpenCategorical(name="e")
-    session = opened(tmp_path / "rows.csv", attributes=(OPEN, other))
-    assert session._rows.counts["d"] == {"x": 2}
-    assert session._rows.counts["e"] == {"u": 2, "v": 1}
+    session = opened(tmp_path / "rows.csv", attributes=(OPEN, OpenCategorical(name="e")))
+    assert session._rows.counts == {"d": {"x": 2}, "e": {"u": 2, "v": 1}}
+    unused = pd.DataFrame({"d": pd.Categorical(["x", "x"], categories=["x", "never"])})
+    assert opened(unused)._rows.counts["d"] == {"x": 2}
+    values, how = ["b"] * 50 + ["a"] * 70 + ["é"] * 60, FrequentValues(1.0, 1e-6, 10)
+    for order in (1, -1):
+        found = opened({"d": values[::order]}).measure(OccurringValues("d"), how)
+        assert found.value == ("a", "b", "é")
 
 
 def test_events_must_pay_for_neighbours():
-    how = FrequentValues(2.0, 1e-6, 5)
+    how, loud = FrequentValues(2.0, 1e-6, 5), FrequentValues(4.0, 1e-6, 5)
     event = GaussianEvent(sensitivity=1, sigma=2.0)
-    assert how.exceeds(event, {"a": 4, "b": 2}, {"a": 5, "b": 2}) is None
-    assert how.exceeds(event, {"a": 4}, {"a": 4, "b": 1}) is None
-    assert "was charged for" in how.exceeds(event, {"a": 4}, {"a": 6})
     twice = GaussianEvent(sensitivity=2, sigma=4.0)  # costs what noise of 2 does if a row moves 1
-    assert how.exceeds(twice, {"a": 4}, {"a": 5}) is None
-    assert "at least 4 was charged for" in how.exceeds(twice, {"a": 4}, {"a": 6})
-    assert FrequentValues(4.0, 1e-6, 5).exceeds(twice, {"a": 4}, {"a": 6}) is None
-    for charged in (event, twice):  # the proof has a case for either, not for both
-        assert "one was charged for" in how.exceeds(charged, {"a": 4}, {"a": 5, "b": 1})
-    assert "noise" in how.exceeds(GaussianEvent(sensitivity=1, sigma=3.0), {"a": 4}, {"a": 4})
-    assert "LaplaceEvent" in how.exceeds(LaplaceEvent(sensitivity=1, scale=1.0), {}, {})
+    for law, paid, one, other, words in (
+        (how, event, {"a": 4, "b": 2}, {"a": 5, "b": 2}, None),
+        (how, event, {"a": 4}, {"a": 4, "b": 1}, None),
+        (how, event, {"a": 4}, {"a": 6}, "was charged for"),
+        (how, twice, {"a": 4}, {"a": 5}, None),
+        (how, twice, {"a": 4}, {"a": 6}, "at least 4 was charged for"),
+        (loud, twice, {"a": 4}, {"a": 6}, None),
+        # The proof has a case for either, not for both.
+        (how, event, {"a": 4}, {"a": 5, "b": 1}, "one was charged for"),
+        (how, twice, {"a": 4}, {"a": 5, "b": 1}, "one was charged for"),
+        (how, GaussianEvent(sensitivity=1, sigma=3.0), {"a": 4}, {"a": 4}, "noise"),
+        (how, LaplaceEvent(sensitivity=1, scale=1.0), {}, {}, "LaplaceEvent"),
+    ):
+        found = law.exceeds(paid, one, other)
+        assert words in found if words else found is None
     with pytest.raises(UnprovenError, match="several values"):
         how.exceeds(event, {"a": 4}, {"a": 4, "b": 2})
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("told", "facts"),
     [
-        ({"max_levels": 0}, "max_levels"),
-        ({"max_levels": 5000}, "max_levels"),
-        ({"max_levels": True}, "max_levels"),
-        ({"other": ""}, "other"),
-        ({"other": " x"}, "other"),
-        ({"other": "e\u0301"}, "other"),
-        ({"other": "a\nb"}, "other"),
-        ({"other": 3}, "other"),
-        ({"levels": ("a", "other")}, "leave them out"),
-        ({"levels": ("other", "a"), "found": True}, "the last"),
-        ({"outside": "missing", "nullable": True}, "does not apply"),
-        ({"missing_codes": ("other",), "nullable": True}, "overlap"),
-        ({"found": 1}, "true or false"),
+        *(("max_levels", {"max_levels": bad}) for bad in (0, 5000, True)),
+        *(("other", {"other": bad}) for bad in ("", " x", "e\u0301", "a\nb", 3)),
+        ("leave them out", {"levels": ("a", "other")}),
+        ("the last", {"levels": ("other", "a"), "found": True}),
+        ("does not apply", {"outside": "missing", "nullable": True}),
+        ("overlap", {"missing_codes": ("other",), "nullable": True}),
+        ("true or false", {"found": 1}),
     ],
 )
-def test_open_attributes_say_what_is_wrong(facts, told):
+def test_open_attributes_say_what_is_wrong(told, facts):
     with pytest.raises(Exception, match=told) as refused:
         OpenCategorical(name="d", **facts)
     assert "\n" not in str(refused.value)

@@ -10,16 +10,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, Cost, Guarantee, MissingCompletelyAtRandom
 from missdp.errors import DataError
 from missdp.ground_truth import FixedGates, ground_truth_guarantee
-from missdp.mechanisms import (
-    Counts,
-    Filled,
-    Preparation,
-    Prepared,
-    RowDoor,
-    SeededNoise,
-    Witness,
-    row_door,
-)
+from missdp.mechanisms import Counts, Filled, Preparation, Prepared, RowDoor, Witness, row_door
 from missdp.schema import Determined, NotApplicable
 
 PURE = Cost(currency="pure", amount=1.0)
@@ -44,37 +35,36 @@ def ruled(size=200):
     return Table.read(frame.assign(years=None, hours=[None, 40.0] * (size // 2)), RULED)
 
 
-def gated(gate, **more):
-    budget = Budget(1e12)
-    asked = RowDoor(ruled(), budget=budget, random_state=Exact(0))
-    known = Counts(function=size_of_years, reads={"years"})
-    found = asked.ask(known, PURE, label="years", gate=frozenset(gate), **more)
-    return found.each()[0].value, budget.events[0]
-
-
-def size_of_years(rows):
-    return ~rows.mask("years")
-
-
 class Exact(Witness):
     def answer(self, event, law, exact):
         return exact()
 
 
+def opened(rows):
+    return RowDoor(rows, budget=Budget(1e12), random_state=Exact(0))
+
+
+def count_of(door, function, gate=(), **more):
+    asked = Counts(function=function, **more)
+    return door.ask(asked, PURE, label="x", gate=frozenset(gate)).value
+
+
+def without_years(rows):
+    return ~rows.mask("years")
+
+
 @pytest.mark.parametrize(
     ("gate", "claimed", "read"),
     [
-        ({"years"}, None, 200),
-        ({"years", "age"}, {"age"}, 200),
-        ({"hours", "years"}, None, 100),
-        ({"degree"}, {"degree"}, 200),
-        ({"age"}, {"age"}, 200),
+        ({"years"}, None, 200), ({"years", "age"}, {"age"}, 200), ({"hours", "years"}, None, 100),
+        ({"degree"}, {"degree"}, 200), ({"age"}, {"age"}, 200),
     ],
-)
+)  # fmt: skip
 def test_a_gate_claims_nothing_of_cells_that_rules_may_have_filled(gate, claimed, read):
-    count, event = gated(gate)
+    door = opened(ruled())
     # Rows are read although years are missing in all of them: no amplification may rest on that.
-    assert count == read
+    assert count_of(door, without_years, gate, reads={"years"}) == read
+    (event,) = door.budget.events
     assert event.gate == (None if claimed is None else frozenset(claimed))
     seldom = MissingCompletelyAtRandom({"years": 0.1, "hours": 0.1, "age": 0.1, "degree": 0.1})
     guarantee = Guarantee.from_events([event])
@@ -93,22 +83,19 @@ MAYBE = Schema(
 
 def everywhere(rows, draws):
     size = len(rows)
-    return Prepared(
-        {"pay": Filled(np.arange(size), np.full(size, 3), np.full(size, 3.5))}, profile=None
-    )
+    return Prepared({"pay": Filled(np.arange(size), np.full(size, 3), np.full(size, 3.5))})
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 4, 2**20])
 def test_only_what_surely_applies_is_filled_however_many_rows_are_looked_at(at_once, monkeypatch):
     monkeypatch.setattr(row_door, "PART_ROWS", at_once)
     works = ["yes", "no", "R", None, "yes"] * 4
-    rows = row_door._with_one_kind_of_hole(
-        Table.read(pd.DataFrame({"work": works, "pay": [None] * 20}), MAYBE)
-    )
+    table = Table.read(pd.DataFrame({"work": works, "pay": [None] * 20}), MAYBE)
+    rows = row_door._with_one_kind_of_hole(table)
     hole = rows.schema["work"].missing_code
     assert rows.codes("work").tolist() == [1, 0, hole, hole, 1] * 4
     how = Preparation(function=everywhere, reads=frozenset())
-    cells = row_door._PrivateRows(rows, how, SeededNoise(0)).cells
+    cells = row_door._PrivateRows(rows, how, Exact(0)).cells
     filled = np.array(works) == "yes"
     assert ((cells.codes("pay") == 3) == filled).all()
     assert ((cells.values("pay") == 3.5) == filled).all()
@@ -119,28 +106,22 @@ def refusals(rows):
 
 
 def test_behind_the_door_all_kinds_of_holes_are_one():
-    schema = Schema((
-        Ordinal(name="age", levels=(1, 2), nullable=True, refused=(-7,), not_applicable=(-1,)),
-    ))  # fmt: skip
+    kinds = {"nullable": True, "refused": (-7,), "not_applicable": (-1,)}
+    schema = Schema((Ordinal(name="age", levels=(1, 2), **kinds),))
     frame = pd.DataFrame({"age": pd.array([1, -7, -1, None, 2, -7], dtype="Int64")})
-    asked = RowDoor(Table.read(frame, schema), budget=Budget(1e9), random_state=Exact(0))
-    assert asked.schema["age"].kinds == ("not_applicable", "missing")
-    assert (
-        asked.ask(Counts(function=refusals, reads={"age"}), PURE, label="holes").each()[0].value
-        == 3
-    )
+    door = opened(Table.read(frame, schema))
+    assert door.schema["age"].kinds == ("not_applicable", "missing")
+    assert count_of(door, refusals, reads={"age"}) == 3
     same = Table.read(frame.iloc[[0, 3]], schema)
-    assert RowDoor(ruled(), budget=Budget(1.0)).schema is RULED
+    assert opened(ruled()).schema is RULED
     assert same.schema["age"].refused == (-7,)
 
 
-def reading_to_whom_it_applies(rows):
+def to_whom_hours_apply(rows):
     return rows.applies("hours")[0]
 
 
 def test_to_whom_an_attribute_applies_is_read_if_it_is_named():
-    asked = RowDoor(ruled(), budget=Budget(1e12), random_state=Exact(0))
-    named = Counts(function=reading_to_whom_it_applies, applies={"hours"})
-    assert asked.ask(named, PURE, label="named").each()[0].value == 100
+    assert count_of(opened(ruled()), to_whom_hours_apply, applies={"hours"}) == 100
     with pytest.raises(DataError):
-        asked.ask(Counts(function=reading_to_whom_it_applies), PURE, label="not named")
+        count_of(opened(ruled()), to_whom_hours_apply)

@@ -1,8 +1,8 @@
 """Private training: what a row may move, what is charged, what a gradient function may not do."""
 
+import contextlib
 import copy
 import math
-import os
 import pickle
 import warnings
 from dataclasses import replace
@@ -31,16 +31,6 @@ SIZES = (4, 3, 2)  # with "missing"
 PLAN = Training(rate=1.0, steps=4, clip=1.0, noise_multiplier=1.0)
 
 
-def looked_up(codes, values):
-    """The gradient of a row is an entry of a table: any function of a row there can be."""
-    return values[codes["a"], codes["b"], codes["c"]]
-
-
-def two_parts(codes, values):
-    found = values[codes["a"], codes["b"], codes["c"]]
-    return found[:, :2].reshape(-1, 1, 2), found[:, 2:]
-
-
 def table(n, seed=0):
     rng = np.random.default_rng(seed)
     codes = {name: rng.integers(0, s, n) for name, s in zip("abc", SIZES, strict=True)}
@@ -51,6 +41,10 @@ def ones(codes):
     return np.ones((len(codes["a"]), 1))
 
 
+def halves(codes):
+    return 0.5 * ones(codes)
+
+
 def door_to(rows, missing="joint", *, epsilon=1e4, noise=None, currency="zcdp", source=None):
     budget = Budget(epsilon, 1e-6, schedule="adaptive", currency=currency)
     noise = noise if noise is not None else Keeper()
@@ -58,37 +52,34 @@ def door_to(rows, missing="joint", *, epsilon=1e4, noise=None, currency="zcdp", 
     return Door(found, strategy_named(missing), budget=budget, noise=noise), budget, noise
 
 
-def values_of(seed, dimension=3, extreme=True):
+def stepped(rows, gradient, plan=PLAN, *, state=(), rows_at_once=4, **more):
+    """Return who saw what stands behind one step."""
+    door, _, keeper = door_to(rows, **more)
+    door.train(plan, gradient, state, rows_at_once=rows_at_once).step(*state)
+    return keeper
+
+
+def values_of(seed):
     """Gradients of every row there can be, of all sizes, some that are no numbers."""
     rng = np.random.default_rng(seed)
-    found = rng.standard_normal((*SIZES, dimension))
-    found *= 10.0 ** rng.integers(-3, 4, (*SIZES, 1))
-    if extreme:
-        odd = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, 1e-300, 0.0]
-        where = rng.random(found.shape) < 0.1
-        found[where] = rng.choice(odd, where.sum())
+    found = rng.standard_normal((*SIZES, 3)) * 10.0 ** rng.integers(-3, 4, (*SIZES, 1))
+    odd = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, 1e-300, 0.0]
+    where = rng.random(found.shape) < 0.1
+    found[where] = rng.choice(odd, where.sum())
     return found
 
 
-def exact_sum(rows, function, values, plan=PLAN, missing="joint"):
-    """Return what stands behind the first step, with the table that holds the values as state."""
-    # Handed over as text, as a state that is not finite is refused.
-    CURRENT["values"] = values
-    door, _, keeper = door_to(rows, missing)
-    door.train(plan, function, (), rows_at_once=4).step()
-    ((_, law, found),) = keeper.kept
-    return found, law
-
-
-CURRENT = {}
+CURRENT = {}  # a state would have to be finite
 
 
 def current(codes):
-    return looked_up(codes, CURRENT["values"])
+    """The gradient of a row is an entry of a table: any function of a row there can be."""
+    return CURRENT["values"][codes["a"], codes["b"], codes["c"]]
 
 
 def current_in_parts(codes):
-    return two_parts(codes, CURRENT["values"])
+    found = current(codes)
+    return found[:, :2].reshape(-1, 1, 2), found[:, 2:]
 
 
 @settings(max_examples=60, deadline=None)
@@ -99,31 +90,27 @@ def current_in_parts(codes):
     at=st.integers(0, 11),
     multiplier=st.sampled_from([0.0625, 0.3, 1.0, 7.5, 65536.0]),
     clip=st.sampled_from([1e-6, 0.1, 1.0, 123.0]),
-    parts=st.booleans(),
+    function=st.sampled_from([current, current_in_parts]),
 )
-def test_a_row_moves_the_sum_by_at_most_the_clip_norm(seed, n, row, at, multiplier, clip, parts):
+def test_a_row_moves_the_sum_by_at_most_the_clip_norm(seed, n, row, at, multiplier, clip, function):
     """In whole numbers: nothing is rounded here. Half of the rows have holes."""
     plan = Training(rate=1.0, steps=4, clip=clip, noise_multiplier=multiplier)
-    rows, values = table(n, seed), values_of(seed)
-    at = min(at, n)
-    more = {
-        name: np.insert(rows.codes(name).astype(int), at, code)
-        for name, code in zip("abc", row, strict=True)
-    }
-    function = current_in_parts if parts else current
-    first, law = exact_sum(rows, function, values, plan)
-    second, _ = exact_sum(Table.from_codes(SCHEMA, more), function, values, plan)
-    sums = [x.total for x in (first, second)]
-    moved = sum(int(x) ** 2 for x in sums[1] - sums[0])
-    assert moved <= plan.grid(3).cells ** 2
+    rows, CURRENT["values"] = table(n, seed), values_of(seed)
+    codes = zip("abc", row, strict=True)
+    more = {name: np.insert(rows.codes(name).astype(int), min(at, n), code) for name, code in codes}
+    first = stepped(rows, function, plan).exact
+    keeper = stepped(Table.from_codes(SCHEMA, more), function, plan)
+    moved = sum(int(x) ** 2 for x in keeper.exact.total - first.total)
+    cells = plan.grid(3).cells
+    assert moved <= cells**2
     # The noise that is drawn is at least what is claimed for this length, and the slack beyond it.
-    assert law.sigma >= plan.grid(3).cells * multiplier * (1 + 2.0**-10)
-    assert law.shift(first, second) <= 1 / multiplier
-    gradient = [float(x) for x in values[row]]
+    assert keeper.law.sigma >= cells * multiplier * (1 + 2.0**-10)
+    assert keeper.law.shift(first, keeper.exact) <= 1 / multiplier
+    gradient = [float(x) for x in CURRENT["values"][row]]
     if not all(map(math.isfinite, gradient)):
         assert moved == 0
     elif math.hypot(*gradient) > clip * 1.01:
-        assert moved >= (0.999 * plan.grid(3).cells) ** 2  # clipped, not dropped
+        assert moved >= (0.999 * cells) ** 2  # clipped, not dropped
 
 
 @settings(max_examples=40, deadline=None)
@@ -150,8 +137,7 @@ def test_all_parameters_are_clipped_together():
     door, _, keeper = door_to(rows)
     sums = door.train(PLAN, long_in_both, (values,)).step(values)
     assert [part.shape for part in sums] == [(2,), (2,)]
-    (_, _, found) = keeper.kept[0]
-    moved = found.total * PLAN.grid(4).width
+    moved = keeper.exact.total * PLAN.grid(4).width
     np.testing.assert_allclose(moved, values[0] / math.sqrt(2), rtol=1e-8)
 
 
@@ -170,14 +156,10 @@ def test_coins_are_never_more_likely_than_promised():
         SecureNoise().coins(1.5, 3)
 
 
-def one_at_first(codes):
-    return np.ones((len(codes["a"]), 1)) * 0.5
-
-
 def test_the_sum_is_over_the_sample_with_the_noise_that_was_promised():
     plan = Training(rate=0.3, steps=600, clip=1.0, noise_multiplier=6.0)
     door, _, _ = door_to(table(80))
-    training = door.train(plan, one_at_first, ())
+    training = door.train(plan, halves, ())
     sums = np.array([training.step()[0] for _ in range(600)])
     mean, variance = 0.5 * 24, 0.25 * 80 * 0.3 * 0.7 + 36  # noise of .7 times the size: 22
     assert training.noise_std == pytest.approx(6.0, rel=0.002)
@@ -194,7 +176,7 @@ def test_all_steps_are_charged_once_before_anything_is_read():
             return super().table
 
     door, budget, keeper = door_to(None, source=Shut(table(30)))
-    training = door.train(PLAN, one_at_first, (), label="heads")
+    training = door.train(PLAN, halves, (), label="heads")
     (event,) = budget.events
     assert event == SampledGaussianEvent(
         rate=1.0, noise_multiplier=1.0, steps=4, discrete=True, label="heads"
@@ -228,10 +210,8 @@ def test_the_noise_a_cost_buys_is_what_it_costs_by_the_oracle(currency, rate, ep
     accountant = RdpAccountant(orders.tolist())
     accountant.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(plan.noise_multiplier)), 100)
     assert accountant.get_epsilon(1e-5) <= epsilon * (1 + 1e-4)  # not all orders
-    if currency == "renyi":
-        assert (
-            accountant.get_epsilon(1e-5) >= 0.9 * epsilon
-        )  # whole orders only, but little is wasted
+    if currency == "renyi":  # whole orders only, but little is wasted
+        assert accountant.get_epsilon(1e-5) >= 0.9 * epsilon
     else:
         assert plan.noise_multiplier == pytest.approx(math.sqrt(50 / cost.amount))
 
@@ -244,13 +224,11 @@ def canary(codes):
 
 def test_the_likelihood_ratio_of_a_sample_averages_to_one_and_is_the_mixture():
     plan = Training(rate=0.3, steps=1, clip=1.0, noise_multiplier=0.7)
-    rows = [{"a": [2, 0], "b": [1, 0], "c": [0, 0]}, {"a": [0], "b": [0], "c": [0]}]
-    behind = []
-    for codes in rows:
-        door, _, keeper = door_to(Table.from_codes(SCHEMA, codes), noise=Keeper(5))
-        door.train(plan, canary, ()).step()
-        behind.append(keeper.kept[0][2])
-    law, noise = keeper.kept[0][1], SeededNoise(1)
+    seen = {"a": [2, 0], "b": [1, 0], "c": [0, 0]}
+    many = {name: np.resize(codes[:1], 13) for name, codes in seen.items()}
+    rows = (seen, {"a": [0], "b": [0], "c": [0]}, many)
+    kept = [stepped(Table.from_codes(SCHEMA, codes), canary, plan) for codes in rows]
+    (*behind, crowd), law, noise = [keeper.exact for keeper in kept], kept[0].law, SeededNoise(1)
     answers = [law.draw(behind[1], noise) for _ in range(1000)]
     ratios = np.exp([law.log_ratio(answer, *behind) for answer in answers])
     assert ratios.mean() == pytest.approx(1.0, abs=4 * ratios.std() / 31)
@@ -258,52 +236,33 @@ def test_the_likelihood_ratio_of_a_sample_averages_to_one_and_is_the_mixture():
     shift = plan.grid(2).cells / law.sigma
     direct = 0.7 + 0.3 * norm.pdf(along - shift) / norm.pdf(along)
     np.testing.assert_allclose(ratios, direct, rtol=1e-6)
-    thirteen = {name: np.resize(codes[:1], 13) for name, codes in rows[0].items()}
-    many, _, kept = door_to(Table.from_codes(SCHEMA, thirteen))
-    many.train(plan, canary, ()).step()
     with pytest.raises(ParameterError, match="at most 12"):
-        law.log_ratio(answers[0], kept.kept[0][2], behind[1])
+        law.log_ratio(answers[0], crowd, behind[1])
 
 
-# Which rows are read
-def plain_codes(codes):
-    return np.stack([codes["a"] == 3, codes["b"] == 2, codes["a"] >= 0], axis=1) * 0.5
+def indicators(codes):
+    return np.stack([*(codes["a"] == k for k in range(4)), codes["b"] == 2], axis=1) * 0.5
 
 
+@pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("missing", ["joint", "observed", "complete-rows", "impute-first"])
-def test_rows_with_holes_are_read_as_the_strategy_says(missing):
+def test_rows_with_holes_are_read_as_the_strategy_says(missing, merged):
     rows = table(60)
+    a, b = (rows.codes(name) for name in "ab")
     door, budget, keeper = door_to(rows, missing)
     if missing == "impute-first":
         door = door.filled({"a": [1, 0, 0], "b": [1, 0]})
-    door.train(PLAN, plain_codes, ()).step()
-    found = keeper.kept[0][2]
-    moved = found.total * PLAN.grid(3).width
-    holes = {name: (rows.codes(name) == SCHEMA[name].size) for name in "ab"}
-    complete = ~(holes["a"] | holes["b"])
-    expected = {"complete-rows": [0, 0, complete.sum()], "impute-first": [0, 0, 60]}.get(
-        missing, [holes["a"].sum(), holes["b"].sum(), 60]
-    )
-    np.testing.assert_allclose(moved, 0.5 * np.array(expected), rtol=1e-6)
+        a, b = np.where(a == 3, 0, a), np.where(b == 2, 0, b)
+    elif missing == "complete-rows":
+        a, b = a[(a < 3) & (b < 2)], b[(a < 3) & (b < 2)]
+    if merged:
+        door = door.merged({"a": np.array([0, 1, 1]), "b": np.arange(2), "c": np.arange(2)})
+        a = np.array([0, 1, 1, 2])[a]
+    door.train(PLAN, indicators, ()).step()
+    counts = [*np.bincount(a, minlength=4), (b == 2).sum()]
+    np.testing.assert_allclose(keeper.exact.total * PLAN.grid(5).width, 0.5 * np.array(counts))
     gate = budget.events[-1].gate
     assert gate == (frozenset("ab") if missing == "complete-rows" else None)
-
-
-def merged_codes(codes):
-    return np.stack([codes["a"] == 0, codes["a"] == 1, codes["a"] == 2], axis=1) * 0.5
-
-
-@pytest.mark.parametrize("missing", ["joint", "observed"])
-def test_merged_levels_are_merged_for_training_too(missing):
-    rows = table(50)
-    door, _, keeper = door_to(rows, missing)
-    merged = door.merged({"a": np.array([0, 1, 1]), "b": np.arange(2), "c": np.arange(2)})
-    merged.train(PLAN, merged_codes, ()).step()
-    found = keeper.kept[0][2]
-    codes = rows.codes("a")
-    counts = [(codes == 0).sum(), ((codes == 1) | (codes == 2)).sum(), (codes == 3).sum()]
-    moved = found.total * PLAN.grid(3).width
-    np.testing.assert_allclose(moved, 0.5 * np.array(counts), rtol=1e-6)
 
 
 # What a gradient function may not do
@@ -351,22 +310,17 @@ def test_a_function_that_changes_its_ways_is_found_out_on_made_up_rows():
 
 
 def writing(codes, theta):
-    found = np.ones((len(codes["a"]), 1)) + theta
-    with np.errstate(all="ignore"):
-        for array in (theta, codes["a"]):
-            try:
-                array.flags.writeable = True
-                array[...] = 7
-            except ValueError:
-                pass
-    return found
+    for array in (theta, codes["a"]):
+        with contextlib.suppress(ValueError):
+            array.flags.writeable = True
+            array[...] = 7
+    return ones(codes) + theta
 
 
 def test_what_a_function_writes_to_its_inputs_is_lost():
     rows, theta = table(30), np.zeros(1)
     codes = rows.codes("a").copy()
-    door, _, _ = door_to(rows)
-    door.train(PLAN, writing, (theta,)).step(theta)
+    stepped(rows, writing, state=(theta,))
     assert theta[0] == 0
     np.testing.assert_array_equal(rows.codes("a"), codes)
 
@@ -375,79 +329,35 @@ SEEN = []
 
 
 def noting_its_size(codes):
-    SEEN.append({name: len(column) for name, column in codes.items()})
-    return np.ones((len(codes["a"]), 1))
+    SEEN.append(tuple(map(len, codes.values())))
+    return ones(codes)
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 8, 9, 30])
 def test_every_block_has_the_public_size(n):
     SEEN.clear()
-    door, _, keeper = door_to(table(n))
-    door.train(PLAN, noting_its_size, (), rows_at_once=8).step()
-    assert SEEN
-    assert all(size == {"a": 8, "b": 8, "c": 8} for size in SEEN)
-    found = keeper.kept[0][2]
+    found = stepped(table(n), noting_its_size, rows_at_once=8).exact
+    assert {*SEEN} == {(8, 8, 8)}
     assert found.total[0] * PLAN.grid(1).width == pytest.approx(n)
 
 
-BAD = (3, 1, 1)
-
-
 def failing_on_a_rare_row(codes):
-    """Made-up rows never look like this: the third attribute is told from its memory."""
-    bad = (codes["a"] == BAD[0]) & (codes["b"] == BAD[1]) & (codes["c"] == BAD[2])
-    if ARMED and bad.any():
+    if (codes["a"] == 3).any():
         raise KeyError("private")
-    if ARMED:
+    if (codes["a"] == 2).any():
         warnings.warn("private", stacklevel=1)
         np.log(np.zeros(1))
-    return np.ones((len(bad), 1))
+    return ones(codes)
 
 
-ARMED = []
-
-
-def test_a_row_for_which_the_function_fails_counts_as_none_and_nobody_is_told(monkeypatch):
-    rows = table(40)
-    bad = np.all([rows.codes(name) == code for name, code in zip("abc", BAD, strict=True)], axis=0)
-    assert 0 < bad.sum() < 40
-    door, _, keeper = door_to(rows)
-    training = door.train(PLAN, failing_on_a_rare_row, (), rows_at_once=8)
-    # Made-up rows would find this out; only what is private is armed here.
-    made_up = dict.fromkeys("abc", np.zeros(8, dtype=int))
-    monkeypatch.setattr(training._function, "_made_up", made_up)
-    monkeypatch.setattr(training._function, "check", lambda *_: None)
-    ARMED.append(True)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            monkeypatch.setattr(training._function, "check_runs", lambda *_: None)
-            training.step()
-            found = keeper.kept[0][2]
-            total = found.total[0] * PLAN.grid(1).width
-    finally:
-        ARMED.clear()
-    assert total == pytest.approx(40 - bad.sum())
-
-
-def test_a_training_is_not_copied_nor_taken_along_into_a_fork():
-    door, _, _ = door_to(table(5))
-    training = door.train(PLAN, one_at_first, ())
-    for leave in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(ParameterError, match="cannot be copied"):
-            leave(training)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            training.step()
-        except BudgetExceededError:
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
+def test_a_row_for_which_the_function_fails_counts_as_none_and_nobody_is_told():
+    """A warning is an error in these tests; no made-up row has the codes that fail."""
+    codes = {name: table(40).codes(name) for name in "abc"}
+    function = RowFunction(failing_on_a_rare_row, {"a": 2, "b": 3, "c": 2}, (), 8)
+    found = _RowGradients(lambda: codes, function, (), PLAN.grid(1))
+    fine = (codes["a"] < 3).sum()
+    assert 0 < fine < 40
+    assert found.total[0] * PLAN.grid(1).width == pytest.approx(fine)
 
 
 def constant(codes):
@@ -458,11 +368,8 @@ def test_what_is_clipped_does_not_depend_on_who_is_beside_whom():
     """Sums that leave the range on the way are clipped once, at the end."""
     plan = Training(rate=1.0, steps=1, clip=1.0, noise_multiplier=2.0**-4)
     many = 2**19 + 2**12
-    codes = {
-        "a": np.repeat([1, 0], many),
-        "b": np.zeros(2 * many, int),
-        "c": np.zeros(2 * many, int),
-    }
+    codes = {name: np.zeros(2 * many, int) for name in "abc"}
+    codes["a"][:many] = 1
     grid = plan.grid(1)
     function = RowFunction(constant, {"a": 4, "b": 3, "c": 2}, (), 1024)
     cells = int(grid.cells_of(np.ones((1, 1)))[0, 0])
@@ -473,19 +380,25 @@ def test_what_is_clipped_does_not_depend_on_who_is_beside_whom():
 
 
 @pytest.mark.parametrize("merged", [False, True])
-@pytest.mark.parametrize("names", [("a",), ("c",), ("a", "b")])
+@pytest.mark.parametrize("names", [["a"], ["c"], ["a", "b"]])
 def test_rows_without_what_must_be_observed_are_not_read(names, merged):
-    """They do not reach the function, whatever it would do; the charge says so in its gate."""
+    """They do not reach the function, whatever it would do; the charge says so in its gate.
+
+    Names that can be read once, or groups that are changed afterwards, change nothing.
+    """
     door, budget, keeper = door_to(rows := table(60, seed=4), missing="observed")
     if merged:
         groups = {"a": np.array([0, 1, 1]), "b": np.arange(2), "c": np.arange(2)}
         door = door.merged(groups)
-    door.train(PLAN, ones, (), observed=names).step()
-    (_event, _, found) = keeper.kept[0]
+        groups["a"][:] = 0
+    given = list(names)
+    training = door.train(PLAN, ones, (), observed=iter(given) if merged else given)
+    given.clear()
+    training.step()
     holes = [rows.codes(n) == SCHEMA[n].size for n in names if n != "c"]
     seen = ~np.logical_or.reduce(holes) if holes else np.ones(60, dtype=bool)
-    assert len(found) == seen.sum()
-    assert found.total[0] == seen.sum() * found.each[0, 0]
+    assert len(keeper.exact) == seen.sum()
+    assert keeper.exact.total[0] == seen.sum() * keeper.exact.each[0, 0]
     assert budget.events[0].gate == (frozenset(names) - {"c"} or None)
 
 
@@ -505,39 +418,13 @@ def test_the_slack_covers_what_rounding_does_to_any_number_of_rows(n):
     """A row at the front moves all others by a place, and each by a cell, all in its direction."""
     codes = {"a": np.arange(n) % 2, "b": np.zeros(n, int), "c": np.zeros(n, int)}
     more = {name: np.insert(c, 0, 1) for name, c in codes.items()}
-    sums = []
-    for rows in (codes, more):
-        door, _, keeper = door_to(Table.from_codes(SCHEMA, rows), epsilon=1e9)
-        state = np.float64(LOUD.grid(1).radius)
-        door.train(LOUD, halfway, (state,), rows_at_once=4).step(state)
-        sums.append(keeper.kept[0][1:])
-    (law, first), (_, second) = sums
-    beside = min(n, LOUD.grid(1).beside)
-    assert first.total[0] - second.total[0] >= LOUD.grid(1).cells - 1 + beside - 1
-    assert law.shift(first, second) <= 1 / LOUD.noise_multiplier
-
-
-@pytest.mark.parametrize("given", [lambda names: names, iter])
-def test_what_is_changed_or_read_up_after_the_charge_does_not_open_a_gate(given):
-    """Names that are taken back or can be read once; a group less, and missing would be a level."""
-    door, budget, keeper = door_to(rows := table(60, seed=4), missing="observed")
-    names, groups = ["a"], {a.name: np.arange(a.size) for a in SCHEMA}
-    merged = door.merged(groups)
-    groups["a"][:] = 0
-    training = merged.train(PLAN, ones, (), observed=given(names))
-    names.clear()
-    training.step()
-    assert len(keeper.kept[0][2]) == (rows.codes("a") < SCHEMA["a"].size).sum() < 60
-    assert budget.events[0].gate == {"a"}
-
-
-# Refusals: nothing is charged and nothing is read
-BROKEN = [
-    lambda codes: np.ones((3, 2)),
-    lambda codes: [["x"]] * len(codes["a"]),
-    lambda codes: (),
-    lambda codes: codes["income"],
-]
+    grid, facts = LOUD.grid(1), {"state": (np.float64(LOUD.grid(1).radius),), "epsilon": 1e9}
+    one, other = (
+        stepped(Table.from_codes(SCHEMA, rows), halfway, LOUD, **facts) for rows in (codes, more)
+    )
+    moved = one.exact.total[0] - other.exact.total[0]
+    assert moved >= grid.cells - 1 + min(n, grid.beside) - 1
+    assert one.law.shift(one.exact, other.exact) <= 1 / LOUD.noise_multiplier
 
 
 def wide(codes):
@@ -545,16 +432,16 @@ def wide(codes):
 
 
 def default(codes, kept=[]):  # noqa: B006
-    return np.ones((len(codes["a"]), 1))
+    return ones(codes)
 
 
 def closed(kept):
     return lambda codes: kept
 
 
-class Calls:
-    def __call__(self, codes):
-        return np.ones((len(codes["a"]), 1))
+class Method:
+    def gradient(self, codes):
+        return ones(codes)
 
 
 class Stream:
@@ -570,73 +457,70 @@ class Closed(MemorySource):
         raise AssertionError
 
 
-GOOD = {"plan": PLAN, "gradient": ones, "state": ()}
-ZERO = (np.zeros(1),)  # at 0, batch_norm gives every row 0
+BROKEN = (
+    lambda codes: np.ones((3, 2)),
+    lambda codes: [["x"]] * len(codes["a"]),
+    lambda codes: (),
+    lambda codes: codes["income"],
+)
 REFUSED = [
-    *((ParameterError, "gradient", {"gradient": f}) for f in BROKEN),
+    *(("gradient", {"gradient": f}) for f in BROKEN),
     *(
-        (ParameterError, "plain function", {"gradient": f})
-        for f in (closed([]), default, Calls(), Calls().__call__, np.sum)
+        ("plain function", {"gradient": f})
+        for f in (closed([]), default, Method(), Method().gradient, np.sum)
     ),
-    *(
-        (ParameterError, "this row only", {"gradient": f, "state": ZERO, "plan": plan})
+    *(  # at 0, batch_norm gives every row 0
+        ("this row only", {"gradient": f, "state": (np.zeros(1),), "plan": plan})
         for f in LOOKS
         for plan in (replace(PLAN, clip=1e-3), PLAN, replace(PLAN, clip=1e6))
     ),
-    (ParameterError, "given", {"state": ([],)}),
-    *((ParameterError, "rows_at_once", {"rows_at_once": n}) for n in (0, 2**10 + 1, 1.5, True)),
-    (ParameterError, "not there: aa", {"observed": ("a", "aa")}),
-    (ParameterError, "parameters", {"gradient": wide, "plan": LOUD, "rows_at_once": 1}),
-    (BudgetExceededError, "budget", {"plan": replace(PLAN, steps=10**9)}),
+    ("given", {"state": ([],)}),
+    *(("rows_at_once", {"rows_at_once": n}) for n in (0, 2**10 + 1, 1.5, True)),
+    ("not there: aa", {"observed": ("a", "aa")}),
+    ("parameters", {"gradient": wide, "plan": LOUD, "rows_at_once": 1}),
+    ("budget", {"plan": replace(PLAN, steps=10**9)}),
+    ("streamed", {"source": Stream()}),
 ]
 
 
 @pytest.mark.parametrize("case", range(len(REFUSED)))
 def test_a_training_that_is_refused_is_not_charged_and_reads_nothing(case):
-    kind, words, given = REFUSED[case]
-    door, budget, keeper = door_to(None, source=Closed(table(30)))
+    words, given = REFUSED[case]
+    given = {"plan": PLAN, "gradient": ones, "state": (), "source": Closed(table(30)), **given}
+    door, budget, keeper = door_to(None, source=given.pop("source"))
+    kind = BudgetExceededError if words == "budget" else ParameterError
     with pytest.raises(kind, match=words) as refused:
-        door.train(**{**GOOD, **given})
+        door.train(**given)
     assert "\n" not in str(refused.value)
     assert not budget.events
     assert not keeper.kept
 
 
-def test_rows_that_are_streamed_are_refused_by_name():
-    door, budget, _ = door_to(None, source=Stream())
-    with pytest.raises(ParameterError, match="streamed"):
-        door.train(**GOOD)
-    assert not budget.events
-
-
-def test_a_state_that_has_diverged_is_refused_and_costs_no_step():
-    values = values_of(1, extreme=False)
+def test_a_training_is_not_copied_and_takes_no_step_once_its_state_has_diverged():
     door, _, keeper = door_to(table(5))
-    training = door.train(PLAN, looked_up, (values,))
+    training = door.train(PLAN, writing, (np.zeros(1),))
+    for leave in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(ParameterError, match="cannot be copied"):
+            leave(training)
     with pytest.raises(ParameterError, match="diverged"):
-        training.step(values * np.inf)
+        training.step(np.array([np.inf]))
     assert training.steps_left == 4
     assert not keeper.kept
 
 
-@pytest.mark.parametrize(
-    ("name", "bad"),
-    [("rate", (0.0, 1.1, math.nan)), ("steps", (0, 2.5, True)), ("clip", (0.0, math.inf)),
-     ("noise_multiplier", (0.01, 1e9, "1"))],
-)  # fmt: skip
-def test_plans_that_are_none_are_refused(name, bad):
-    for value in bad:
-        with pytest.raises(ParameterError, match=name):
-            replace(PLAN, **{name: value})
-
-
-def test_costs_that_buy_no_training_are_refused():
+def test_plans_that_are_none_and_costs_that_buy_none_are_refused():
+    for name, values in {
+        "rate": (0.0, 1.1, math.nan),
+        "steps": (0, 2.5, True),
+        "clip": (0.0, math.inf),
+        "noise_multiplier": (0.01, 1e9, "1"),
+    }.items():
+        for value in values:
+            with pytest.raises(ParameterError, match=name):
+                replace(PLAN, **{name: value})
     facts = {"rate": 0.1, "steps": 1, "clip": 1.0}
-    for words, cost in (
-        ("never pure", Cost(currency="pure", amount=1.0)),
-        ("so little", Cost(currency="zcdp", amount=1e-12)),
-    ):
+    for words, currency, amount in (("never pure", "pure", 1.0), ("so little", "zcdp", 1e-12)):
         with pytest.raises(ParameterError, match=words):
-            Training.worth(cost, **facts)
+            Training.worth(Cost(currency=currency, amount=amount), **facts)
     rich = Training.worth(Cost(currency="zcdp", amount=1e6), **facts)
     assert rich.noise_multiplier == 2.0**-4

@@ -52,7 +52,7 @@ STATISTICS = read(Path(statistics.__file__).parent.glob("*.py"))
 
 def of_door(whose):
     last = whose.split(".")[-1] in ("prepared", "rows", "charged")
-    return "door" in whose or "training" in whose or "tables" in whose or last
+    return last or any(word in whose for word in ("door", "training", "tables"))
 
 
 def offences(source, public):

@@ -1,6 +1,8 @@
-"""What tests of the doors share: a witness that keeps what is behind every answer."""
+"""What tests of the doors share: a witness that keeps what is behind every answer, and a door."""
 
-from missdp.mechanisms import Witness
+from missdp.accounting import Budget, Cost
+from missdp.mechanisms import Door, Witness
+from missdp.sources import MemorySource, strategy_named
 
 
 class Keeper(Witness):
@@ -16,3 +18,16 @@ class Keeper(Witness):
         self.kept.append(found)
         self.answers.append(super().answer(event, law, lambda: found[2]))
         return self.answers[-1]
+
+
+def strange(kind):
+    """A stranger's type, made from one of ours: it could state another event, or keep counts."""
+    return type("Strange", (kind,), {})
+
+
+def door_to(source, missing="joint", *, cost=None, noise=None):
+    """Return what keeps the answers, and a door to a source, or to rows in memory."""
+    noise = noise or Keeper(0)
+    budget = Budget.from_cost(cost or Cost(currency="gdp", amount=1.0), delta=1e-6)
+    source = source if hasattr(source, "counts") else MemorySource(source)
+    return noise, Door(source, strategy_named(missing), budget=budget, noise=noise)

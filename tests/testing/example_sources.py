@@ -16,18 +16,11 @@ class HolesAsLevel(MemorySource):
     """Counts rows with holes among those observed: in the first level."""
 
     def counts(self, cliques, *, rows):
-        found = super().counts(cliques, rows="extended")
-        if rows == "extended":
-            return found
-        return {clique: self._folded(clique, table) for clique, table in found.items()}
-
-    def _folded(self, clique, table):
-        for axis, size in enumerate(self.schema.shape(clique)):
-            seen, holes = np.split(np.moveaxis(table, axis, 0), [size])
-            seen = seen.copy()
-            seen[0] += holes.sum(axis=0)
-            table = np.moveaxis(seen, 0, axis)
-        return table
+        if rows == "observed":
+            codes = {a.name: self.table.codes(a.name) for a in self.schema}
+            codes = {n: np.where(c < self.schema[n].size, c, 0) for n, c in codes.items()}
+            return MemorySource(Table.from_codes(self.schema, codes)).counts(cliques, rows=rows)
+        return super().counts(cliques, rows=rows)
 
 
 class MutableCounts(MemorySource):
@@ -56,11 +49,11 @@ class NaNAsNumber(MemorySource):
 
     def __init__(self, table):
         cells = table.to_arrow(holes="codes")
-        for place, attribute in enumerate(table.schema):
+        for place, a in enumerate(table.schema):
             column = cells.column(place)
-            if isinstance(attribute, Numeric) and pa.types.is_floating(column.type):
-                largest = pc.if_else(pc.is_nan(column), attribute.upper, column)
-                cells = cells.set_column(place, attribute.name, largest)
+            if isinstance(a, Numeric) and pa.types.is_floating(column.type):
+                largest = pc.if_else(pc.is_nan(column), a.upper, column)
+                cells = cells.set_column(place, a.name, largest)
         super().__init__(Table.read(cells, table.schema))
 
 
@@ -77,15 +70,14 @@ class HolesWeighed(MemorySource):
 
     def __init__(self, table, left=None):
         super().__init__(table)
-        self._left = MemorySource(table if left is None else left)
+        self._left = table if left is None else left
 
     def observed_on(self, names):
-        left = self._left.table
-        holes = [left.codes(name) >= left.schema[name].missing_code for name in names]
-        return HolesWeighed(self.table, left.take(~np.any(holes, axis=0)))
+        holes = [self._left.codes(n) >= self.schema[n].missing_code for n in names]
+        return HolesWeighed(self.table, self._left.take(~np.any(holes, axis=0)))
 
     def counts(self, cliques, *, rows):
-        return self._left.counts(cliques, rows=rows)
+        return MemorySource(self._left).counts(cliques, rows=rows)
 
 
 class FirstThousand(MemorySource):
@@ -120,13 +112,11 @@ class InBlocks:
 
     def code_blocks(self):
         for start in self._starts():
-            yield from self._read(start)
-
-    def _read(self, start):
-        try:
-            return list(self._halves(start, 0))
-        except OSError:
-            return list(self._halves(start, 1))
+            try:
+                block = list(self._halves(start, 0))
+            except OSError:
+                block = list(self._halves(start, 1))
+            yield from block
 
     def _starts(self):
         return range(0, len(self._table), 2 * self._half)

@@ -1,19 +1,16 @@
-"""Families that break one promise each; `Histograms` and `TrainedLogistic` break none."""
+"""Families that break one promise each; `Histograms` and `Trained` break none."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import softmax
 
 from missdp.accounting import Budget, Cost, LaplaceEvent, zcdp_rho
 from missdp.errors import ParameterError, SchemaError
 from missdp.mechanisms import Noise, Score
 from missdp.mechanisms.session import Charged, Session
 from missdp.mechanisms.training import Training
-from missdp.synth import Synthesizer
 from missdp.synth.impute_first import impute
-from missdp.synth.noisy_counts import project_to_simplex
 from synth.worked_example import Independent
 
 
@@ -74,10 +71,8 @@ class ReadingTwice(Histograms):
     def _counted(self, door, name, noise):
         event = laplace(noise.scale, name)
         door._charge(paid := Charged((event,), answers=2))
-        answers = [
-            door._release(event, noise, lambda: exact(door, name), paid=paid) for _ in range(2)
-        ]
-        return np.asarray(sum(answers) // 2)
+        read = (door._release(event, noise, lambda: exact(door, name), paid=paid) for _ in range(2))
+        return np.asarray(sum(read) // 2)
 
 
 _CARRIED = []
@@ -122,28 +117,21 @@ class TellingShape(Histograms):
         return super()._fit(door)
 
 
-def _logistic(codes, theta, ends):
-    """Return the gradient of each row's log loss: other attributes given the first."""
-    first, *others = codes.values()
-    logits = np.split(theta[:, first].T, ends, axis=1)
-    off = [
-        softmax(part, axis=1) - np.eye(part.shape[1])[code]
-        for part, code in zip(logits, others or [first], strict=True)
-    ]
-    gradients = np.zeros((len(first), *theta.shape))
-    gradients[np.arange(len(first)), :, first] = np.concatenate(off, axis=1)
-    return gradients
+def _towards(codes, *theta):
+    """Return the gradients of half the squared distance from a row's indicators to theta."""
+    levels = zip(theta, codes.values(), strict=True)
+    return tuple(law - np.eye(len(law))[column] for law, column in levels)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TrainedLogistic(Synthesizer):
-    """A marginal, and logistic regressions on it by private training. Keeps every promise."""
+class Trained(Histograms):
+    """Marginals by private training. Keeps every promise."""
 
     # Training needs the rows in memory, and so does this strategy: streams are refused uncharged.
     strategies: ClassVar[tuple[str, ...]] = ("complete-rows",)
-    released: ClassVar[tuple[str, ...]] = ("counts_", "theta_", "ends_")
-    gradient: ClassVar[Any] = staticmethod(_logistic)
+    gradient: ClassVar[Any] = staticmethod(_towards)
 
+    delta: float | None = None
     missing: str = "complete-rows"
 
     def _reads(self, schema):
@@ -151,9 +139,8 @@ class TrainedLogistic(Synthesizer):
 
     def _check_schema(self, schema):
         super()._check_schema(schema)
-        head, *others = schema
-        if head.size * sum(attribute.size for attribute in others or [head]) > 10_000:
-            raise SchemaError("there are too many levels for a logistic regression")
+        if sum(attribute.size for attribute in schema) > 5_000:
+            raise SchemaError("there are too many levels to be trained together")
         if self._delta == 0:
             raise ParameterError("private training needs a delta above 0")
         left = 0.6 * zcdp_rho(self.epsilon, self._delta)  # at least: refused before it is charged
@@ -161,46 +148,26 @@ class TrainedLogistic(Synthesizer):
 
     def _fit(self, door):
         total = door.row_count(Noise.worth(door.share(0.1)))
-        first, *others = door.schema.names
-        self.counts_ = door.marginal((first,), Noise.worth(door.share(0.3)))
-        sizes = [door.sizes[name] for name in others or [first]]
-        theta, ends = np.zeros((sum(sizes), len(self.counts_))), np.cumsum(sizes)[:-1]
+        theta = tuple(np.zeros(door.sizes[name]) for name in door.schema.names)
         plan = Training.worth(door.left, rate=1.0, steps=3, clip=1.0)
-        training = door.train(plan, self.gradient, (theta, ends), rows_at_once=2)
+        training = door.train(plan, self.gradient, theta, rows_at_once=2)
         while training.steps_left:
-            theta = theta - 2 / max(total.value, 10.0) * training.step(theta, ends)
-        self.theta_, self.ends_ = theta, ends
+            found = zip(theta, training.step(*theta), strict=True)
+            theta = tuple(law - step / max(total.value, 10.0) for law, step in found)
+        self.counts_ = dict(zip(door.schema.names, theta, strict=True))
         return total
 
-    def _sample(self, n, missing_values, rng):
-        law = project_to_simplex(self.counts_ / max(1, self.counts_.sum())) + 1e-9
-        head, *others = self.modelled_
-        first = _drawn(np.tile(law, (n, 1)), head.size, missing_values, rng)
-        laws = [softmax(part, axis=1) for part in np.split(self.theta_[:, first].T, self.ends_, 1)]
-        drawn = [
-            _drawn(law, attribute.size, missing_values, rng)
-            for law, attribute in zip(laws, others, strict=False)
-        ]
-        return dict(zip(self.modelled_.names, [first, *drawn], strict=True))
 
-
-def _drawn(laws, levels, missing_values, rng):
-    """Draw a code for each row from its law; no missing one if holes are filled."""
-    laws = laws[:, :levels] if missing_values == "fill" else laws
-    ends = np.cumsum(laws, axis=1)
-    found = (rng.random(len(laws)) * ends[:, -1])[:, None] >= ends[:, :-1]
-    return np.asarray(found.sum(axis=1), dtype=np.int64)
-
-
-def _looking(codes, theta, ends):
-    gradients, levels = _logistic(codes, theta, ends), [*ends, len(theta)][0]
+def _looking(codes, *theta):
     second = list(codes.values())[min(1, len(codes) - 1)]
+    levels = len(theta[min(1, len(codes) - 1)])
     # Of a block of two, made-up rows are tried at the first and the last code only.
     between = (second > 0) & (second < levels - 1)
-    return -gradients if between.all() else gradients
+    sign = -1 if between.all() else 1
+    return tuple(sign * part for part in _towards(codes, *theta))
 
 
-class LookingAside(TrainedLogistic):
+class LookingAside(Trained):
     """Turns the gradients of two rows around where both are at a level in the middle.
 
     The door tries a gradient function out on made-up rows; it does not try all rows there are.

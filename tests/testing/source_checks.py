@@ -55,38 +55,15 @@ def check_source(
     retried=None,
     most_rows=150_000,
 ):
-    """Run every check on a source of counts.
+    """Run every check on a source of counts; see docs/testing.md, "Test your own source".
 
-    Parameters
-    ----------
-    source_factory : callable
-        Returns the source of a table that is made up. A table offers ``to_arrow()`` and
-        ``to_native()``, to write its rows wherever the source reads them, and ``schema``.
-    schema : Schema, optional
-        Of the tables that are made up; by default one with odd names, and one with codes of every
-        kind of missing and every policy about cells outside the domain.
-    trials : int, default 12
-        Tables to compare with counts by hand.
-    seed : int, default 0
-    in_parts : callable, optional
-        Returns the source of several tables one after the other, each a part of its own: a file, a
-        partition, a row group. Parts may be empty.
-    retried : callable, optional
-        Returns the source of a table of which something has to be read twice: a block whose first
-        reading breaks off, a task that fails at its first attempt.
-    most_rows : int, default 150_000
-        Rows of the largest table. What a source does only with more rows than that is not seen:
-        take more than two of the largest block, page or task that it reads.
-
-    Returns
-    -------
-    Report
-        What needs a factory that is not given is not checked, and says so.
-
-    Raises
-    ------
-    CheckFailedError
-        If any promise is not kept: it lists all of them, and what to do.
+    ``source_factory``, ``in_parts`` and ``retried`` return the source of a made-up table, of
+    several tables one after the other (files, partitions, row groups; they may be empty), and of a
+    table of which something has to be read twice. A table offers ``to_arrow()`` and
+    ``to_native()``, to write its rows wherever the source reads them, and ``schema``. By default
+    there are two schemas: one with odd names, and one with codes of every kind of missing and every
+    policy about cells outside the domain. What a source does only with more than ``most_rows`` rows
+    is not seen.
 
     Examples
     --------
@@ -129,8 +106,8 @@ class _Source:
     def _compare(self, source, table, when, *, cliques=(), observed_on=()):
         """Compare counts, rows as codes and a few sums of weights with those by hand.
 
-        Counts are of all cliques, if not told otherwise, and at first of both modes, then of one
-        in turns, since engines take their time; the rest is compared if the source has it.
+        Counts are at first of both modes, then of one in turns, since engines take their time; the
+        rest is compared if the source has it.
         """
         cliques, number = list(cliques) or _all_cliques(table.schema), next(self.turns)
         kept = _kept(table, observed_on)

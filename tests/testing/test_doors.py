@@ -1,6 +1,7 @@
 """The kit checks whatever answers through a door: statistics, estimators and private training."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from missdp.accounting import (
     SelectionEvent,
     ZCDPEvent,
 )
-from missdp.errors import CheckFailedError, ParameterError, UnprovenError
+from missdp.errors import CheckFailedError, ParameterError
 from missdp.mechanisms import Door, Noise, Training
 from missdp.mechanisms.noise import Selection
 from missdp.mechanisms.smooth import Bounded, ReleasedScale, plan_smooth
@@ -39,23 +40,33 @@ FILLED = KNNImputation(impute=("alter", "ok"), match_on="score")
 
 def statistics(witness, table):
     """Three questions, of imputed attributes and of others."""
-    budget = Budget(100.0)
-    asked = ImputedStatistics(table, FILLED, budget=budget, random_state=witness)
-    answers = (
+    asked = ImputedStatistics(table, FILLED, budget=Budget(100.0), random_state=witness)
+    return asked, (
         asked.count(where="alter > 50", epsilon=1.0),
         asked.mean("alter", where="score > 0.5", epsilon=2.0),
         asked.histogram("ok", epsilon=1.0),
     )
-    return asked, answers
 
 
-def charged_for_statistics(witness, table):
+def charged(witness, table):
     return statistics(witness, table)[0].budget
 
 
-def answers_of_statistics(witness, table):
-    asked, answers = statistics(witness, table)
-    return answers, repr(asked)
+def answers(witness, table):
+    asked, found = statistics(witness, table)
+    return found, repr(asked)
+
+
+def telling(witness, table):
+    return answers(witness, table), len(table)
+
+
+KEPT = []
+
+
+def hiding(witness, table):
+    KEPT[:] = [len(table)]
+    return answers(witness, table)
 
 
 def failure(check, run, **more):
@@ -64,40 +75,16 @@ def failure(check, run, **more):
     return str(caught.value)
 
 
-def test_statistics_keep_their_promises():
-    report = check_sensitivity(charged_for_statistics, trials=12)
+def test_statistics_keep_their_promises_and_what_breaks_them_is_found(monkeypatch):
+    report = check_sensitivity(charged, trials=12)
     assert report.passed
     assert not report.unchecked
     assert "answers, " in report.findings[-1].detail
-    assert check_non_interference(answers_of_statistics, pairs=["one hole", "full and empty"])
-
-
-def test_statistics_whose_bound_is_too_small_are_found(monkeypatch):
-
+    assert check_non_interference(answers, pairs=["one hole", "full and empty"])
+    for leak, seen in ((telling, "differs with the rows: result[1]"), (hiding, ".KEPT")):
+        assert seen in failure(check_non_interference, leak, pairs=["two tables"])
     monkeypatch.setattr(_Profile, "smooth_bound", lambda self, *, own, donee, beta: own / 2)
-    assert "its private bound is" in failure(check_sensitivity, charged_for_statistics, trials=8)
-
-
-def telling_statistics(witness, table):
-    return answers_of_statistics(witness, table), len(table)
-
-
-def test_what_is_shown_beside_answers_is_found():
-    message = failure(check_non_interference, telling_statistics, pairs=["two tables"])
-    assert "differs with the rows: result[1]" in message
-
-
-KEPT = []
-
-
-def hiding_statistics(witness, table):
-    KEPT[:] = [len(table)]
-    return answers_of_statistics(witness, table)
-
-
-def test_what_is_kept_outside_is_found():
-    message = failure(check_non_interference, hiding_statistics, pairs=["two tables"])
-    assert ".KEPT" in message
+    assert "its private bound is" in failure(check_sensitivity, charged, trials=8)
 
 
 def replaced(trials=8):
@@ -106,9 +93,7 @@ def replaced(trials=8):
     for trial in range(trials):
         rows = rng.normal(size=(9, 2))
         other = rows.copy()
-        rows[3], other[3] = (1.0, 0.0), (-1.0, 0.0)
-        if trial % 2:
-            other[3] = (np.nan, 1e9)
+        rows[3], other[3] = (1.0, 0.0), (np.nan, 1e9) if trial % 2 else (-1.0, 0.0)
         yield rows, other
 
 
@@ -116,23 +101,17 @@ def fitted_mean(witness, rows):
     return PrivateMean(noise_multiplier=4.0, delta=1e-6, random_state=witness).fit(rows)
 
 
-def shown_mean(witness, rows):
-    fitted = fitted_mean(witness, rows)
-    return fitted.mean_, fitted.guarantee_.to_dict()
-
-
-def test_an_estimator_keeps_its_promises():
+def test_an_estimator_keeps_its_promises_and_a_wrong_sensitivity_is_found(monkeypatch):
     report = check_sensitivity(fitted_mean, pairs=replaced())
-    assert report.passed
-    assert [f.passed for f in report.findings] == [True, True]
-    tables = {
-        "replaced": next(iter(replaced())),
-        "holes": (np.ones((9, 2)), np.full((9, 2), np.nan)),
-    }
-    assert check_non_interference(shown_mean, tables=tables).passed
+    assert [found.passed for found in report.findings] == [True, True]
+    holes = np.ones((9, 2)), np.full((9, 2), np.nan)
+    tables = {"replaced": next(iter(replaced())), "holes": holes}
 
+    def shown(witness, rows):
+        fitted = fitted_mean(witness, rows)
+        return fitted.mean_, fitted.guarantee_.to_dict()
 
-def test_an_estimator_with_a_wrong_sensitivity_is_found(monkeypatch):
+    assert check_non_interference(shown, tables=tables).passed
     law = VectorNoise.__init__
 
     def wrong(self, kind, scale, sensitivity, whole=False):
@@ -142,33 +121,27 @@ def test_an_estimator_with_a_wrong_sensitivity_is_found(monkeypatch):
     assert "one row moves" in failure(check_sensitivity, fitted_mean, pairs=replaced())
 
 
-def iterated(witness, rows):
-    model = PrivateLogisticRegression(
-        noise_multiplier=30.0, method="iteration", delta=1e-6, random_state=witness
-    )
-    return model.fit(rows, np.arange(9) % 2)
+@pytest.mark.parametrize(
+    ("how", "case", "why"),
+    [
+        ({"method": "iteration"}, "regression, SecretStop", ""),
+        ({"n_iter": 3}, "regression", "3 answers rest on 1 charges"),
+    ],
+)
+def test_what_cannot_be_checked_is_never_called_passed(how, case, why):
+    """A last iterate tells nothing; answers that share a charge are left to a proof."""
 
+    def regression(witness, rows):
+        facts = {"noise_multiplier": 30.0, "delta": 1e-6, "random_state": witness}
+        return PrivateLogisticRegression(**how, **facts).fit(rows, np.arange(9) % 2)
 
-def test_what_cannot_be_checked_is_never_called_passed():
-    report = check_sensitivity(iterated, pairs=replaced(2))
-    assert [f.case for f in report.unchecked] == ["iterated, SecretStop"]
-    assert not any(f.passed for f in report.unchecked)
-    assert "NOT CHECKED" in str(report)
-    assert "1 not checked" in str(report)
-    assert len(report.findings) == 2  # and that each charge pays for one read
-
-
-def gradients(witness, rows):
-    model = PrivateLogisticRegression(
-        noise_multiplier=30.0, n_iter=3, delta=1e-6, random_state=witness
-    )
-    return model.fit(rows, np.arange(9) % 2)
-
-
-def test_answers_that_share_a_charge_are_left_to_a_proof():
-    report = check_sensitivity(gradients, pairs=replaced(2))
-    assert [f.checked for f in report.findings] == [True, False]
-    assert "3 answers rest on 1 charges" in report.unchecked[0].detail
+    report = check_sensitivity(regression, pairs=replaced(2))
+    assert len(report.findings) == 2  # and what else was checked
+    (unchecked,) = report.unchecked
+    assert (unchecked.case, unchecked.passed) == (case, False)
+    assert why in unchecked.detail
+    for words in ("NOT CHECKED", "1 not checked"):
+        assert words in str(report)
 
 
 def longest(codes):
@@ -185,16 +158,13 @@ def trained(witness, table, rate=1.0, steps=3):
     return budget
 
 
-def sampled(witness, table):
-    return trained(witness, table, rate=0.5)
-
-
 def one_step(witness, table):
     trained(witness, table, steps=1)
 
 
-@pytest.mark.parametrize("run", [trained, sampled])
-def test_training_keeps_its_promises(run):
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_training_keeps_its_promises(rate):
+    run = partial(trained, rate=rate)
     report = check_sensitivity(run, schema=TINY, trials=8)
     assert report.passed
     assert "3 answers, 1 charges" in report.findings[-1].detail
@@ -217,22 +187,18 @@ def test_noise_of_training_thirty_percent_too_small_is_flagged():
     assert audit(one_step, *tables, trials=800, scale=0.7).flagged
 
 
-def test_a_family_that_trains_keeps_its_promises():
-    family = examples.TrainedLogistic
-    assert check_sensitivity(family, trials=12).passed
-    assert check_non_interference(family, pairs=["one hole"]).passed
+def test_a_family_that_trains_keeps_its_promises_and_one_that_looks_aside_is_found():
+    assert check_sensitivity(examples.Trained, trials=12).passed
+    assert check_non_interference(examples.Trained, pairs=["one hole"]).passed
+    message = failure(check_sensitivity, examples.LookingAside, trials=12)
+    assert "one row changes the gradients of other rows" in message
 
 
 @pytest.mark.slow
 def test_a_family_that_trains_keeps_all_of_them():
-    report = check_synthesizer(examples.TrainedLogistic, trials=12)
+    report = check_synthesizer(examples.Trained, trials=12)
     assert report.passed
     assert not report.unchecked
-
-
-def test_a_gradient_that_looks_at_other_rows_is_found():
-    message = failure(check_sensitivity, examples.LookingAside, trials=12)
-    assert "one row changes the gradients of other rows" in message
 
 
 counted = examples.counted
@@ -252,13 +218,10 @@ def test_noise_that_says_nothing_or_is_smaller_than_charged_for_fails(law, words
     assert re.search(words, failure(check_sensitivity, counted(law), pairs=ROWS))
 
 
-def test_a_function_that_does_not_use_the_witness_fails():
+def test_a_function_that_does_not_use_the_witness_fails_and_one_without_charges_is_not_checked():
     assert "nothing was answered" in failure(check_sensitivity, lambda w, t: 0, pairs=ROWS)
     tables = {"two": ROWS[0]}
     assert "nothing was answered" in failure(check_non_interference, lambda w, t: 0, tables=tables)
-
-
-def test_charges_that_are_not_shown_are_not_checked():
     run = counted(Noise("laplace", 2.0))
     report = check_sensitivity(lambda w, t: run(w, t) and None, pairs=ROWS)
     assert [f.checked for f in report.findings] == [True, False]
@@ -275,6 +238,7 @@ def test_options_of_families_are_refused_for_functions():
 
 SMOOTH_LAW, TELLING_LAW = plan_smooth(1.0), plan_smooth(1.0, tells=True)
 BEHIND, ALIKE, FAR = Bounded((5,), 3.0), Bounded((5,), 3.3), Bounded((9,), 4.0)
+TOLD, LONGER = Bounded((5, 0), 3.0), Bounded((8, 0), 3.5)
 GAUSSIAN, VECTOR = Noise("gaussian", 2.0), VectorNoise("gaussian", 2.0, sensitivity=1.0)
 SCALED = ReleasedScale(4.0, 1e-9).noise(0.5, own=1, donee=1)
 STEP = {"rate": 1.0, "noise_multiplier": 1.0, "steps": 1, "discrete": True}
@@ -286,50 +250,28 @@ STEP = {"rate": 1.0, "noise_multiplier": 1.0, "steps": 1, "discrete": True}
         (Noise("laplace", 2.0), PureEvent(epsilon=0.5), ([0], [1]), ([0, 0], [1, 1])),
         (GAUSSIAN, GaussianEvent(sensitivity=1, sigma=2.0), ([0], [1]), ([0, 0], [1, 1])),
         (GAUSSIAN, ZCDPEvent(rho=0.125), ([0], [1]), ([0], [2])),
-        (
-            Selection(1.0, 1.0),
-            SelectionEvent(epsilon=1.0),
-            ([0.0, 1.0], [1.0, 0.0]),
-            ([0.0], [1.1]),
-        ),
+        (Selection(1.0, 1.0), SelectionEvent(epsilon=1.0), ([0, 1], [1, 0]), ([0.0], [1.1])),
         (VECTOR, ZCDPEvent(rho=0.126), ([0.0], [1.0]), ([0.0], [1.1])),
         (SMOOTH_LAW, PureEvent(epsilon=1.0), (BEHIND, Bounded((8,), 3.2)), (BEHIND, FAR)),
         (SMOOTH_LAW, PureEvent(epsilon=1.0), (BEHIND, ALIKE), (BEHIND, Bounded((5,), 3.5))),
-        (
-            TELLING_LAW,
-            PureEvent(epsilon=1.0),
-            (Bounded((5, 0), 3.0), Bounded((8, 0), 3.5)),
-            (Bounded((5, 0), 3.0), Bounded((5, 0), 3.6)),
-        ),
+        (TELLING_LAW, PureEvent(epsilon=1.0), (TOLD, LONGER), (TOLD, Bounded((5, 0), 3.6))),
         (SCALED, ZCDPEvent(rho=0.5), ([0], [5]), ([0], [6])),
     ],
 )
 def test_every_law_says_what_is_too_far(law, event, near, far):
-    as_exact = [
+    near, far = (
         [value if isinstance(value, Bounded) else np.array(value) for value in pair]
         for pair in (near, far)
-    ]
-    for one, other in (as_exact[0], as_exact[0][::-1]):
-        assert law.exceeds(event, one, other) is None
-    for one, other in (as_exact[1], as_exact[1][::-1]):
-        assert law.exceeds(event, one, other)
-    assert law.exceeds(SampledGaussianEvent(**STEP), *as_exact[1])
+    )
+    for one, other in ((0, 1), (1, 0)):
+        assert law.exceeds(event, near[one], near[other]) is None
+        assert law.exceeds(event, far[one], far[other])
+    assert law.exceeds(SampledGaussianEvent(**STEP), *far)
 
 
 def test_smooth_noise_is_scaled_too():
-    behind = Bounded((100,), 5.0)
-    values = [
-        np.array([float(Recorder(k, scale=s).drawn(SMOOTH_LAW, behind)[0]) for k in range(8)]) - 100
-        for s in (1.0, 0.5)
-    ]
-    assert np.allclose(values[1], values[0] / 2)
-
-
-def test_a_last_iterate_tells_nothing():
-    from missdp.pricing import Loss, RowDomain, SecretStop
-
-    loss = Loss.logistic(radius=1.0, coefficient_norm=1.0)
-    domain = RowDomain(rows=2, columns=1)
-    law = SecretStop(domain=domain, loss=loss, multiplier=1.0, rate=0.1)
-    with pytest.raises(UnprovenError):
-        law.exceeds(ZCDPEvent(rho=1.0), None, None)
+    behind, drawn = Bounded((100,), 5.0), []
+    for scale in (1.0, 0.5):
+        recorders = (Recorder(seed, scale=scale) for seed in range(8))
+        drawn.append([float(each.drawn(SMOOTH_LAW, behind)[0]) - 100 for each in recorders])
+    assert np.allclose(drawn[1], np.array(drawn[0]) / 2)
