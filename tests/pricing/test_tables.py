@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp import pricing as mp
@@ -129,24 +128,6 @@ def test_an_odd_cell_changes_its_own_row_only(odd, frame):
     plain, strange = (domain.enforce(t) for t in tables)
     np.testing.assert_array_equal(plain[:3], strange[:3])
     assert strange[3, 0] == 0
-
-
-def test_a_pipeline_makes_of_a_table_what_it_makes_of_its_rows():
-    rng = np.random.default_rng(0)
-    levels = [("9", "10", "11", "12"), ("x",), ("f", "m", "other")]
-    cells = [
-        [rng.uniform(-5, 95), int(rng.integers(8)), *(v[rng.integers(len(v))] for v in levels)]
-        for _ in range(60)
-    ]
-    cells = [[None if rng.random() < 0.1 else cell for cell in row] for row in cells]
-    steps = [("impute", mp.MeanImputer(max_incomplete=59)), ("clip", mp.RowClipper())]
-    domain, end = mp.RowDomain.of(SCHEMA, rows=60), mp.PrivateMean(noise_multiplier=3.0)
-    pipeline = mp.PricedPipeline(steps, end, **vars(domain), random_state=1)
-    for gone in (None, 0, 4):
-        table = read([[None if i == gone else c for i, c in enumerate(row)] for row in cells])
-        first, second = (clone(pipeline).fit(X) for X in (table, rows_of(table)))
-        assert first.estimator_.mean_.tolist() == second.estimator_.mean_.tolist()
-        assert first.guarantee_ == second.guarantee_
 
 
 @given(seed=SEEDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -12,14 +11,11 @@ from unittest import mock
 import numpy as np
 
 from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent, ZCDPEvent
-from missdp.errors import MissDPError
 from missdp.mechanisms import Noise, Prepared, Witness
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import FilledRows, _PrivateRows, _with_one_kind_of_hole
-from missdp.mechanisms.smooth import Bounded, SmoothNoise
+from missdp.mechanisms.smooth import Bounded
 from missdp.statistics import ImputedStatistics, ScaleRelease
-from missdp.testing.findings import Differs, Repeater
-from missdp.testing.findings import Recorder as Tape
 
 
 def prepared(knn, table):
@@ -53,24 +49,10 @@ class Behind:
         return np.array(self.exact.totals if isinstance(self.exact, Bounded) else self.exact)
 
 
-def _paid_for(law, event):
-    """How far a row may move numbers with this noise, for what was charged."""
-    return law.scale * math.sqrt(2 * event.rho)
-
-
 def moves_too_far(a, b):
     """Whether the exact numbers of neighbours differ by more than event and law say."""
     assert (a.event, a.law) == (b.event, b.law)
-    change = np.abs(np.subtract(a.totals, b.totals)).astype(float)
-    if isinstance(a.event, ZCDPEvent) and isinstance(a.law, Noise):
-        return bool(np.linalg.norm(change) > _paid_for(a.law, a.event) + 1e-9)
-    if isinstance(a.law, Noise):
-        norm = 1 if a.law.kind == "laplace" else 2
-        return bool(np.linalg.norm(change, norm) > a.event.sensitivity + 1e-9)
-    bounds = sorted((a.exact.bound, b.exact.bound))
-    assert isinstance(a.law, SmoothNoise)
-    smooth = np.log(bounds[1] / bounds[0]) <= a.law.beta + 2.0**-36
-    return bool(change.sum() > bounds[0] or not smooth)
+    return a.law.exceeds(a.event, a.exact, b.exact) is not None
 
 
 class Recorder(Witness):
@@ -86,7 +68,7 @@ class Recorder(Witness):
         # A fifth of the bound of a sum; five rows; a bound of at least 7 donees.
         own = getattr(law, "own", getattr(event, "sensitivity", 1))
         if isinstance(event, ZCDPEvent) and isinstance(law, Noise):
-            own = _paid_for(law, event)
+            own = law.scale * math.sqrt(2 * event.rho)
         fixed = QUANTA // 5 if own >= QUANTA else 5
         if event.label == "upper bound of the noise scale":
             fixed = 2 * QUANTA
@@ -188,28 +170,3 @@ def behind(table, imputation, *, way="epsilon", asks=QUESTIONS):
     charged = [e for e in asked.budget.events if not isinstance(e, ApproximateEvent)]
     assert charged == [answer.event for answer in recorder.kept]
     return recorder.kept
-
-
-def shown(table, imputation, way, tape, asks):
-    """Everything that anyone sees of all questions."""
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        asked, cost = asking(table, imputation, way, tape)
-        seen = []
-        for ask in asks.values():
-            try:
-                seen.append(repr(ask(asked, **cost)))
-            except MissDPError as error:
-                seen.append(f"{error!r} {error.__context__} {error.__cause__}")
-    seen += [str(warning.message) for warning in warned]
-    return [*seen, repr(asked), repr(asked._door), repr(asked.budget.events)]
-
-
-def interferes(one, other, imputation, way, asks):
-    """Whether questions of two tables show more of their rows than they were answered."""
-    first = shown(one, imputation, way, tape := Tape(0), asks)
-    try:
-        second = shown(other, imputation, way, again := Repeater(tape), asks)
-    except Differs:
-        return True
-    return first != second or len(again.kept) != len(tape.kept)
