@@ -45,7 +45,6 @@ TRUTH = linked(1500, 0)
 
 
 def test_every_learner_tells_a_faithful_table_from_a_shuffled_one():
-    """All nine learn the link; none learns it from a table without dependence."""
     good = classifier_f1(TRUTH, linked(600, 1), random_state=0, attributes=("o",))
     bad = classifier_f1(TRUTH, shuffled(TRUTH, 2), random_state=0, attributes=("o",), max_rows=600)
     assert list(good.by_learner) == list(LEARNERS)

@@ -36,7 +36,6 @@ REST = SCHEMA.subset([name for name in SCHEMA.names if name != "pay"])
 
 
 def people(n, seed, holes=0.0):
-    """Skewed, heaped and related numbers, with holes."""
     rng = np.random.default_rng(seed)
     age = rng.integers(0, 100, n)
     pay = np.clip(np.round(rng.lognormal(3, 1, n) * (1 + age / 50)), -10, 500)

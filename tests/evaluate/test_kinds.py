@@ -30,7 +30,6 @@ SCHEMA = Schema(
 
 
 def drawn(n, seed):
-    """Codes of every kind, at random."""
     rng = np.random.default_rng(seed)
     codes = {a.name: rng.integers(0, a.extended_size, n) for a in SCHEMA}
     return Table.from_codes(SCHEMA, codes).with_values(rng)
@@ -116,7 +115,6 @@ def test_where_only_not_applicable_is_declared_a_null_is_that():
         assert missingness_by_kind(data, table).truth_shares["hours"] == expected
 
 
-# -- distances -----------------------------------------------------------------------------------
 def seen(table, name):
     """Numbers of levels, "na", and "?" for every other kind."""
     attribute, codes = table.schema[name], table.codes(name)
@@ -184,9 +182,6 @@ def test_tables_that_declare_other_kinds_are_compared():
     with pytest.raises(SchemaError, match="different domains"):
         marginal_distance(Table.from_codes(without, codes), plain)
     assert marginal_distance(plain, Table.from_codes(without, codes), k=1).max < 1.0
-
-
-# -- classifiers ---------------------------------------------------------------------------------
 
 
 def test_learners_see_not_applicable_and_missing_apart():

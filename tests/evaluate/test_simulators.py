@@ -231,9 +231,11 @@ def test_mcar_states_its_rates_but_of_what_rules_may_fill():
     assert given.apply(TABLE, random_state=0).schema.nullable == ("c", "z")
     with pytest.raises(UnprovenError):
         MCAR(rate=0.25, rates="exact").observed(SCHEMA)
-    year = {"integer": True, "upper": 2024}
-    born = (Numeric(name="age", lower=0, **year), Numeric(name="born", lower=2015, **year))
-    schema = Schema(born, (Equation("age + born = 2024"),))
+    years = (
+        Numeric(name="age", lower=0, upper=9, integer=True),
+        Numeric(name="born", lower=2015, upper=2024, integer=True),
+    )
+    schema = Schema(years, (Equation("age + born = 2024"),))
     assert MCAR(rate=0.9, columns=("age",)).observed(schema) == {"age": 1.0, "born": 1.0}
 
 

@@ -39,9 +39,6 @@ def truth(events, assumption=MCAR, structure=FIXED, **options):
     return gt.ground_truth_guarantee(events, assumption, structure=structure, **options)
 
 
-# --- What is refused ---
-
-
 def on(limit):
     return Guarantee.from_events(PURE, conditions=[limit])
 
@@ -180,7 +177,6 @@ def test_never_worse_than_the_incomplete_guarantee(kind):
     assert truth(plain, sure).epsilon == plain.epsilon
 
 
-# --- Which number ---
 def test_pure_events():
     found = truth(PURE)
     expected = gt.mask_mixture([{"a"}, {"a", "b"}, None], [0.5, 0.5, 0.25], observed=RATES)

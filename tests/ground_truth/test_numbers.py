@@ -230,7 +230,6 @@ def test_a_cap_at_one_order_proves_nothing_above_it():
 
 # --- Profiles and loss distributions against other people's, and direct integration ---
 def profile(e):
-    """Of one Gaussian answer of mu 1."""
     return float(stats.norm.cdf(0.5 - e) - math.exp(e) * stats.norm.cdf(-0.5 - e))
 
 
@@ -278,7 +277,6 @@ def test_two_gated_responses_that_may_fail_match_enumeration(p):
         assert max(add, remove) - 1e-9 <= found <= max(add, remove) + 1e-4
 
 
-# --- Rounding ---
 def test_tiny_and_huge_losses():
     names = {f"a{i}" for i in range(120)}
     bound = mask_mixture([names], [1.0], observed=dict.fromkeys(names, 0.5))

@@ -84,7 +84,6 @@ class World:
 
 
 def in_order(gates, laws):
-    """Ask behind gates that were fixed, one after the other."""
 
     def policy(world, posterior, rounds, spent):
         place = len(gates) - rounds
@@ -122,13 +121,11 @@ def likeliest(gates, rho, *, boldly=False, pure=False):
 
 
 def divergence(q, ratio, n):
-    """The Rényi divergence of order n, the larger of both ways."""
     forth = math.log((q * ratio**n).sum()) / (n - 1)
     return max(forth, math.log((q * ratio ** (1 - n)).sum()) / (n - 1))
 
 
 def hockey_stick(q, ratio, epsilon):
-    """The delta at epsilon, the larger of both ways."""
     forth = (q * np.maximum(ratio - math.exp(epsilon), 0)).sum()
     return max(forth, (q * np.maximum(1 - math.exp(epsilon) * ratio, 0)).sum())
 
@@ -307,7 +304,6 @@ laws = st.lists(st.integers(0, 5), min_size=7, max_size=7)
 
 
 def any_masks(law):
-    """Cells of a row that go missing together in any way."""
     found = dict(zip(SETS, np.array(law) / max(10, sum(law)), strict=True))
     return {frozenset(): 1 - sum(found.values()), **found}
 

@@ -63,7 +63,6 @@ IMPUTER = DPImputer(model=MODEL, random_state=3)
 
 
 def same(one, two):
-    """Whether codes and values of all columns are the same."""
     numeric = [a.name for a in one.schema if isinstance(a, Numeric)]
     return all(np.array_equal(one.codes(n), two.codes(n)) for n in one.schema.names) and all(
         np.array_equal(one.values(n), two.values(n)) for n in numeric
@@ -139,7 +138,6 @@ def test_several_draws_differ_and_are_repeatable(tmp_path):
     assert clone(chain).fit(rows, complete(300)["smoker"] == "yes").predict(rows).shape == (300,)
 
 
-# Rules
 @cache
 def ruled_model(one_free):
     with warnings.catch_warnings():
@@ -169,7 +167,6 @@ def test_filled_rows_obey_rules(schema, filling):
     assert left < 0.01 * len(rows)
 
 
-# Pipelines
 def test_rows_of_numbers_are_filled_as_tables_are():
     rows = Table.read(holey(300), SCHEMA)
     filled, numbers = IMPUTER.transform(rows), IMPUTER.transform(rows_of(rows))

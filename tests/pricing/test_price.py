@@ -256,10 +256,7 @@ def shown_epsilon(pipeline, x, y):
     return math.log((low - DELTA) / high)
 
 
-# Statistics by brute force; other tests cover the code, and tracing it would double the time.
-# Statistics by brute force; other tests cover the code, and tracing it would double the time.
 def test_the_attack_exceeds_the_naive_claim_but_not_the_price():
-    """Most cells are missing: every imputed cell follows the one replaced value."""
     x = np.where(np.arange(200)[:, None] < 50, 0.0, np.nan)
     y = x.copy()
     x[0], y[0] = 1.0, -1.0

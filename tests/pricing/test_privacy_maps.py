@@ -35,7 +35,6 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def renyi(alpha, log_p, log_q):
-    """Rényi divergence of two densities tabulated on GRID."""
     return (logsumexp(alpha * log_p + (1 - alpha) * log_q) + math.log(STEP)) / (alpha - 1)
 
 

@@ -175,8 +175,6 @@ def test_what_a_fit_would_set_is_missing_in_one_way(monkeypatch):
 
 
 class Unreadable:
-    """Rows that nobody may read."""
-
     shape = (4, 2)
 
     def __array__(self, *args, **kwargs):

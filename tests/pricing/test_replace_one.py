@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import pickle
 import sys
 from dataclasses import dataclass, replace
@@ -117,7 +116,6 @@ def steps(**more):
     return mp.GradientSteps(**facts | more)
 
 
-# Laws
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 @pytest.mark.parametrize("whole", [False, True])
 @settings(max_examples=30, deadline=None)
@@ -137,7 +135,6 @@ def test_a_log_ratio_is_that_of_the_probabilities(kind, whole, seed):
     assert found == -law.log_ratio(answer, other, exact)
 
 
-# Queries
 def test_a_query_is_answered_with_the_noise_that_was_charged():
     budget, mean = Budget(1e9, 1e-3, adjacency="replace-one"), mp.VectorQuery.mean
     found = door(budget=budget).ask(mean(DOMAIN, multiplier=1e-4))
@@ -185,7 +182,6 @@ def test_what_the_budget_refuses_is_not_read():
     assert not budget.events
 
 
-# Gradients
 @pytest.mark.parametrize("batch", [None, 40])
 def test_noisy_gradients_are_mean_gradients_within_the_ball_of_the_loss(batch):
     model = door().ask(steps(batch=batch))
@@ -252,7 +248,6 @@ def test_a_hidden_run_releases_its_last_iterate_only():
         replace(asked, rate=8.1)
 
 
-# The test of conditions
 @dataclass(frozen=True)
 class Alarming:
     """A step with a condition that this table meets by a margin of its own."""
@@ -367,7 +362,6 @@ def test_what_fails_behind_the_door_says_nothing_of_the_rows(facts, asked, point
     assert len(budget.events) == 1  # charged all the same
 
 
-# Floating point
 def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
     """Casacuberta et al. (2022): behind a replaced row, every later addition rounds differently."""
     n = 1 << 19
@@ -390,18 +384,3 @@ def test_the_price_of_gradients_covers_what_adding_up_rounds_away(batch):
     else:  # of which every sample consists
         every = mp.TableDistance(replaced=10**6)
         assert asked.privacy_map.curve(2.0, every) >= (batch + slack) ** 2
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_gradients_are_not_taken_along_into_a_fork():
-    gradients = door(budget=Budget(1e15, 1e-6, adjacency="replace-one")).ask(steps())
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            gradients.at([0.0, 0.0])
-        except BudgetExceededError:
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0

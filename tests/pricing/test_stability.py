@@ -257,7 +257,6 @@ WORST = {
 
 
 def apart(case, pair, replaced=1):
-    """How far a step really takes two tables apart, and its bound."""
     step, domain = case(pair)
     bound = step.stability(mp.TableDistance.between(*pair, replaced=replaced), domain)
     tables = [clone(step).fit_transform(t) for t in pair]
@@ -294,7 +293,6 @@ AGAINST = ENDS, ENDS + np.array([[-0.01]] * 4 + [[0.01]] + [[-0.01]] * 4)
 # Three rows take from the replaced one in either table, and these are not the same three.
 HOLED = [[0.9, NAN]] * 3 + [[-0.9, NAN]] * 3
 LEFT = replaced([[0.9, 0.4], [0.0, -0.4], *HOLED], [-0.9, 0.4])
-# Each table is as narrow as declared, and the two lie side by side.
 
 
 @pytest.mark.parametrize(
@@ -328,3 +326,12 @@ def test_a_replaced_row_pulls_at_a_regression_as_far_as_is_said(ridge):
     pull = 2 * np.abs(np.cos(angle) * (np.sin(angle) - longest * np.cos(angle))).max()
     said = step.response(mp.NEIGHBOURS, domain).shift * domain.rows * ridge
     assert 0.9999 * said <= pull <= said * (1 + 1e-12)
+
+
+def test_three_replaced_rows_move_a_trimmed_mean_by_more_than_three_ranges():
+    # Each table is as narrow as declared, and the two lie side by side.
+    narrow = np.array([[-0.1]] * 3 + [[0.0]] * 6 + [[NAN]])
+    step = mp.TrimmedMeanImputer(max_incomplete=1, trim=1, trimmed_range=0.1)
+    facts = step, mp.RowDomain(rows=10, columns=1, complete=False)
+    true, _ = apart(lambda pair: facts, (narrow, np.abs(narrow)), 3)
+    assert true.moved_max > 3 * 0.1 / 7

@@ -73,13 +73,9 @@ def test_rows_are_in_the_domain_that_the_schema_says(rows):
 
 def test_values_and_levels_are_spread_over_their_declared_range():
     rows = [(-5.0, 0, "9", "x", "f"), (95.0, 7, "12", "x", "other"), (45.0, None, "10", None, None)]
-    nan = float("nan")
-    expected = [
-        [-1, -1, -1, 0, 1, 0, 0],
-        [1, 1, 1, 0, 0, 0, 1],
-        [0, nan, -1 / 3, nan, nan, nan, nan],
-    ]
-    np.testing.assert_allclose(rows_of(read(rows)), expected, atol=1e-15)
+    expected = [[-1, -1, -1, 0, 1, 0, 0], [1, 1, 1, 0, 0, 0, 1], [0, None, -1 / 3, *[None] * 4]]
+    found = rows_of(read(rows))
+    np.testing.assert_allclose(found, np.array(expected, dtype=float), atol=1e-15)
     assert column_names(SCHEMA)[:5] == ("age", "visits", "grade", "only", "sex=f")
 
 
@@ -89,10 +85,8 @@ SEEDS = st.integers(0, 2**32 - 1)
 @given(seed=SEEDS, replaced=st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
 def test_setting_the_worst_rows_aside_minimises_every_norm(seed, replaced):
-    x, y = complete_pair(seed, replaced=2, moving=True)
-    x, y = x[:7], y[:7]
-    found = mp.TableDistance.between(x, y, replaced=replaced)
-    moves = _row_movements(x, y)
+    x, y = (table[:7] for table in complete_pair(seed, replaced=2, moving=True))
+    found, moves = mp.TableDistance.between(x, y, replaced=replaced), _row_movements(x, y)
     for aside in combinations(range(7), replaced):
         rest = np.delete(moves, aside)
         assert np.count_nonzero(rest) >= found.moved_rows

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 from unittest import mock
 
 import numpy as np
 
 from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent, ZCDPEvent
-from missdp.mechanisms import Noise, Prepared, Witness
+from missdp.mechanisms import Noise, Prepared
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import FilledRows, _PrivateRows, _with_one_kind_of_hole
 from missdp.mechanisms.smooth import Bounded
 from missdp.statistics import ImputedStatistics, ScaleRelease
+from missdp.testing.findings import Recorder
 
 
 def prepared(knn, table):
@@ -36,17 +36,10 @@ def filled(knn, table):
     return FilledRows(came, Prepared(columns))
 
 
-@dataclass(frozen=True)
-class Behind:
-    """An answer: what was charged, its law, and the exact numbers."""
-
-    event: Any
-    law: Any
-    exact: Any
-
-    @property
-    def totals(self):
-        return np.array(self.exact.totals if isinstance(self.exact, Bounded) else self.exact)
+def totals(answer):
+    """The exact numbers behind an answer."""
+    exact = answer.exact
+    return np.array(exact.totals if isinstance(exact, Bounded) else exact)
 
 
 def moves_too_far(a, b):
@@ -55,16 +48,11 @@ def moves_too_far(a, b):
     return a.law.exceeds(a.event, a.exact, b.exact) is not None
 
 
-class Recorder(Witness):
+class Same(Recorder):
     """Answer the same whatever is behind, and keep what is behind."""
 
-    def __init__(self):
-        super().__init__(0)
-        self.kept = []
-
-    def answer(self, event, law, exact):
-        self.kept.append(Behind(event, law, exact()))
-        size = len(self.kept[-1].totals)
+    def drawn(self, law, behind):
+        event, size = self.event, np.size(getattr(behind, "totals", behind))
         # A fifth of the bound of a sum; five rows; a bound of at least 7 donees.
         own = getattr(law, "own", getattr(event, "sensitivity", 1))
         if isinstance(event, ZCDPEvent) and isinstance(law, Noise):
@@ -72,28 +60,25 @@ class Recorder(Witness):
         fixed = QUANTA // 5 if own >= QUANTA else 5
         if event.label == "upper bound of the noise scale":
             fixed = 2 * QUANTA
-        if isinstance(self.kept[-1].exact, Bounded):
+        if isinstance(behind, Bounded):
             return (Fraction(fixed),) * size
         return np.full(size, fixed, dtype=np.int64)
 
+    def answer(self, event, law, exact):
+        self.event = event
+        return super().answer(event, law, exact)
 
-class Exact(Witness):
-    """Answer without noise, and keep it."""
 
+class Exact(Recorder):
     def __init__(self, seed=0):
         super().__init__(seed)
-        self.kept = []
 
-    def answer(self, event, law, exact):
-        self.kept.append(Behind(event, law, exact()))
-        totals = self.kept[-1].totals
-        if isinstance(self.kept[-1].exact, Bounded):
-            return tuple(map(Fraction, totals.tolist()))
-        return totals
+    def drawn(self, law, behind):
+        bounded = isinstance(behind, Bounded)
+        return tuple(map(Fraction, behind.totals.tolist())) if bounded else np.array(behind)
 
 
 def nothing_is_read():
-    """Fail as soon as a door reads rows."""
     refuse = mock.PropertyMock(side_effect=AssertionError("read"))
     return mock.patch.object(_PrivateRows, "cells", refuse)
 
@@ -161,7 +146,7 @@ def asking(table, imputation, way, source):
 
 def behind(table, imputation, *, way="epsilon", asks=QUESTIONS):
     """What is behind all answers to all questions, with answers that do not depend on it."""
-    recorder = Recorder()
+    recorder = Same(0)
     asked, cost = asking(table, imputation, way, recorder)
     # What a guarantee says is tested elsewhere, and takes long to compute.
     asked._door.__dict__["guarantee"] = lambda *asks: _PROMISE

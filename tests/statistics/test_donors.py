@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from knn_oracles import GRADES, PLAIN, SEXES, Row, as_table, worlds
-from knn_witness import Exact, filled, prepared
+from knn_witness import Exact, filled, prepared, totals
 
 from missdp import Budget, Categorical, Numeric, Ordinal, Schema, Table, shelf
 from missdp.errors import UnprovenError
@@ -33,7 +33,6 @@ def prepare(rows, k, group=False, schema=PLAIN, **more):
 
 
 def is_at_least(found, exact, donees):
-    """Whether it is that, rounded up by 2**-20 at most for each donee."""
     return 0 <= found - exact <= donees * 2.0**-20
 
 
@@ -76,7 +75,7 @@ def test_answers_are_averages_over_all_ways(world, k):
     )
     asked.count(where="income > 3", epsilon=1.0)
     asked.mean("income", epsilon=1.0)
-    found = {answer.event.label: float(answer.totals[0]) / 2**20 for answer in noise.kept}
+    found = {answer.event.label: float(totals(answer)[0]) / 2**20 for answer in noise.kept}
     high = brute.average(rows, k, lambda income, _: income is not None and income > 3)
     assert found["count"] == pytest.approx(high, abs=2e-6)
     centred = brute.average(rows, k, tenths)

@@ -103,7 +103,6 @@ def test_a_function_that_fails_says_nothing():
     assert asked.budget.remaining_epsilon == 0  # charged all the same
 
 
-# Who holds what
 def held(thing):
     """Everything that can be reached from an object without going through a door."""
     found, todo, known = [], [thing], set()
@@ -131,7 +130,6 @@ PRIVATE += (_Profile, Rows, _PrivateRows, Prepared)
 
 
 def private(thing):
-    """What is held that only a door may hold."""
     return [type(here).__name__ for here in held(thing) if isinstance(here, PRIVATE)]
 
 

@@ -131,7 +131,6 @@ MEAN = {"impute": "income", "match": "age", "statistic": "mean", "of": "income",
 
 
 def asks_of(kind, name, bad, budget):
-    """Say one thing wrong."""
     facts = {"table": TIES, "imputation": KNN, "budget": budget}
     if kind == "imputation":
         said = {"impute": "income", "match_on": "age", name: bad}
@@ -249,7 +248,6 @@ def test_what_a_question_costs_is_no_outcome(monkeypatch, donees):
         assert set(kinds) <= {"ZCDPEvent", "GaussianEvent"}
 
 
-# Questions in text
 def test_every_statistic_spends_its_epsilon_or_nothing():
     for facts in (
         {"where": "age < 2"}, {"statistic": "count", "of": "", "where": "income > 5"},

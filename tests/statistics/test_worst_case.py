@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from knn_oracles import PLAIN, Row, as_table, completions, neighbours, tables, worlds
-from knn_witness import BOUNDED, Exact, nothing_is_read
+from knn_witness import BOUNDED, Exact, nothing_is_read, totals
 
 from missdp import Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, LaplaceEvent
@@ -103,14 +103,13 @@ def test_sums_of_values_of_either_sign(rows, data):
 
 
 def released_sums(table, imputation, name, where, of):
-    """Exact numbers that are handed to the noise of the worst-case part."""
     witness = Exact()
     statistics = asked(table, imputation, random_state=witness)
     BOUNDED[name](statistics, where, of, epsilon=1.0, uncertainty="worst-case")
     (answer,) = [kept for kept in witness.kept if kept.event.label == "missing cells"]
     assert isinstance(answer.event, LaplaceEvent)
     assert answer.event.sensitivity == QUANTA
-    return answer.totals
+    return totals(answer)
 
 
 @given(
@@ -137,7 +136,6 @@ def test_the_stated_sensitivity_is_reached():
     assert (len(full), len(released_sums(as_table(rows), KNN, "mean", "sex = 'f'", ""))) == (6, 3)
 
 
-# -- price -----------------------------------------------------------------------------------------
 SMALL = as_table([Row(i % 3, "f", None if i % 4 == 0 else 3, "no", 2 * i) for i in range(40)])
 
 
