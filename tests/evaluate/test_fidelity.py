@@ -48,21 +48,15 @@ def people(n, seed, holes=0.0):
     return frame
 
 
-def domain():
-    return {
-        a.name: {"kind": "numeric", "lower": a.lower, "upper": a.upper}
-        if isinstance(a, Numeric)
-        else {"kind": "categorical", "levels": list(a.levels)}
-        for a in SCHEMA
-    }
+def domain(a):
+    if isinstance(a, Numeric):
+        return {"kind": "numeric", "lower": a.lower, "upper": a.upper}
+    return {"kind": "categorical", "levels": list(a.levels)}
 
 
 def oracle():
     spec = importlib.util.spec_from_file_location("fidelity_of_shared", ORACLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
@@ -78,21 +72,18 @@ def oracle():
 def test_scores_are_those_of_another_program(seed, rows, holes, drop):
     schema = SCHEMA.subset([name for name in SCHEMA.names if name not in drop])
     frames = [people(rows[k], seed + k, holes[k]).drop(columns=[*drop]) for k in (0, 1)]
-    tool, facts = oracle(), {name: domain()[name] for name in schema.names}
-    codes = {
-        name: {v: i for i, v in enumerate(f["levels"])}
-        for name, f in facts.items()
-        if "levels" in f
-    }
+    facts = {a.name: domain(a) for a in schema}
+    levels = {n: {v: i for i, v in enumerate(f.get("levels", ()))} for n, f in facts.items()}
+    coded = {name: codes for name, codes in levels.items() if codes}
     read = [
-        frame.assign(**{n: frame[n].map(codes[n]).fillna(-1).astype(int) for n in codes})
+        frame.assign(**{n: frame[n].map(c).fillna(-1).astype(int) for n, c in coded.items()})
         for frame in frames
     ]
-    expected = tool.score(*read, facts)
-    found = fidelity(*frames, schema=schema)
+    expected = oracle().score(*read, facts)
     expected = {name: score for name, score in expected.items() if score == score}
-    assert list(found.scores) == list(expected)
-    assert found.scores == pytest.approx(expected, abs=1e-9)
+    found = fidelity(*frames, schema=schema).scores
+    assert list(found) == list(expected)
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
 def test_scores_of_tables_that_are_known():

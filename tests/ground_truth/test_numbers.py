@@ -154,35 +154,33 @@ def test_marginals_that_were_chosen(share, epsilon, expected):
     np.testing.assert_allclose(found, expected, atol=6e-4)
 
 
+def curve_at(n, rates, **costs):
+    (found,) = _chosen_curve(_ChosenCosts(**costs), rates, orders=np.array([n]))
+    return found
+
+
 def test_chosen_curves_by_the_formula():
     """Two sets, all terms one number of masks at a time; the way back where little is spent."""
-    rates, n = {"a": 0.5, "b": 0.3}, 4
-    costs = _ChosenCosts(
-        ungated=0.01,
-        selections=0.02,
-        unselected=0.05,
-        chosen=0.1,
-        gates=["a", "b"],
-        fixed={"a": 0.2},
-    )
-    mean = 0.0
+    rates, n, mean = {"a": 0.5, "b": 0.3}, 4, 0.0
+    costs = {"ungated": 0.01, "selections": 0.02, "unselected": 0.05, "chosen": 0.1}
+    costs |= {"gates": ["a", "b"], "fixed": {"a": 0.2}}
     for k, m in itertools.product(range(n + 1), repeat=2):
         chance = stats.binom.pmf(k, n, 0.5) * stats.binom.pmf(m, n, 0.3)
         most = max(k, m)
         left = max(0.02 * n * (n - 1), 0.05 * most * (most - 1))
         mean += chance * math.exp(0.2 * k * (k - 1) + 0.1 * most * (most - 1) + left)
     exact = 0.01 * n + math.log(mean) / (n - 1)
-    (found,) = _chosen_curve(costs, rates, orders=np.array([n]))
-    assert exact <= found <= 1.1 * exact  # the chance of a maximum is bounded by a sum
-    k, told = np.arange(n + 1), _ChosenCosts(selections=0.3, fixed={"a": 0.5}, gates=["a"])
+    # The chance of a maximum is bounded by a sum.
+    assert exact <= curve_at(n, rates, **costs) <= 1.1 * exact
+    k = np.arange(n + 1)
     mean = stats.binom.pmf(k, n, 0.5) @ np.exp(0.5 * k * (k - 1))
-    (found,) = _chosen_curve(told, {"a": 0.5}, orders=np.array([n]))
-    assert found == pytest.approx(0.3 * n + math.log(mean) / (n - 1), rel=1e-6)
-    (small,) = _chosen_curve(_ChosenCosts(chosen=1e-6, gates=["a"]), rates, orders=np.array([8]))
+    told = curve_at(n, {"a": 0.5}, selections=0.3, fixed={"a": 0.5}, gates=["a"])
+    assert told == pytest.approx(0.3 * n + math.log(mean) / (n - 1), rel=1e-6)
+    small = curve_at(8, rates, chosen=1e-6, gates=["a"])
     assert small == pytest.approx(1e-6 * 0.5 * (1 + 7 * 0.5), rel=1e-8)
-    (never,) = _chosen_curve(costs, {"a": 0.0, "b": 0.0}, orders=np.array([n]))
+    never = curve_at(n, {"a": 0.0, "b": 0.0}, **costs)
     assert never == pytest.approx(0.01 * n + 0.02 * n, rel=1e-6)
-    (surely,) = _chosen_curve(costs, {}, orders=np.array([n]))
+    surely = curve_at(n, {}, **costs)
     assert surely == pytest.approx((0.01 + 0.05 + 0.1 + 0.2) * n, rel=1e-6)
 
 

@@ -28,6 +28,7 @@ from missdp.pricing.replace_one import ReplaceOneDoor, _charged
 from missdp.schema import NotApplicable
 from pricing.cases import CHAINS, ESTIMATORS, KINDS
 from pricing.stability_cases import extreme_pair
+from refusing import refuses
 
 
 class Awkward:
@@ -51,23 +52,18 @@ SHAPES = ("covariance", "histogram", "logistic, sgd")
 @pytest.mark.parametrize("name", sorted(set(CHAINS) - {"none"}))
 def test_no_table_of_the_declared_shape_is_refused(name):
     """In the collection or far from it: a fit, or a private test, always has an outcome."""
-    rng = np.random.default_rng(0)
-    chain = (
-        CHAINS[name] if name not in ("round", "dedup") else [mp.ConstantImputer(), CHAINS[name][1]]
-    )
+    rng, chain = np.random.default_rng(0), CHAINS[name]
+    if name in ("round", "dedup"):
+        chain = [mp.ConstantImputer(), chain[1]]
     steps = [(str(i), step) for i, step in enumerate(chain)]
     tables = [np.full((6, 3), cell) for cell in (np.nan, np.inf, 1e300, 1e-310)]
-    tables.append([["a", None, 1]] * 6)
-    tables.append([[Awkward(), None, 1], *[[0.1, 0.2, 0.3]] * 5])
-    for seed in range(6):
-        tables += [t for t in extreme_pair(seed, d=3) if len(t) == 6]
+    tables += [[["a", None, 1]] * 6, [[Awkward(), None, 1], *[[0.1, 0.2, 0.3]] * 5]]
+    tables += [t for seed in range(6) for t in extreme_pair(seed, d=3) if len(t) == 6]
+    more = {"rows": 6, "columns": 3, "complete": False, "random_state": 0, "delta": 0.01}
     for estimator in [e for kind, e in ESTIMATORS.items() if kind in SHAPES]:
-        whole = mp.PricedPipeline(
-            steps, estimator, rows=6, columns=3, complete=False, random_state=0, delta=0.01
-        )
+        whole = mp.PricedPipeline(steps, estimator, **more)
         assert whole.guarantee().epsilon > 0
-        facts = whole.asked()[0]
-        question = estimator.question(facts.domain)
+        facts, question = whole.asked()
         for table in tables:  # What `fit` does after the charge.
             y = rng.choice(np.array([0, 1, None, "odd", ODD[-1]], dtype=object), 6)
             fitted = clone(estimator)
@@ -133,12 +129,10 @@ def test_what_can_be_foreseen_is_refused_in_one_line_before_the_charge(one, test
     kind, name, bad, y = one
     assume(not (tested and name in ("radius", "delta")))  # a pipeline does not use its estimator's
     budget = Budget(1e9, 0.5, adjacency="replace-one")
-    with pytest.raises((ParameterError, DataError)) as caught:
+    with refuses((ParameterError, DataError)) as caught:
         released(kind, KINDS[kind] | {name: bad}, budget, y or [0, 1] * 3, tested=tested)
     assert budget.events == ()
-    assert "\n" not in str(caught.value)
     assert str(CELL)[:5] not in str(caught.value)
-    assert caught.value.__context__ is None
 
 
 @given(odd=st.sampled_from(ODD), frame=st.booleans())
@@ -242,22 +236,21 @@ def test_whatever_fills_a_cell_refuses_what_is_not_applicable():
 @given(name=st.sampled_from(sorted(ESTIMATORS)), schedule=st.sampled_from(["fixed", "adaptive"]))
 def test_a_budget_that_cannot_be_charged_is_refused_by_name_before_anything_is_read(name, schedule):
     """One under add-remove; and an estimator's own in a pipeline, which would take it for paid."""
-    budget = Budget(1e6, 1e-3, schedule=schedule)
+    budget, facts = Budget(1e6, 1e-3, schedule=schedule), {"rows": 4, "columns": 2}
     other = Budget(8.0, 1e-5, adjacency="replace-one")
-    estimator = clone(ESTIMATORS[name]).set_params(budget=budget)
-    whole = mp.PricedPipeline([], ESTIMATORS[name], rows=4, columns=2, budget=budget)
-    inside = mp.PricedPipeline([], clone(estimator).set_params(budget=other), rows=4, columns=2)
-    cases = [
-        *((fit, UnprovenError, "adjacency='replace-one'") for fit in (estimator.fit, whole.fit)),
+    alone, paid = (clone(ESTIMATORS[name]).set_params(budget=b) for b in (budget, other))
+    whole = mp.PricedPipeline([], ESTIMATORS[name], budget=budget, **facts)
+    inside = mp.PricedPipeline([], paid, **facts)
+    named = rf"{type(alone).__name__}.*adjacency='replace-one'"
+    for release, error, told in (
+        (alone.fit, UnprovenError, named),
+        (whole.fit, UnprovenError, named),
+        (partial(propose_test_release, whole, test_epsilon=1.0), UnprovenError, named),
         (inside.fit, ParameterError, "give it to the pipeline"),
         (partial(propose_test_release, inside, test_epsilon=1.0), ParameterError, "pipeline"),
-        (partial(propose_test_release, whole, test_epsilon=1.0), UnprovenError, "replace-one"),
-    ]
-    for release, error, told in cases:
-        with pytest.raises(error, match=told) as caught:
+    ):
+        with refuses(error, told):
             release(Unreadable(), Unreadable())
-        assert error is ParameterError or type(estimator).__name__ in str(caught.value)
-        assert caught.value.__context__ is None
     assert not budget.events
     assert not other.events
 
