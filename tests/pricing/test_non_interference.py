@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import importlib
 import inspect
 import pickle
 import types
@@ -14,6 +15,7 @@ from sklearn.base import clone
 
 from missdp import pricing as mp
 from missdp.accounting import Budget, Condition
+from missdp.aliases import MOVED
 from missdp.errors import ParameterError
 from missdp.mechanisms.exact_noise import SeededNoise
 from missdp.pricing import propose_test_release
@@ -196,3 +198,11 @@ def test_nothing_that_is_exported_is_left_out():
         text = kind(**facts).statement()
         assert "{" not in text
         assert all(str(fact) in text for fact in facts.values())
+
+
+def test_what_pricing_was_called_leads_there_with_a_warning():
+    for old, new in MOVED.items():
+        room, name = old.rsplit(".", 1)
+        if room == "missdp.preprocess":
+            with pytest.warns(DeprecationWarning, match=f"{new} now"):
+                assert getattr(importlib.import_module(room), name) is getattr(mp, name)
