@@ -310,7 +310,7 @@ def test_what_has_no_price_is_refused():
         (ParameterError, "imputation", lambda: price(impute_and_scale(end).set_params(steps=[]))),
         (UnprovenError, "fail", lambda: plan(impute_and_scale(end).set_params(steps=median))),
         (ParameterError, "test_epsilon", lambda: plan(declared, test_epsilon=0.0)),
-        (ParameterError, "at most", lambda: plan(declared, failure_delta=0.5)),
+        (ParameterError, "at most", lambda: plan(declared, failure_delta=1e-3)),
         (ParameterError, "cannot read", lambda: load_pipeline("absent.toml")),
     ):
         with refuses(error, told):
