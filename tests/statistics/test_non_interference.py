@@ -7,6 +7,7 @@ another way. And what holds the rows, the noise and the bounds is the door alone
 
 import copy
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -55,25 +56,21 @@ def marks(name, way):
 CASES = [pytest.param(n, way, marks=marks(n, way)) for n in IMPUTATIONS for way in WAYS]
 
 
-def asks(imputation, way, questions):
+def asks(imputation, way, questions, witness, table):
     """Ask every question, and return everything that anyone sees."""
-
-    def run(witness, table):
-        asked, cost = asking(table, imputation, way, witness)
-        seen = [repr(asked), repr(asked._door), asked.budget]
-        for ask in questions.values():
-            try:
-                seen.append(ask(asked, **cost))
-            except MissDPError as error:
-                seen.append(f"{error!r} {error.__context__} {error.__cause__}")
-        return seen
-
-    return run
+    asked, cost = asking(table, imputation, way, witness)
+    seen = [repr(asked), repr(asked._door), asked.budget]
+    for ask in questions.values():
+        try:
+            seen.append(ask(asked, **cost))
+        except MissDPError as error:
+            seen.append(f"{error!r} {error.__context__} {error.__cause__}")
+    return seen
 
 
 @pytest.mark.parametrize(("name", "way"), CASES)
 def test_what_a_statistic_shows_was_released(name, way):
-    run = asks(IMPUTATIONS[name], way, QUESTIONS)
+    run = partial(asks, IMPUTATIONS[name], way, QUESTIONS)
     assert check_non_interference(run, tables={"": (ONE, TWO)})
 
 
@@ -86,7 +83,7 @@ def test_what_a_statistic_shows_was_released(name, way):
     ],
 )
 def test_so_it_was_where_rules_say_what_applies(name, way, other):
-    run = asks(RULED_IMPUTATIONS[name], way, RULED_QUESTIONS)
+    run = partial(asks, RULED_IMPUTATIONS[name], way, RULED_QUESTIONS)
     assert check_non_interference(run, tables={other: (WHOLE, OTHERS[other])})
 
 
