@@ -10,12 +10,12 @@ from unittest import mock
 import numpy as np
 
 from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent, ZCDPEvent
-from missdp.mechanisms import Noise, Prepared
+from missdp.mechanisms import Noise, Prepared, Witness
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import FilledRows, _PrivateRows, _with_one_kind_of_hole
 from missdp.mechanisms.smooth import Bounded
 from missdp.statistics import ImputedStatistics, ScaleRelease
-from missdp.testing.findings import Recorder
+from missdp.testing.findings import Answer, Recorder
 
 
 def prepared(knn, table):
@@ -69,13 +69,21 @@ class Same(Recorder):
         return super().answer(event, law, exact)
 
 
-class Exact(Recorder):
+class Exact(Witness):
+    """Answer without noise, and keep it."""
+
     def __init__(self, seed=0):
         super().__init__(seed)
+        self.kept = []
 
-    def drawn(self, law, behind):
-        bounded = isinstance(behind, Bounded)
-        return tuple(map(Fraction, behind.totals.tolist())) if bounded else np.array(behind)
+    def answer(self, event, law, exact):
+        self.kept.append(Answer(event, law, exact(), None))
+        found = totals(self.kept[-1])
+        return (
+            tuple(map(Fraction, found.tolist()))
+            if isinstance(self.kept[-1].exact, Bounded)
+            else found
+        )
 
 
 def nothing_is_read():

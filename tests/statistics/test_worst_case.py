@@ -47,10 +47,12 @@ def without_noise():
 
 
 def exact(name, rows, where, of):
-    """Of a complete table: a question of incomes is about those who have one."""
+    """Of a complete table: a question of incomes, or grades, is about those who have one."""
     inside = [r for r in rows if CONDITIONS[where](r)]
     if name in ("mean", "sum") or (name == "proportion" and "income" in of):
         inside = [r for r in inside if r.applies]
+    if name == "proportion" and "grade" in of:
+        inside = [r for r in inside if r.place != "n/a"]
     if name == "count":
         return len(inside)
     added = [CONDITIONS[of](r) if name == "proportion" else r.earned for r in inside]
