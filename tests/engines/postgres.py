@@ -30,7 +30,6 @@ def _user():
 
 @contextlib.contextmanager
 def server():
-    """Yield the URL of a fresh database."""
     initdb, postgres = _binary("initdb"), _binary("postgres")
     if initdb is None or postgres is None:
         pytest.skip("needs PostgreSQL: install postgresql")

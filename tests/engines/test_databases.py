@@ -157,15 +157,17 @@ def test_errors_of_the_server_quote_nothing(server, query, capfd):
     assert not model.budget.events
 
 
-URLS = ["postgresql://curator:SECRET@/nowhere?host=/nowhere-SECRET", "no url, SECRET"]
-URLS += [
+URLS = [
+    "postgresql://curator:SECRET@/nowhere?host=/nowhere-SECRET",
     "postgresql://SECRET:SECRET@127.0.0.1:1/x",
+    "no url, SECRET",
     "nodialect://SECRET",
     "sqlite:////SECRET\x00.db",
+    "postgresql+SECRET://a/b",
 ]
 
 
-@pytest.mark.parametrize("url", [*URLS, "postgresql+SECRET://a/b"])
+@pytest.mark.parametrize("url", URLS)
 def test_a_url_that_leads_nowhere_is_not_repeated(url):
     with pytest.raises(MissDPError) as caught:  # the path of a file is shown
         SQLRows(url, table="people").columns()
@@ -231,30 +233,30 @@ def test_cells_of_several_types_are_read_one_by_one(server, tmp_path):
     assert "id" not in draft_columns(SQLRows(server, query=query)).stubs
 
 
-def test_duckdb_files_are_opened_read_only(duck, tmp_path):
+def test_duckdb_files_are_opened_read_only(duck, sqlite, tmp_path):
     rows = DuckDBRows(duck, table="visits.people")
     assert rows.about() == N
     assert_counted(rows)
     query = DuckDBRows(duck, query="SELECT * FROM visits.people")
     assert query.about() is None
     assert_counted(query)
-    with refuses(ParameterError, "exactly one SELECT"):
-        DuckDBRows(duck, query="DELETE FROM visits.people")
-    for wrong in (tmp_path / "absent.duckdb", tmp_path):
-        with refuses(DataError, "no database file"):
-            DuckDBRows(wrong, table="people")
-    (tmp_path / "text.duckdb").write_text("SECRET")
-    with refuses(DataError):
-        DuckDBRows(tmp_path / "text.duckdb", table="people")
-    with refuses(DataError, "no table"):
-        DuckDBRows(duck, table="nobody")
-
-
-@pytest.mark.parametrize("given", [{}, {"table": "a", "query": "SELECT 1"}])
-def test_either_a_table_or_a_query(duck, sqlite, given):
-    for rows, place in ((DuckDBRows, duck), (SQLRows, f"sqlite:///{sqlite}")):
-        with refuses(ParameterError, "not both"):
-            rows(place, **given)
+    text, absent = tmp_path / "text.duckdb", tmp_path / "absent.duckdb"
+    text.write_text("SECRET")
+    for error, told, path, given in (
+        (ParameterError, "exactly one SELECT", duck, {"query": "DELETE FROM visits.people"}),
+        *(
+            (DataError, "no database file", path, {"table": "people"})
+            for path in (absent, tmp_path)
+        ),
+        (DataError, None, text, {"table": "people"}),
+        (DataError, "no table", duck, {"table": "nobody"}),
+    ):
+        with refuses(error, told):
+            DuckDBRows(path, **given)
+    for given in ({}, {"table": "a", "query": "SELECT 1"}):
+        for rows, place in ((DuckDBRows, duck), (SQLRows, f"sqlite:///{sqlite}")):
+            with refuses(ParameterError, "not both"):
+                rows(place, **given)
 
 
 def run(capsys, *arguments):
@@ -337,26 +339,22 @@ class SQLite:
                 columns = ", ".join(map(quoted, table.column_names))
                 connection.execute(f"CREATE TABLE part_{part} ({columns})")
                 marks = ", ".join("?" * table.num_columns)
-                cells = zip(*(_cells(column) for column in table.columns), strict=True)
+                cells = zip(*map(self._cells, table.columns), strict=True)
                 connection.executemany(f"INSERT INTO part_{part} VALUES ({marks})", cells)
             connection.commit()
         return SQLRows(f"sqlite:///{path}", query=union(f"part_{k}" for k in range(len(tables))))
 
-
-def _cells(column):
-    # SQLite knows neither truth values nor NaN, which it would keep as NULL.
-    cells = column.to_pylist()
-    return [("true" if c else "false") if isinstance(c, bool) else c for c in cells]
+    def _cells(self, column):
+        # SQLite knows neither truth values nor NaN, which it would keep as NULL.
+        cells = column.to_pylist()
+        return [("true" if c else "false") if isinstance(c, bool) else c for c in cells]
 
 
 class PostgreSQL:
     """A schema for each table, whose columns have the types of Arrow's."""
 
-    TYPES = (
-        (pa.types.is_boolean, "boolean"),
-        (pa.types.is_integer, "bigint"),
-        (pa.types.is_floating, "double precision"),
-    )
+    TYPES = ((pa.types.is_boolean, "boolean"), (pa.types.is_integer, "bigint"))
+    TYPES += ((pa.types.is_floating, "double precision"), (bool, "text"))
 
     def __init__(self, url, names=itertools.count()):  # noqa: B008
         self.url, self.names = url, names
@@ -369,31 +367,27 @@ class PostgreSQL:
         with psycopg.connect(self.url) as connection, connection.cursor() as cursor:
             cursor.execute(f"CREATE SCHEMA {place}")
             for name, table in zip(names, tables, strict=True):
-                columns = ", ".join(
-                    f"{quoted(field.name)} {self._type(field.type)}" for field in table.schema
-                )
+                columns = ", ".join(map(self._column, table.schema))
                 cursor.execute(f"CREATE TABLE {name} ({columns})")
                 with cursor.copy(f"COPY {name} FROM STDIN") as copy:
                     for row in zip(*(c.to_pylist() for c in table.columns), strict=True):
                         copy.write_row(row)
         return SQLRows(self.url, query=union(names))
 
-    def _type(self, kind):
-        return next((name for fits, name in self.TYPES if fits(kind)), "text")
+    def _column(self, field):
+        kind = next(name for fits, name in self.TYPES if fits(field.type))
+        return f"{quoted(field.name)} {kind}"
 
 
 def union(names):
     return " UNION ALL ".join(f"SELECT * FROM {name}" for name in names)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def database(request, tmp_path):
-    if request.param == "sqlite":
-        return SQLite(tmp_path)
-    return PostgreSQL(request.getfixturevalue("server"))
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def test_the_kit_passes(kind, tmp_path, request):
+    sqlite = kind == "sqlite"
+    database = SQLite(tmp_path) if sqlite else PostgreSQL(request.getfixturevalue("server"))
 
-
-def test_the_kit_passes(database):
     def factory(table):
         return DuckDBSource(database.rows([table.to_arrow(holes="codes")]), table.schema)
 

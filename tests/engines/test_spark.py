@@ -4,6 +4,8 @@ import functools
 import io
 import itertools
 import logging
+import os
+import pickle
 import re
 import time
 
@@ -14,14 +16,16 @@ import pytest
 
 from missdp import MST, AllPairs, Budget, Categorical, Numeric, OpenCategorical, Schema, Table
 from missdp.engines import SparkSource, spark_sessions
-from missdp.engines.spark import occurring
+from missdp.engines.spark import _add_up, occurring, of_units
 from missdp.engines.spark_sessions import _LOGGERS, quiet
-from missdp.engines.spark_tasks import CountTask
+from missdp.engines.spark_tasks import CountTask, merged
 from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.schema import Layout
+from missdp.schema import Layout, SurveyWeight, Unit
+from missdp.schema.layout import STEPS
 from missdp.sources import MemorySource, open_source
 from missdp.sources.counts import Counter
 from missdp.testing import RULED, made_up
+from missdp.testing.made_up import unread
 from refusing import refuses
 from testing.source_checks import check_source
 
@@ -319,3 +323,187 @@ def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
     assert Table.read(frame, SCHEMA).to_arrow().num_rows == 400
     with refuses(ParameterError, "in memory"):
         AllPairs(epsilon=1.0, missing="impute-first").fit(frame, schema=SCHEMA)
+
+
+# -- what a task does with its share of the rows, without an engine -----------------------------
+TASKED = [("arbeit", "stunden"), ("größe",), ()]
+
+
+def task(cliques=TASKED, schema=RULED, **more):
+    counter = Counter(schema, cliques)
+    return CountTask(schema=schema, names=schema.names, counter=counter, **more)
+
+
+def batches(table, rows=7):
+    return table.to_arrow(holes="codes").to_batches(rows)
+
+
+def added_up(records, counter):
+    _add_up(pa.Table.from_batches(list(records)), counter)
+    return counter
+
+
+def test_partial_counts_of_any_number_of_tasks_add_up():
+    table = made_up(RULED, 100, seed=2)
+    wanted = MemorySource(Table.read(table.to_arrow(holes="codes"), RULED))
+    for cuts in ([100], [40, 60], [0, 99, 1], [4] * 25):
+        run, ends = task(), np.cumsum([0, *cuts])
+        parts = [table.take(np.arange(*pair)) for pair in itertools.pairwise(ends)]
+        out = [batch for part in parts for batch in run(batches(part))]
+        found = added_up(merged(out), Counter(RULED, TASKED)).result("extended")
+        alike(found, wanted.counts(TASKED, rows="extended"))
+
+
+def test_a_task_starts_from_nothing_whenever_and_wherever_it_runs():
+    table, run = made_up(RULED, 50), task()
+    first = list(run(batches(table)))
+    for again in (run, pickle.loads(pickle.dumps(run))):
+        assert list(again(batches(table))) == first
+    counter = Counter(RULED, TASKED)
+    counter.add({n: table.codes(n) for n in RULED.names}, 50)
+    for known, there in ((counter, True), (pickle.loads(pickle.dumps(counter)), False)):
+        assert any(block.any() for _, block in known.blocks()) == there
+
+
+def test_large_vectors_come_in_blocks():
+    schema = Schema(tuple(Numeric(name=n, lower=0, upper=1, bins=500) for n in "ab"))
+    run, table = task([("a", "b")], schema), unread(schema, 300)
+    assert [block.size for _, block in run.counter.blocks()] == [2**17, 250_000 - 2**17]
+    found = added_up(run(batches(table)), run.counter).result("observed")
+    alike(found, MemorySource(table).counts([("a", "b")], rows="observed"))
+
+
+STRICT = Schema(
+    (Categorical(name="a", levels=("u", "v")), Numeric(name="b", lower=0, upper=1, nullable=True))
+)
+
+
+def refused(*parts):
+    run = task([("a",)], STRICT)
+    out = [batch for a, b in parts for batch in run([pa.record_batch({"a": a, "b": b})])]
+    with refuses(DataError) as caught:
+        added_up(merged(out), Counter(STRICT, [("a",)]))
+    return str(caught.value)
+
+
+def test_what_is_refused_does_not_depend_on_how_rows_are_cut():
+    good, level, null, number = (["u"], [0.5]), (["SECRET"], [0.5]), ([None], [0.5]), (["u"], [7.0])
+    both = refused((["u", "SECRET", None], [0.5, 0.5, 7.0]))
+    for parts in ((level, number, null), (good, null, level, number), (null, number, level)):
+        assert refused(*parts) == both
+    whole = pa.table({"a": ["u", "SECRET", None], "b": [0.5, 0.5, 7.0]})
+    with refuses(DataError) as caught:
+        Table.read(whole, STRICT)
+    assert str(caught.value) == both
+    assert "missing cells" in refused(good, null, number)
+    assert "'b'" in refused(good, number)
+
+
+def test_a_task_that_cannot_go_on_quotes_nothing():
+    def breaking():
+        yield pa.record_batch({"a": ["u"], "b": [0.5]})
+        raise ValueError("SECRET")
+
+    with refuses(DataError, "could not count"):
+        list(task([("a",)], STRICT)(breaking()))
+
+
+def test_rows_with_holes_are_left_out_by_their_own_cells():
+    table = made_up(RULED, 80, seed=4)
+    run = task(observed=("arbeit", "größe"))
+    found = added_up(run(batches(table)), Counter(RULED, TASKED)).result("extended")
+    read = Table.read(table.to_arrow(holes="codes"), RULED)
+    whole = read.take(~(read.mask("arbeit") | read.mask("größe")))
+    alike(found, MemorySource(whole).counts(TASKED, rows="extended"))
+
+
+# -- rows of units: at most so many of each, drawn at random, the same in every pass -------------
+WHO = Numeric(name="who", lower=0, upper=400, bins=400)
+LAST = Categorical(name="last", levels=("no", "yes"), nullable=True)
+
+
+def with_unit(**facts):
+    return Schema((WHO, LAST), unit=Unit("p", **facts))
+
+
+def shuffled(batches):
+    """Rows in another order whenever they are computed."""
+    for batch in batches:
+        order = np.random.default_rng(int.from_bytes(os.urandom(8))).permutation(batch.num_rows)
+        yield batch.take(pa.array(order))
+
+
+def visits(spark, people=400):
+    """Ten rows of each person, of which nine are alike."""
+    who = np.repeat(np.arange(people), 10)
+    last = ["yes" if k % 10 == 0 else "no" for k in range(len(who))]
+    table = pd.DataFrame({"p": [f"P{k}" for k in who], "who": who.astype(float), "last": last})
+    frame = frame_of(spark, table, 3)
+    return frame.mapInArrow(shuffled, frame.schema)
+
+
+def counted_units(frame, _=None):
+    return counted(frame, with_unit().of_rows, [("who",), ("who", "last"), ("last",)])
+
+
+def test_rows_are_drawn_by_unit_and_every_pass_sees_the_same(spark, capfd):
+    given = visits(spark)
+    frame, sums = of_units(given, with_unit(max_rows=3))
+    assert (sums / STEPS).tolist() == [1200.0, 1200.0]
+    assert frame.columns == ["who", "last"]
+    found = counted_units(frame)
+    alike(found, counted_units(frame))
+    assert (found["who",] == 3).all()
+    another = counted_units(*of_units(given, with_unit(max_rows=3)))
+    assert not np.array_equal(found["who", "last"], another["who", "last"])
+    frame.explain()
+    assert len(re.findall(r"Exchange hashpartitioning", capfd.readouterr().out)) == 1
+
+
+def test_each_row_is_drawn_as_often_and_not_each_sort_of_rows(spark):
+    found = counted_units(*of_units(visits(spark), with_unit()))
+    assert found["who",].sum() == 400
+    # One of ten rows: 40 on average, and within 5 and 90 but once in 10^9 times.
+    assert 5 < found["last",][1] < 90
+
+
+def test_rows_without_an_identifier_and_those_with_one_that_cannot_be_read(spark):
+    table = pd.DataFrame(
+        {"p": ["a", "", " ", "NA", "a ", "b"], "who": [1.0, 2, 3, 4, 5, 6], "last": ["no"] * 6}
+    )
+    codes = {"missing_codes": ("NA",)}
+    frame = spark.createDataFrame(table)
+    assert counted_units(*of_units(frame, with_unit(**codes)))["last",].sum() == 2
+    assert counted_units(*of_units(frame, with_unit(missing="own", **codes)))["last",].sum() == 5
+    with pytest.raises(DataError, match="a row has no identifier in the column 'p'"):
+        of_units(frame, with_unit(missing="refuse", **codes))
+    unread = spark.createDataFrame(
+        [([1], 1.0, "no"), (None, 2.0, "no")], "p array<int>, who double, last string"
+    )
+    assert counted_units(*of_units(unread, with_unit(missing="own")))["who",].nonzero()[
+        0
+    ].tolist() == [2]
+    with pytest.raises(DataError, match="lacks columns"):
+        of_units(frame.drop("p"), with_unit())
+
+
+def test_a_fit_to_a_frame_of_spark_protects_the_unit(spark):
+    frame = visits(spark, people=100)
+    model = MST(epsilon=20.0).fit(frame, schema=with_unit(max_rows=2))
+    assert (model.guarantee_.unit, model.guarantee_.max_rows) == ("p", 2)
+    assert abs(model.n_rows_ - 200) < 30
+    assert len(Table.read(frame, with_unit(max_rows=2))) == 200
+
+
+def test_weights_are_refused_before_anything_is_charged(spark):
+    class Ledger(Budget):
+        charged_first = True
+
+    for schema in (
+        with_unit(max_rows=2, counts="unit"),
+        Schema((WHO, LAST), weight=SurveyWeight("p", upper=4)),
+    ):
+        budget = Ledger(9.0, 1e-3)
+        with pytest.raises(SchemaError, match="Spark counts every row as one"):
+            MST(epsilon=1.0, budget=budget).fit(visits(spark, people=2), schema=schema)
+        assert budget.events == ()

@@ -10,6 +10,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, MissingDependencyError, ParameterError, SchemaError
 from missdp.evaluate import LEARNERS, MCAR, classifier_f1, holdout
 from missdp.evaluate.classifiers import _balanced_split, _features
+from refusing import refuses
 
 SCHEMA = Schema(
     (
@@ -44,7 +45,6 @@ TRUTH = linked(1500, 0)
 
 
 def test_every_learner_tells_a_faithful_table_from_a_shuffled_one():
-    """All nine learn the link; none learns it from a table without dependence."""
     good = classifier_f1(TRUTH, linked(600, 1), random_state=0, attributes=("o",))
     bad = classifier_f1(TRUTH, shuffled(TRUTH, 2), random_state=0, attributes=("o",), max_rows=600)
     assert list(good.by_learner) == list(LEARNERS)
@@ -54,126 +54,101 @@ def test_every_learner_tells_a_faithful_table_from_a_shuffled_one():
         assert bad.scores["o"][name] < 0.75
 
 
-def test_scores_are_f1_of_the_rarer_class_on_the_test_rows(monkeypatch):
+class CopyCoin:
+    """Guesses the indicator of noise == "u", and notes how many rows it sees."""
+
+    seen = ()
+
+    def fit(self, X, y):
+        CopyCoin.seen += (len(X),)
+
+    def predict(self, X):
+        CopyCoin.seen += (len(X),)
+        return X[:, -3].astype(int)
+
+
+def test_scores_are_f1_of_the_rarer_class_on_the_test_rows_of_which_few_may_be_enough(monkeypatch):
     """Recomputed by hand for a learner that copies one feature."""
-
-    class CopyCoin:
-        def fit(self, X, y):
-            pass
-
-        def predict(self, X):
-            return X[:, -3].astype(int)  # the indicator of noise == "u"
-
     monkeypatch.setitem(LEARNERS, "MLP", lambda _: CopyCoin())
     fit, test = holdout(TRUTH, random_state=5)
-    found = classifier_f1(fit, fit, test=test, random_state=0, attributes=("c",), learners=("MLP",))
+    options = {"random_state": 0, "attributes": ("c",), "learners": ("MLP",)}
+    found = classifier_f1(fit, fit, test=test, **options)
     # p and q have a quarter of the rows each, r has half of them: which half is rarer decides.
     r = int(np.sum(fit.codes("c") == 2))
-    positive = [2] if 2 * r <= len(fit) else [0, 1]
-    y = np.isin(test.codes("c"), positive)
+    y = np.isin(test.codes("c"), [2] if 2 * r <= len(fit) else [0, 1])
     guess = test.codes("noise") == 0
-    hits = np.sum(y & guess)
-    assert found.mean == pytest.approx(2 * hits / (y.sum() + guess.sum()))
+    assert found.mean == pytest.approx(2 * np.sum(y & guess) / (y.sum() + guess.sum()))
     assert found.held_out
-    assert not classifier_f1(fit, fit, random_state=0, attributes=("c",), learners=FAST).held_out
+    CopyCoin.seen = ()
+    assert not classifier_f1(TRUTH, linked(900, 1), **options).held_out
+    classifier_f1(TRUTH, linked(900, 1), max_rows=100, **options)
+    assert CopyCoin.seen == (900, 450, 100, 100)
 
 
 @pytest.mark.slow
 def test_seeds_decide_and_a_score_does_not_depend_on_the_selection():
-    made = linked(400, 1)
-    options = {"learners": ("RandomForest", "Bagging"), "max_rows": 100}
-    options["attributes"] = ("noise", "n")
-    one = classifier_f1(TRUTH, made, random_state=3, **options)
-    assert one == classifier_f1(TRUTH, made, random_state=3, **options)
-    assert one != classifier_f1(TRUTH, made, random_state=4, **options)
-    options |= {"learners": ("Bagging",), "attributes": ("n",)}
-    alone = classifier_f1(TRUTH, made, random_state=3, **options)
+    def scores(seed=3, learners=("RandomForest", "Bagging"), attributes=("noise", "n")):
+        facts = {"random_state": seed, "learners": learners, "attributes": attributes}
+        return classifier_f1(TRUTH, linked(400, 1), max_rows=100, **facts)
+
+    one = scores()
+    assert one == scores() != scores(seed=4)
+    alone = scores(learners=("Bagging",), attributes=("n",))
     assert alone.scores["n"]["Bagging"] == one.scores["n"]["Bagging"]
 
 
-def test_the_row_cap_is_kept(monkeypatch):
-    seen = []
-
-    class Spy:
-        def fit(self, X, y):
-            seen.append((len(X), 0))
-
-        def predict(self, X):
-            seen.append((0, len(X)))
-            return np.ones(len(X))
-
-    monkeypatch.setitem(LEARNERS, "MLP", lambda _: Spy())
-    options = {"random_state": 0, "learners": ("MLP",), "attributes": ("o",)}
-    classifier_f1(TRUTH, linked(900, 1), max_rows=100, **options)
-    classifier_f1(TRUTH, linked(900, 1), **options)
-    assert seen == [(100, 0), (0, 100), (900, 0), (0, 450)]
-
-
-def test_degenerate_targets():
-    constant = Table.from_codes(
-        SCHEMA, {"c": [1] * 60, "o": [0, 1] * 30, "n": [0, 2] * 30, "noise": [0, 1] * 30}
-    )
-    found = classifier_f1(constant, constant, random_state=0, learners=FAST)
+def test_degenerate_targets_and_holes():
+    options = {"random_state": 0, "learners": FAST}
+    columns = {"c": [1] * 60, "o": [0, 1] * 30, "n": [0, 2] * 30, "noise": [0, 1] * 30}
+    constant = Table.from_codes(SCHEMA, columns)
+    found = classifier_f1(constant, constant, **options)
     assert found.skipped == ("c",)
     assert list(found.scores) == ["o", "n", "noise"]
     assert "skipped, one value only: c" in str(found)
     # A synthetic table with one class is the synthetic table's fault: it scores, badly.
     poor = Table.from_codes(SCHEMA, {"c": [1] * 9, "o": [1] * 9, "n": [0] * 9, "noise": [0] * 9})
     test = constant.take(np.arange(20))  # half of the test rows in either class
-    scores = classifier_f1(constant, poor, test=test, random_state=0, learners=FAST).scores
+    scores = classifier_f1(constant, poor, test=test, **options).scores
     for name in ("o", "n", "noise"):
         assert len(set(scores[name].values())) == 1
         assert scores[name]["BernoulliNB"] in (0.0, pytest.approx(2 / 3))
-    nothing = constant.subset(["c", "noise"]).take(np.arange(20))
-    nothing = Table.from_codes(nothing.schema, {"c": [1] * 20, "noise": [0] * 20})
-    empty = classifier_f1(nothing, nothing, random_state=0, learners=FAST)
-    assert empty.scores == {}
-    assert np.isnan(empty.mean)
-    assert empty.to_dict()["mean"] is None
-
-
-def test_holes_on_either_side_are_handled():
+    nothing = Table.from_codes(SCHEMA.subset(["c", "noise"]), {"c": [1] * 20, "noise": [0] * 20})
+    empty = classifier_f1(nothing, nothing, **options)
+    assert (empty.scores, empty.to_dict()["mean"]) == ({}, None)
     holed = MCAR(rate=0.2).apply(TRUTH, random_state=0)
-    found = classifier_f1(holed, holed, random_state=0, attributes=("o",), learners=FAST)
-    assert found.mean > 0.8
+    assert classifier_f1(holed, holed, attributes=("o",), **options).mean > 0.8
     gone = MCAR(rate={"o": 0.999999}).apply(linked(50, 1), random_state=0)
-    assert classifier_f1(TRUTH, gone, random_state=0, attributes=("o",), learners=FAST).mean == 0.0
+    assert classifier_f1(TRUTH, gone, attributes=("o",), **options).mean == 0.0
 
 
-@pytest.mark.parametrize(
-    ("facts", "kind", "says"),
-    [
-        ({"learners": ("Oracle",)}, ParameterError, "unknown learners"),
-        ({"learners": ()}, ParameterError, "at least one learner"),
-        ({"learners": 3}, ParameterError, "learners"),
-        ({"learners": [["x"]]}, ParameterError, "learners"),
-        ({"max_rows": 0}, ParameterError, "max_rows"),
-        ({"max_rows": "x"}, ParameterError, "max_rows"),
-        ({"max_rows": 2.5}, ParameterError, "max_rows"),
-        ({"random_state": "x"}, ParameterError, "random_state"),
-        ({"random_state": -1}, ParameterError, "random_state"),
-        ({"attributes": ("o", "o")}, ParameterError, "target"),
-        ({"attributes": 3}, ParameterError, "attributes"),
-        ({"attributes": ("nope",)}, SchemaError, "nope"),
-        ({"schema": 3}, ParameterError, "schema"),
-        ({"truth": TRUTH.subset(["o"]), "synthetic": TRUTH.subset(["o"])}, DataError, "two attrib"),
-        ({"synthetic": TRUTH.take(np.arange(0))}, DataError, "rows to train"),
-    ],
-)
-def test_bad_requests_are_refused(facts, kind, says):
+REFUSED = [
+    ({"learners": ("Oracle",)}, ParameterError, "unknown learners"),
+    ({"learners": ()}, ParameterError, "at least one learner"),
+    *(({"learners": bad}, ParameterError, "learners") for bad in (3, [["x"]])),
+    *(({"max_rows": bad}, ParameterError, "max_rows") for bad in (0, "x", 2.5)),
+    *(({"random_state": bad}, ParameterError, "random_state") for bad in ("x", -1)),
+    ({"attributes": ("o", "o")}, ParameterError, "target"),
+    ({"attributes": 3}, ParameterError, "attributes"),
+    ({"attributes": ("nope",)}, SchemaError, "nope"),
+    ({"schema": 3}, ParameterError, "schema"),
+    ({"truth": TRUTH.subset(["o"]), "synthetic": TRUTH.subset(["o"])}, DataError, "two attrib"),
+    ({"synthetic": TRUTH.take(np.arange(0))}, DataError, "rows to train"),
+]
+
+
+def test_bad_requests_are_refused():
     known = {"truth": TRUTH, "synthetic": TRUTH, "random_state": 0, "learners": FAST}
-    with pytest.raises(kind, match=says) as caught:
-        classifier_f1(**known | facts)
-    assert caught.value.__context__ is None
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [{"table": "x"}, {"random_state": "x"}, *({"share": s} for s in (0.0, 1.0, -1.0, np.nan, "x"))],
-)
-def test_a_split_needs_a_table_a_share_and_a_seed(facts):
-    with pytest.raises((ParameterError, DataError)):
-        holdout(**{"table": TRUTH, "random_state": 0, **facts})
+    for facts, kind, says in REFUSED:
+        with refuses(kind, says):
+            classifier_f1(**known | facts)
+    shares = [{"share": share} for share in (0.0, 1.0, -1.0, np.nan, "x")]
+    for facts in ({"table": "x"}, {"random_state": "x"}, *shares):
+        with refuses((ParameterError, DataError)):
+            holdout(**{"table": TRUTH, "random_state": 0, **facts})
+    ids = Schema((Ordinal(name="id", levels=tuple(range(200))),))
+    fit, test = holdout(Table.from_codes(ids, {"id": np.arange(200)}), random_state=1)
+    assert (len(fit), len(test)) == (140, 60)  # without overlap
+    assert sorted([*fit.codes("id"), *test.codes("id")]) == list(range(200))
 
 
 def test_a_missing_library_is_named_before_any_work(monkeypatch):
@@ -183,35 +158,17 @@ def test_a_missing_library_is_named_before_any_work(monkeypatch):
     classifier_f1(TRUTH, TRUTH, random_state=0, learners=("BernoulliNB",))
 
 
-def test_holdout_splits_without_overlap():
-    codes = np.arange(200)
-    schema = Schema((Ordinal(name="id", levels=tuple(range(200))),))
-    fit, test = holdout(Table.from_codes(schema, {"id": codes}), random_state=1)
-    assert (len(fit), len(test)) == (140, 60)
-    assert sorted([*fit.codes("id"), *test.codes("id")]) == list(codes)
-
-
-COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=6)
-
-
 @settings(max_examples=60)
-@given(COUNTS)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=6))
 def test_splits_are_as_balanced_as_possible(counts):
-    array = np.array(counts)
-    names = tuple(range(len(counts)))
-    subsets = [
-        np.array(s, dtype=bool) for s in itertools.product([False, True], repeat=len(counts))
-    ]
+    array, names = np.array(counts), tuple(range(len(counts)))
+    subsets = [np.array(s) for s in itertools.product([False, True], repeat=len(counts))]
     cuts = [np.arange(len(counts)) >= at for at in range(1, len(counts))]
-    for attribute, allowed in (
-        (Categorical(name="a", levels=names), subsets),
-        (Ordinal(name="a", levels=names), cuts),
-    ):
-        split = _balanced_split(attribute, array)
+    for kind, allowed in ((Categorical, subsets), (Ordinal, cuts)):
+        split = _balanced_split(kind(name="a", levels=names), array)
         if np.count_nonzero(array) < 2:
             assert split is None
             continue
-        assert split is not None
         best = min(abs(2 * array[s].sum() - array.sum()) for s in allowed)
         assert array.sum() - 2 * array[split].sum() == best  # the rarer class is positive
         assert any(np.array_equal(split, s) or np.array_equal(~split, s) for s in allowed)

@@ -87,9 +87,3 @@ def test_what_was_measured_stands_on_the_page(capsys):
     assert (width[:, 1] > width[:, 0]).all()
     assert (held[:, 2] < 0.9).all()
     assert width[1, 0] < 1.15
-
-
-@pytest.mark.slow
-def test_the_measurement_runs(capsys):
-    main(["--short"])
-    assert capsys.readouterr().out.count("|\n") == 8

@@ -20,7 +20,10 @@ from missdp.evaluate import (
     missing_fidelity,
     missing_mask,
     missing_patterns,
+    missingness_by_kind,
 )
+from missdp.evaluate.classifiers import _features
+from missdp.schema import NotApplicable
 
 SCHEMA = Schema(
     (
@@ -34,17 +37,14 @@ SCHEMA = Schema(
 
 def frame(n, seed, holes=0.0):
     rng = np.random.default_rng(seed)
-    data = pd.DataFrame(
-        {
-            "c": rng.choice(["x", "y", "z"], n, p=[0.6, 0.3, 0.1]),
-            "o": pd.array(rng.integers(1, 3, n), dtype="Int64"),
-            "n": pd.array(rng.uniform(0, 100, n), dtype="Float64"),
-            "i": pd.array(rng.integers(1, 9, n), dtype="Int64"),
-        }
-    ).astype({"c": "string"})
-    for name in data.columns:
-        data.loc[rng.random(n) < holes, name] = pd.NA
-    return data
+    columns = {
+        "c": pd.array(rng.choice(["x", "y", "z"], n, p=[0.6, 0.3, 0.1]), dtype="string"),
+        "o": pd.array(rng.integers(1, 3, n), dtype="Int64"),
+        "n": pd.array(rng.uniform(0, 100, n), dtype="Float64"),
+        "i": pd.array(rng.integers(1, 9, n), dtype="Int64"),
+    }
+    data = pd.DataFrame(columns)
+    return data.mask(rng.random(data.shape) < holes)
 
 
 @settings(max_examples=8)
@@ -66,22 +66,12 @@ def test_it_is_a_distance_on_complete_tables(a, b, c, k):
 def test_finer_bins_see_what_the_declared_ones_hide():
     spread = frame(4000, 0)
     centred = spread.assign(n=pd.array((spread["n"] // 25) * 25 + 12.5, dtype="Float64"))
-    same = marginal_distance(spread, centred, k=1, schema=SCHEMA).per_marginal
-    finer = marginal_distance(spread, centred, k=1, schema=SCHEMA, bins=20).per_marginal
-    assert same["n",] == 0.0
+    far = [marginal_distance(spread, centred, k=1, schema=SCHEMA, bins=b) for b in (None, 2, 20)]
+    same, coarser, finer = (found.per_marginal for found in far)
+    assert same == coarser
+    assert same["n",] == finer["i",] == 0.0  # whole numbers stay as they are
     assert finer["n",] == pytest.approx(0.8, abs=0.03)  # 4 of 20 bins are hit
-    assert finer["i",] == 0.0
-
-
-def test_whole_numbers_and_finer_declared_bins_stay_as_they_are():
-    one, two = frame(500, 1), frame(500, 2)
-    declared = marginal_distance(one, two, k=1, schema=SCHEMA, bins=2).per_marginal
-    assert declared == marginal_distance(one, two, k=1, schema=SCHEMA).per_marginal
-    marginal_distance(one, two, k=1, schema=SCHEMA, bins=1000)
-
-
-def test_bins_only_cannot_be_cut_finer():
-    table = Table.read(frame(50, 0), SCHEMA)
+    table = Table.read(spread, SCHEMA)
     bare = Table.from_codes(SCHEMA, {name: table.codes(name) for name in SCHEMA.names})
     assert marginal_distance(table, bare).max == 0.0
     with pytest.raises(DataError, match="with_values"):
@@ -100,48 +90,36 @@ def test_any_kind_of_table_compares_with_any_other():
     assert marginal_distance(table, table.to_arrow()).max == 0.0
 
 
-def test_tables_that_do_not_compare_are_refused():
+OTHERS = [
+    Categorical(name="c", levels=("x", "y", "w"), nullable=True),
+    Categorical(name="o", levels=(1, 2), nullable=True),
+    Numeric(name="n", lower=0, upper=99, bins=4, nullable=True),
+    Numeric(name="i", lower=1, upper=8, bins=2, nullable=True),
+]
+
+
+def test_tables_that_do_not_compare_and_bad_options_are_refused():
     table = Table.read(frame(10, 0), SCHEMA)
+    refused = [(SchemaError, "different attributes", table.subset(["c", "o"]), {})]
+    for other in OTHERS:
+        schema = Schema(tuple(other if a.name == other.name else a for a in SCHEMA))
+        codes = Table.from_codes(schema, {a.name: [0] for a in schema})
+        refused.append((SchemaError, f"different domains for '{other.name}'", codes, {}))
+    bad = [{"k": k} for k in (0, 5, True, 1.5)]
+    bad += [{"bins": 0}, {"bins": 2.5}, {"missing": "ignore"}]
+    refused += [(ParameterError, None, table, options) for options in bad]
+    for error, told, other, options in refused:
+        with pytest.raises(error, match=told):
+            marginal_distance(table, other, **options)
     with pytest.raises(ParameterError, match="schema"):
         marginal_distance(frame(10, 0), frame(10, 1))
-    with pytest.raises(SchemaError, match="different attributes"):
-        marginal_distance(table, table.subset(["c", "o"]))
-    others = {
-        "c": Categorical(name="c", levels=("x", "y", "w"), nullable=True),
-        "o": Categorical(name="o", levels=(1, 2), nullable=True),
-        "n": Numeric(name="n", lower=0, upper=99, bins=4, nullable=True),
-        "i": Numeric(name="i", lower=1, upper=8, bins=2, nullable=True),
-    }
-    for name, other in others.items():
-        schema = Schema(tuple(other if a.name == name else a for a in SCHEMA))
-        codes = {a.name: [0] for a in schema}
-        with pytest.raises(SchemaError, match=f"different domains for '{name}'"):
-            marginal_distance(table, Table.from_codes(schema, codes))
-
-
-def test_tables_without_rows_are_as_far_as_can_be():
-    empty, some = frame(0, 0), frame(5, 0)
-    assert marginal_distance(some, empty, schema=SCHEMA).mean == 1.0
-    assert marginal_distance(empty, empty, schema=SCHEMA).mean == 0.0
-
-
-@pytest.mark.parametrize(
-    "options",
-    [*({"k": k} for k in (0, 5, True, 1.5)), {"bins": 0}, {"bins": 2.5}, {"missing": "ignore"}],
-)
-def test_bad_options_are_refused(options):
-    with pytest.raises(ParameterError):
-        marginal_distance(frame(5, 0), frame(5, 1), schema=SCHEMA, **options)
 
 
 def test_batches_do_not_change_the_result(monkeypatch):
-    one, two = frame(100, 0), frame(100, 1)
+    one, two, steps = frame(100, 0), frame(100, 1), []
     whole = marginal_distance(one, two, schema=SCHEMA)
     monkeypatch.setattr(module, "_BATCH_CELLS", 1)
-    steps = []
-    parts = marginal_distance(
-        one, two, schema=SCHEMA, progress=lambda stage, done: steps.append((stage, done))
-    )
+    parts = marginal_distance(one, two, schema=SCHEMA, progress=lambda *done: steps.append(done))
     assert parts == whole
     assert steps == [("2-way marginals", i / 6) for i in range(1, 7)]
 
@@ -178,7 +156,7 @@ def test_rates_and_patterns_follow_their_definitions():
     assert found.max_rate_difference == pytest.approx(gap.max())
 
 
-def test_equal_rates_with_another_dependence_are_told_apart():
+def test_equal_rates_with_another_dependence_are_told_apart_and_no_rows_are_far_from_any():
     """Holes that come together, against holes that come alone: only the patterns see it."""
     schema = Schema(tuple(Categorical(name=n, levels=(0,), nullable=True) for n in "ab"))
     together = Table.from_codes(schema, {"a": [1, 1, 0, 0], "b": [1, 1, 0, 0]})
@@ -186,13 +164,12 @@ def test_equal_rates_with_another_dependence_are_told_apart():
     found = missing_fidelity(together, alone)
     assert found.max_rate_difference == 0.0
     assert found.pairs["a", "b"] == found.patterns == 1.0
-
-
-def test_tables_without_rows():
-    table = MCAR(rate=0.3).apply(complete(100, 0), random_state=0)
-    empty = table.take(np.arange(0))
-    assert missing_fidelity(table, empty).patterns == 1.0
+    empty = alone.take(np.arange(0))
+    some = complete(5, 0)
+    assert missing_fidelity(alone, empty).patterns == 1.0
+    assert marginal_distance(some, some.take(np.arange(0))).mean == 1.0
     assert missing_fidelity(empty, empty).mean_pair_distance == 0.0
+    assert marginal_distance(empty, empty).mean == 0.0
 
 
 HOLED = Schema(
@@ -202,13 +179,8 @@ HOLED = Schema(
         Categorical(name="b", levels=("u", "v")),
     )
 )
-WITH_HOLES = pd.DataFrame(
-    {
-        "a": ["x", None, "y", None, None],
-        "n": [1.0, 2.0, np.nan, np.nan, 9.0],
-        "b": ["u", "v", "u", "v", "u"],
-    }
-)
+COLUMNS = {"a": ["x", None, "y", None, None], "n": [1.0, 2.0, np.nan, np.nan, 9.0]}
+WITH_HOLES = pd.DataFrame({**COLUMNS, "b": ["u", "v", "u", "v", "u"]})
 
 
 def test_mask_and_patterns_match_pandas():
@@ -223,18 +195,186 @@ def test_mask_and_patterns_match_pandas():
 
 
 def test_holes_hide_the_value_and_leave_the_others_alone():
-    complete = Table.read(WITH_HOLES.iloc[:1], HOLED)
-    rows = complete.take(np.zeros(200, dtype=int))
+    rows = Table.read(WITH_HOLES.iloc[:1], HOLED).take(np.zeros(200, dtype=int))
     holed = MCAR(rate=0.5, columns=("n",)).apply(rows, random_state=1)
     mask = holed.mask("n")
     assert 0 < mask.sum() < 200
     assert set(holed.values("n")[~mask]) == {1.0}
     assert set(holed.values("n")[mask]) == {0.0}  # the lower bound, not the hidden value
     np.testing.assert_array_equal(holed.codes("a"), rows.codes("a"))
+    bare = Table.from_codes(HOLED, {"a": [0] * 50, "n": [3] * 50, "b": [1] * 50})
+    assert {*MCAR(rate=0.5).apply(bare, random_state=0).codes("n")} == {3, 10}
 
 
-def test_a_table_of_bins_only_can_have_holes():
-    table = Table.from_codes(HOLED, {"a": [0] * 50, "n": [3] * 50, "b": [1] * 50})
-    holed = MCAR(rate=0.5).apply(table, random_state=0)
-    assert holed.schema.nullable == ("a", "n", "b")
-    assert set(np.unique(holed.codes("n"))) == {3, 10}
+# Kinds of missing: their shares, and what counts as a level and as missing in every comparison
+KINDS = Schema(
+    (
+        Categorical(name="work", levels=("no", "yes"), nullable=True, refused=(-7,)),
+        Numeric(name="hours", lower=0, upper=80, bins=4, nullable=True, refused=(-7,)),
+        Ordinal(name="mood", levels=(1, 2, 3), nullable=True, unknown=("?",), not_asked=(9,)),
+        Categorical(name="plain", levels=("x", "y"), nullable=True),
+        Categorical(name="whole", levels=("x", "y")),
+    ),
+    (NotApplicable("hours", unless="work = 'yes'"),),
+)
+
+
+def drawn(n, seed):
+    rng = np.random.default_rng(seed)
+    codes = {a.name: rng.integers(0, a.extended_size, n) for a in KINDS}
+    return Table.from_codes(KINDS, codes).with_values(rng)
+
+
+ONE, TWO = drawn(400, 0), drawn(300, 1)
+
+
+def test_shares_are_those_of_the_cells():
+    found = missingness_by_kind(ONE, TWO)
+    assert {name: [*shares] for name, shares in found.truth_shares.items()} == {
+        "work": ["missing", "refused"],
+        "hours": ["not_applicable", "missing", "refused"],
+        "mood": ["missing", "unknown", "not_asked"],
+        "plain": ["missing"],
+        "whole": [],
+    }
+    gaps = []
+    for (name, kind), gap in found.differences.items():
+        shares = [float(table.mask(name, kind).mean()) for table in (ONE, TWO)]
+        assert found.truth_shares[name][kind] == shares[0]
+        assert found.synthetic_shares[name][kind] == shares[1]
+        assert gap == pytest.approx(shares[1] - shares[0])
+        gaps.append(abs(gap))
+    assert found.mean_difference == pytest.approx(np.mean(gaps))
+    assert found.max_difference == pytest.approx(np.max(gaps))
+
+
+def test_the_same_table_has_the_same_shares_and_no_rows_have_none():
+    assert missingness_by_kind(ONE, ONE).max_difference == 0.0
+    empty = ONE.take(np.arange(0))
+    found = missingness_by_kind(ONE, empty)
+    assert found.synthetic_shares["hours"] == {"not_applicable": 0, "missing": 0, "refused": 0}
+    none = Table.from_codes(Schema((Categorical(name="a", levels=("x",)),)), {"a": [0]})
+    for table in (empty, none):
+        found = missingness_by_kind(table, table)
+        assert found.mean_difference == found.max_difference == 0.0
+
+
+def test_kinds_survive_files_that_hold_codes_and_not_those_that_hold_nulls():
+    schema = replace(KINDS, rules=()).subset(("work", "mood", "plain"))
+    table = ONE.subset(schema.names)
+    table = Table(schema, {name: table.column(name) for name in schema.names})
+    coded = table.to_native("pandas", holes="codes")
+    nulls = table.to_native("pandas")
+    assert missingness_by_kind(table, coded).max_difference == 0.0
+    found = missingness_by_kind(table, nulls).synthetic_shares
+    assert found["work"]["refused"] == found["mood"]["not_asked"] == 0.0
+    assert found["work"]["missing"] == table.mask("work").mean()
+
+
+def test_what_is_not_applicable_follows_from_the_rules_where_a_frame_holds_nulls():
+    columns = {"work": ["yes", "no", None, "no"], "hours": [None, None, None, 40]}
+    columns |= {"mood": [1, 2, 3, "?"], "plain": ["x"] * 4, "whole": ["x"] * 4}
+    found = missingness_by_kind(pd.DataFrame(columns), ONE, schema=KINDS).truth_shares["hours"]
+    assert found == {"not_applicable": 0.5, "missing": 0.5, "refused": 0.0}
+
+
+def test_undeclared_holes_are_listed_where_they_occur():
+    frame = pd.DataFrame({name: ["x", None] for name in ("plain", "whole")})
+    schema = KINDS.subset(("plain", "whole"))
+    full = ONE.subset(schema.names)
+    assert missingness_by_kind(full, frame).synthetic_shares["whole"] == {"missing": 0.5}
+    assert missingness_by_kind(full, full).synthetic_shares["whole"] == {}
+
+
+def test_where_only_not_applicable_is_declared_a_null_is_that():
+    """As in `Table.read`: holes that are not declared change nothing about it."""
+    hours = Numeric(name="hours", lower=0, upper=80)
+    schema = Schema((KINDS["work"], hours), KINDS.rules)
+    frame = pd.DataFrame({"work": ["yes", None, "no"], "hours": [3, None, None]})
+    table = Table.read(frame, schema)
+    for data in (frame, table):
+        found = missingness_by_kind(data, table).truth_shares["hours"]
+        assert found == {"not_applicable": 2 / 3}
+
+
+def seen(table, name):
+    """Numbers of levels, "na", and "?" for every other kind."""
+    attribute, codes = table.schema[name], table.codes(name)
+    cells = codes.astype(object)
+    cells[codes >= attribute.size] = "?"
+    cells[table.mask(name, "not_applicable")] = "na"
+    return cells
+
+
+def naive(one, two, names, missing):
+    rows = []
+    for table in (one, two):
+        cells = [*zip(*(seen(table, name) for name in names), strict=True)]
+        rows.append([r for r in cells if missing == "level" or "?" not in r])
+    return sum(
+        abs(rows[0].count(cell) / len(rows[0]) - rows[1].count(cell) / len(rows[1])) / 2
+        for cell in {*rows[0], *rows[1]}
+    )
+
+
+@pytest.mark.parametrize("missing", ["unobserved", "level"])
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_distances_follow_the_definition(missing, k):
+    """Not applicable is a level, and all other kinds are one."""
+    found = marginal_distance(ONE, TWO, k=k, missing=missing)
+    assert list(found.per_marginal) == list(itertools.combinations(KINDS.names, k))
+    for names, distance in found.per_marginal.items():
+        assert distance == pytest.approx(naive(ONE, TWO, names, missing))
+    values = list(found.per_marginal.values())
+    assert (found.mean, found.max) == (pytest.approx(np.mean(values)), max(values))
+
+
+def test_finer_bins_keep_kinds_apart():
+    table = ONE.subset(("hours",))
+    shifted = Table(
+        table.schema, {"hours": replace(table.column("hours"), values=table.values("hours"))}
+    )
+    assert marginal_distance(table, shifted, k=1, bins=40, missing="level").mean == 0.0
+    only = table.take(table.mask("hours", "not_applicable"))
+    others = table.take(table.mask("hours", "refused"))
+    assert marginal_distance(only, others, k=1, bins=40, missing="level").mean == 1.0
+    # Refused is not observed, not applicable is: a table without rows against one with.
+    assert marginal_distance(others, others, k=1, bins=40).mean == 0.0
+    assert marginal_distance(only, others, k=1, bins=40).mean == 1.0
+
+
+def test_missing_rates_count_holes_alone():
+    found = missing_fidelity(ONE, TWO)
+    for name in KINDS.names:
+        holes = ONE.mask(name) & ~ONE.mask(name, "not_applicable")
+        assert found.truth_rates[name] == pytest.approx(holes.mean())
+    skipped = ONE.take(ONE.mask("hours", "not_applicable")).subset(("hours",))
+    assert missing_fidelity(skipped, skipped).truth_rates["hours"] == 0.0
+
+
+def test_tables_that_declare_other_kinds_are_compared():
+    """Kinds that the first table does not have are plainly missing."""
+    fewer = Schema(tuple(replace(a, refused=None) for a in KINDS.attributes), KINDS.rules)
+    codes = {name: [0, 1] for name in KINDS.names} | {"work": [0, 2]}
+    plain = Table.from_codes(fewer, codes)
+    refused = Table.from_codes(KINDS, codes | {"work": [0, 3]})
+    assert missingness_by_kind(plain, refused).max_difference == 0.0
+    assert missingness_by_kind(refused, plain).synthetic_shares["work"]["missing"] == 0.5
+    without = Schema(tuple(replace(a, not_applicable=None) for a in KINDS.attributes))
+    with pytest.raises(SchemaError, match="different domains"):
+        marginal_distance(Table.from_codes(without, codes), plain)
+    assert marginal_distance(plain, Table.from_codes(without, codes), k=1).max < 1.0
+
+
+def test_learners_see_not_applicable_and_missing_apart():
+    schema = KINDS.subset(("work", "hours"))
+    hours = schema["hours"]
+    codes = np.arange(hours.extended_size)
+    table = Table.from_codes(schema, {"work": np.zeros(len(codes), int), "hours": codes})
+    encoded = _features(table, ["hours"])
+    np.testing.assert_array_equal(encoded[:, 1], table.mask("hours", "not_applicable"))
+    np.testing.assert_array_equal(encoded[:, 2], codes >= hours.missing_code)
+    assert (encoded[hours.size :, 0] == 0).all()
+    skipped = Categorical(name="c", levels=("x", "y"), nullable=True, refused=(), not_applicable=())
+    table = Table.from_codes(Schema((skipped,)), {"c": [0, 1, 2, 3, 4]})
+    np.testing.assert_array_equal(_features(table, ["c"]), np.eye(4)[[0, 1, 2, 3, 3]])

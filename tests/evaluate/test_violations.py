@@ -74,13 +74,6 @@ def test_each_rule_is_counted_by_itself(text, tmp_path):
     assert rule_violations(Table.read(rows, SCHEMA)).broken_rows == 0
 
 
-def test_a_row_that_breaks_all_counts_once():
-    worst = {key: value for change in BREAKS.values() for key, value in change.items()}
-    found = rule_violations(frame(worst, {}), schema=SCHEMA)
-    assert found.broken == dict.fromkeys(BREAKS, 1)
-    assert found.broken_rows == 1
-
-
 def test_holes_leave_it_open_and_not_applicable_does_not():
     pairs = [{"sex", "schwanger"}, {"work", "hours"}, {"degree", "years"}, {"age", "größe"}]
     pairs.append({"start", "end"})
@@ -93,37 +86,44 @@ def test_holes_leave_it_open_and_not_applicable_does_not():
     assert rule_violations(frame({"schwanger": -7, "sex": "m"}), schema=SCHEMA).broken_rows == 0
 
 
-def test_bins_are_counted_where_they_surely_break_a_rule():
-    codes = {name: np.zeros(2, dtype=int) for name in SCHEMA.names}
-    table = Table.from_codes(SCHEMA, codes | {"start": [5, 0], "work": [1, 1]})
-    assert rule_violations(table).broken["start <= end"] == 1
-
-
-def test_edges(tmp_path):
-    empty = frame({}).head(0)
-    found = rule_violations(empty, schema=SCHEMA)
+def test_a_row_that_breaks_all_counts_once_and_few_rows_or_no_rules_count_for_nothing():
+    worst = {key: value for change in BREAKS.values() for key, value in change.items()}
+    found = rule_violations(frame(worst, {}), schema=SCHEMA)
+    assert (found.broken_rows, found.broken) == (1, dict.fromkeys(BREAKS, 1))
+    found = rule_violations(frame({}).head(0), schema=SCHEMA)
     assert (found.rows, found.broken_rows, found.share) == (0, 0, 0.0)
     assert found.shares == dict.fromkeys(BREAKS, 0.0)
     without = Schema(SCHEMA.attributes)
     assert rule_violations(frame({}), schema=without) == RuleViolations(1, 0, {})
-    assert str(rule_violations(frame({}), schema=without)) == "0 of 1 rows break a rule (0.0000)"
-    wide = Schema(
-        tuple(Numeric(name=f"x{i}", lower=0, upper=9) for i in range(200)),
-        (Order(" <= ".join(f"x{i}" for i in range(200))),),
-    )
-    rising = pd.DataFrame({f"x{i}": [i / 200, i / 200] for i in range(200)})
+    names = [f"x{i}" for i in range(200)]
+    columns = tuple(Numeric(name=name, lower=0, upper=9) for name in names)
+    rising = pd.DataFrame({name: [i / 200, i / 200] for i, name in enumerate(names)})
     rising.loc[1, "x100"] = 9
+    wide = Schema(columns, (Order(" <= ".join(names)),))
     assert rule_violations(rising, schema=wide).broken_rows == 1
+    codes = {name: np.zeros(2, dtype=int) for name in SCHEMA.names}  # bins: where they surely do
+    table = Table.from_codes(SCHEMA, codes | {"start": [5, 0], "work": [1, 1]})
+    assert rule_violations(table).broken["start <= end"] == 1
+    for many in (0, 1):
+        found = pair_violations(FIVE[:many], schema=PAIRED)
+        assert found.pairs == found.broken_rows == {CITY: 0, PAY: 0}
+        assert found.pair_shares == found.row_shares == {CITY: 0.0, PAY: 0.0}
+    assert pair_violations(FIVE, schema=Schema(PAIRED.attributes)) == PairViolations(5, {}, {}, {})
 
 
-def test_refusals():
-    with pytest.raises(ParameterError, match="schema="):
-        rule_violations(frame({}))
-    with pytest.raises(SchemaError, match="different attributes"):
-        rule_violations(Table.read(frame({}), SCHEMA).subset(("age",)), schema=SCHEMA)
-    with pytest.raises(DataError) as caught:
-        rule_violations(frame({"age": 4321}), schema=SCHEMA)
-    assert "4321" not in str(caught.value)
+def test_other_tables_are_refused_and_no_cell_is_quoted():
+    bare = Table.from_codes(PAIRED, {a.name: np.zeros(2, dtype=int) for a in PAIRED})
+    for error, told, count, data, schema in (
+        (ParameterError, "schema=", rule_violations, frame({}), None),
+        (ParameterError, "schema=", pair_violations, FIVE, None),
+        (SchemaError, "different", rule_violations, Table.read(FIVE, PAIRED), SCHEMA),
+        (SchemaError, "different", pair_violations, Table.read(frame({}), SCHEMA), PAIRED),
+        (DataError, "no numeric values", pair_violations, bare, None),
+        (DataError, None, rule_violations, frame({"age": 4321}), SCHEMA),
+    ):
+        with pytest.raises(error, match=told) as caught:
+            count(data, schema=schema)
+        assert "4321" not in str(caught.value)
 
 
 def test_undeclared_holes_of_a_table_are_no_levels():
@@ -171,23 +171,6 @@ def test_pairs_and_rows_in_them_are_counted_among_observed_rows():
         assert found.broken_rows == {CITY: 3, PAY: 4}
         assert found.pair_shares == {CITY: 2 / 6, PAY: 4 / 6}
         assert found.row_shares == {CITY: 0.75, PAY: 1.0}
-
-
-def test_few_rows_make_no_pairs():
-    for many in (0, 1):
-        found = pair_violations(FIVE[:many], schema=PAIRED)
-        assert found.pairs == found.broken_rows == {CITY: 0, PAY: 0}
-        assert found.pair_shares == found.row_shares == {CITY: 0.0, PAY: 0.0}
-    assert pair_violations(FIVE, schema=Schema(PAIRED.attributes)) == PairViolations(5, {}, {}, {})
-
-
-def test_refusals_of_pairs():
-    with pytest.raises(ParameterError, match="schema="):
-        pair_violations(FIVE)
-    with pytest.raises(SchemaError, match="different attributes"):
-        pair_violations(Table.read(FIVE, PAIRED).subset(("pay",)), schema=PAIRED)
-    with pytest.raises(DataError, match="no numeric values"):
-        pair_violations(Table.from_codes(PAIRED, {a.name: np.zeros(2, dtype=int) for a in PAIRED}))
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the files are not here")

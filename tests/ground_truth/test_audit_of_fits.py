@@ -83,7 +83,6 @@ class Attacker:
         return log_ratio(witness.kept)
 
     def claim(self, observed):
-        """What the fit claims for the ground truth, at many deltas."""
         known = MissingCompletelyAtRandom(dict.fromkeys("abc", observed))
         guarantee = self.model.ground_truth_guarantee(known)
         return Claim(tuple((guarantee.epsilon_at(float(d)), float(d)) for d in DELTAS))

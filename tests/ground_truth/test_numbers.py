@@ -12,17 +12,9 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from partition_search import best_partition
 from scipy import stats
 
+from missdp import ground_truth as gt
 from missdp.accounting import Cost, GaussianEvent, RDPEvent, ZCDPEvent
-from missdp.ground_truth import (
-    ChosenGates,
-    amplified_epsilon,
-    distinct_targets_bound,
-    gate_loss_distribution,
-    gated_delta,
-    gated_epsilon,
-    largest_gate_probability,
-    mask_mixture,
-)
+from missdp.ground_truth import amplified_epsilon, mask_mixture
 from missdp.ground_truth.replicas import (
     ORDERS,
     _chosen_curve,
@@ -121,7 +113,7 @@ def test_table_1(name):
         assert every == pytest.approx(rows_linear, abs=5.001e-4)
         assert amplified_epsilon(every, 1.0) == pytest.approx(rows_sound, abs=5.001e-4)
         if (name, rate) == ("adult", 0.4):
-            network = distinct_targets_bound(even, attributes=observed.keys(), observed=observed)
+            network = gt.distinct_targets_bound(even, attributes=observed.keys(), observed=observed)
             assert round(network, 4) == 0.6080  # any network; the published figure is .47
         if (name, rate) == ("adult", 0.3):
             free = sound_partition(gates, even, observed=observed).cost
@@ -162,35 +154,33 @@ def test_marginals_that_were_chosen(share, epsilon, expected):
     np.testing.assert_allclose(found, expected, atol=6e-4)
 
 
+def curve_at(n, rates, **costs):
+    (found,) = _chosen_curve(_ChosenCosts(**costs), rates, orders=np.array([n]))
+    return found
+
+
 def test_chosen_curves_by_the_formula():
     """Two sets, all terms one number of masks at a time; the way back where little is spent."""
-    rates, n = {"a": 0.5, "b": 0.3}, 4
-    costs = _ChosenCosts(
-        ungated=0.01,
-        selections=0.02,
-        unselected=0.05,
-        chosen=0.1,
-        gates=["a", "b"],
-        fixed={"a": 0.2},
-    )
-    mean = 0.0
+    rates, n, mean = {"a": 0.5, "b": 0.3}, 4, 0.0
+    costs = {"ungated": 0.01, "selections": 0.02, "unselected": 0.05, "chosen": 0.1}
+    costs |= {"gates": ["a", "b"], "fixed": {"a": 0.2}}
     for k, m in itertools.product(range(n + 1), repeat=2):
         chance = stats.binom.pmf(k, n, 0.5) * stats.binom.pmf(m, n, 0.3)
         most = max(k, m)
         left = max(0.02 * n * (n - 1), 0.05 * most * (most - 1))
         mean += chance * math.exp(0.2 * k * (k - 1) + 0.1 * most * (most - 1) + left)
     exact = 0.01 * n + math.log(mean) / (n - 1)
-    (found,) = _chosen_curve(costs, rates, orders=np.array([n]))
-    assert exact <= found <= 1.1 * exact  # the chance of a maximum is bounded by a sum
-    k, told = np.arange(n + 1), _ChosenCosts(selections=0.3, fixed={"a": 0.5}, gates=["a"])
+    # The chance of a maximum is bounded by a sum.
+    assert exact <= curve_at(n, rates, **costs) <= 1.1 * exact
+    k = np.arange(n + 1)
     mean = stats.binom.pmf(k, n, 0.5) @ np.exp(0.5 * k * (k - 1))
-    (found,) = _chosen_curve(told, {"a": 0.5}, orders=np.array([n]))
-    assert found == pytest.approx(0.3 * n + math.log(mean) / (n - 1), rel=1e-6)
-    (small,) = _chosen_curve(_ChosenCosts(chosen=1e-6, gates=["a"]), rates, orders=np.array([8]))
+    told = curve_at(n, {"a": 0.5}, selections=0.3, fixed={"a": 0.5}, gates=["a"])
+    assert told == pytest.approx(0.3 * n + math.log(mean) / (n - 1), rel=1e-6)
+    small = curve_at(8, rates, chosen=1e-6, gates=["a"])
     assert small == pytest.approx(1e-6 * 0.5 * (1 + 7 * 0.5), rel=1e-8)
-    (never,) = _chosen_curve(costs, {"a": 0.0, "b": 0.0}, orders=np.array([n]))
+    never = curve_at(n, {"a": 0.0, "b": 0.0}, **costs)
     assert never == pytest.approx(0.01 * n + 0.02 * n, rel=1e-6)
-    (surely,) = _chosen_curve(costs, {}, orders=np.array([n]))
+    surely = curve_at(n, {}, **costs)
     assert surely == pytest.approx((0.01 + 0.05 + 0.1 + 0.2) * n, rel=1e-6)
 
 
@@ -202,7 +192,7 @@ def test_costs_of_caps():
             sensitivity=math.sqrt(amount), sigma=1.0, discrete=False, label=label, gate=gate
         )
 
-    who = ChosenGates(among=PAIRS, largest_share=0.5)
+    who = gt.ChosenGates(among=PAIRS, largest_share=0.5)
     parts = [cap(0.002), cap(0.004, who.selections), cap(0.032, who.chosen, PAIRS[0])]
     found = chosen_costs([*parts, cap(0.018, "", {"a0", "a1"})], who, {"a0": 0.9, "a1": 0.2})
     assert (found.ungated, found.unselected) == (pytest.approx(0.001), pytest.approx(0.002))
@@ -238,14 +228,13 @@ def test_a_cap_at_one_order_proves_nothing_above_it():
 
 # --- Profiles and loss distributions against other people's, and direct integration ---
 def profile(e):
-    """Of one Gaussian answer of mu 1."""
     return float(stats.norm.cdf(0.5 - e) - math.exp(e) * stats.norm.cdf(-0.5 - e))
 
 
 @pytest.mark.parametrize(("sigma", "p"), [(2.0, 0.1), (10.0, 0.95)])
 def test_one_gated_gaussian_is_a_poisson_sampled_one(sigma, p):
     base, theirs = (pld.from_gaussian_mechanism(sigma, sampling_prob=q) for q in (1.0, p))
-    ours = gate_loss_distribution(base, p)
+    ours = gt.gate_loss_distribution(base, p)
     for delta in (1e-3, 1e-6, 1e-9):
         expected = theirs.get_epsilon_for_delta(delta)
         assert ours.get_epsilon_for_delta(delta) == pytest.approx(expected, abs=2e-6)
@@ -261,12 +250,12 @@ def test_gated_delta_is_the_larger_way_of_the_true_divergence(p):
     for epsilon in (0.0, 0.05, 0.3, 1.0):
         add = np.maximum(0, present - math.exp(epsilon) * absent).sum()
         remove = np.maximum(0, absent - math.exp(epsilon) * present).sum()
-        found = gated_delta(epsilon, probability=p, profile=profile)
+        found = gt.gated_delta(epsilon, probability=p, profile=profile)
         assert found == pytest.approx(max(add, remove), abs=1e-6)
     for delta in (1e-3, 1e-6):
-        epsilon = gated_epsilon(delta, probability=p, profile=profile)
-        assert gated_delta(epsilon, probability=p, profile=profile) <= delta
-        assert gated_delta(epsilon - 1e-6, probability=p, profile=profile) > delta
+        epsilon = gt.gated_epsilon(delta, probability=p, profile=profile)
+        assert gt.gated_delta(epsilon, probability=p, profile=profile) <= delta
+        assert gt.gated_delta(epsilon - 1e-6, probability=p, profile=profile) > delta
 
 
 @pytest.mark.parametrize("p", [0.5])
@@ -278,7 +267,7 @@ def test_two_gated_responses_that_may_fail_match_enumeration(p):
     present = (1 - p) * opened[::-1] + p * opened
     both, neither = np.outer(present, present), np.outer(opened[::-1], opened[::-1])
     base = pld.from_privacy_parameters(pld.common.DifferentialPrivacyParameters(chance, slip))
-    two = gate_loss_distribution(base, p).self_compose(2)
+    two = gt.gate_loss_distribution(base, p).self_compose(2)
     for epsilon in (0.0, 0.3, 0.7, 1.2):
         add = np.maximum(0.0, both - math.exp(epsilon) * neither).sum()
         remove = np.maximum(0.0, neither - math.exp(epsilon) * both).sum()
@@ -286,7 +275,6 @@ def test_two_gated_responses_that_may_fail_match_enumeration(p):
         assert max(add, remove) - 1e-9 <= found <= max(add, remove) + 1e-4
 
 
-# --- Rounding ---
 def test_tiny_and_huge_losses():
     names = {f"a{i}" for i in range(120)}
     bound = mask_mixture([names], [1.0], observed=dict.fromkeys(names, 0.5))
@@ -323,5 +311,5 @@ def test_names_that_contain_each_other_and_unknown_rates():
         ("ab", {"a": 0.5}, 2, (), 0.5),
         ("abc", rates, 2, {"a"}, 0.09),
     ):
-        found = largest_gate_probability({*names}, known, smallest=smallest, always=always)
+        found = gt.largest_gate_probability({*names}, known, smallest=smallest, always=always)
         assert found == pytest.approx(most)

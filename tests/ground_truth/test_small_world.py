@@ -10,37 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
-from ground_truth.small_world import (
-    NAMES,
-    SETS,
-    SINGLES,
-    World,
-    chance,
-    costs,
-    divergence,
-    gates,
-    gaussian,
-    hockey_stick,
-    in_order,
-    independent,
-    likeliest,
-    loss,
-    rates,
-    response,
-    turning,
-)
 from missdp import Categorical, Schema
-from missdp.accounting import (
-    BoundedObservation,
-    FilterEvent,
-    GaussianEvent,
-    Guarantee,
-    MissingCompletelyAtRandom,
-    ObservedAtMost,
-    PureEvent,
-    ZCDPEvent,
-)
+from missdp import accounting as acc
 from missdp.ground_truth import (
     DataChosenGates,
     FixedGates,
@@ -50,6 +23,122 @@ from missdp.ground_truth import (
     mask_mixture,
 )
 from missdp.ground_truth.replicas import _chosen_curve, _ChosenCosts, _replica_curve, chosen_epsilon
+
+# A row that is there with a random mask, against no row. What is asked next, with how much noise,
+# and what of the row is told, may depend on all answers so far and on which cells are missing.
+# Answers are ranges of a Gaussian one, or of randomised response: post-processing, so that what is
+# proven of the releases must hold of them. Every output is enumerated.
+NAMES = "abc"
+SINGLES = [("a",), ("b",), ("c",)]
+SETS = [frozenset(s) for k in (1, 2, 3) for s in itertools.combinations(NAMES, k)]
+EDGES = np.array([-np.inf, -0.8, -0.2, 0.3, 0.9, 1.6, np.inf])
+
+
+def gaussian(mu):
+    """Chances of a Gaussian answer's six ranges, of a row that moves it by mu."""
+    return np.diff(norm.cdf(EDGES - mu))
+
+
+def response(epsilon):
+    """Chances of the two answers of randomised response; without the row they are swapped."""
+    return np.array([1.0, math.exp(epsilon)]) / (1 + math.exp(epsilon))
+
+
+def independent(rates):
+    """The law of the masks if cells go missing independently: set of what is observed to chance."""
+    return {
+        frozenset(itertools.compress(rates, seen)): math.prod(
+            p if there else 1 - p for p, there in zip(rates.values(), seen, strict=True)
+        )
+        for seen in itertools.product((0, 1), repeat=len(rates))
+    }
+
+
+class World:
+    """A law of masks; `play` returns every output's chance without the row, and its ratio."""
+
+    def __init__(self, masks):
+        self.masks, self.chances = list(masks), np.array(list(masks.values()))
+
+    def opens(self, gate):
+        return np.array([frozenset(gate) <= mask for mask in self.masks])
+
+    def play(self, policy, rounds, spent=0.0):
+        """A policy returns laws without the row, and with it by mask, the gate, and the cost."""
+        self.leaves = []
+        self._ask(policy, rounds, 1.0, np.ones(len(self.masks)), spent)
+        q, ratio = np.array(self.leaves).T
+        assert q.sum() == pytest.approx(1)
+        assert (q * ratio).sum() == pytest.approx(1)
+        return q, ratio
+
+    def _ask(self, policy, rounds, q, ratios, spent):
+        if rounds == 0:
+            self.leaves.append((q, float(self.chances @ ratios)))
+            return
+        alone, there, gate, cost = policy(self, self.chances * ratios, rounds, spent)
+        there = np.broadcast_to(there, (len(self.masks), len(alone)))
+        for place, chance in enumerate(alone):
+            moved = np.where(self.opens(gate), there[:, place] / chance, 1.0)
+            self._ask(policy, rounds - 1, q * chance, ratios * moved, spent + cost)
+
+
+def in_order(gates, laws):
+
+    def policy(world, posterior, rounds, spent):
+        place = len(gates) - rounds
+        alone, there = laws[place]
+        return alone, there, gates[place], 0.0
+
+    return policy
+
+
+def turning(gates, mus):
+    """The same with Gaussian answers, whose sign follows from the past and from the mask."""
+
+    def policy(world, posterior, rounds, spent):
+        place = len(gates) - rounds
+        seems = posterior.sum() > 1
+        signs = [1 if (len(mask) % 2 == 0) == seems else -1 for mask in world.masks]
+        there = np.array([gaussian(sign * mus[place]) for sign in signs])
+        return gaussian(0.0), there, gates[place], 0.0
+
+    return policy
+
+
+def likeliest(gates, rho, *, boldly=False, pure=False):
+    """Ask for the set that the answers so far make likeliest; spend more if the row seems there."""
+
+    def policy(world, posterior, rounds, spent):
+        gate = max(gates, key=lambda g: float(posterior @ world.opens(g)))
+        share = (0.7 if posterior.sum() > 1 else 0.2) if boldly else 1 / rounds
+        cost = (rho - spent) * (1.0 if rounds == 1 else share)
+        if pure:
+            return response(cost)[::-1], response(cost), gate, cost
+        return gaussian(0.0), gaussian(math.sqrt(2 * cost)), gate, cost
+
+    return policy
+
+
+def divergence(q, ratio, n):
+    forth = math.log((q * ratio**n).sum()) / (n - 1)
+    return max(forth, math.log((q * ratio ** (1 - n)).sum()) / (n - 1))
+
+
+def hockey_stick(q, ratio, epsilon):
+    forth = (q * np.maximum(ratio - math.exp(epsilon), 0)).sum()
+    return max(forth, (q * np.maximum(1 - math.exp(epsilon) * ratio, 0)).sum())
+
+
+def loss(ratio):
+    """The largest log-ratio of any output: pure epsilon."""
+    return float(np.abs(np.log(ratio)).max())
+
+
+chance = st.sampled_from([0.05, 0.3, 0.5, 0.8, 0.97])
+rates = st.fixed_dictionaries(dict.fromkeys(NAMES, chance))
+gates = st.lists(st.sampled_from(SETS), min_size=1, max_size=3)
+costs = st.lists(st.sampled_from([0.05, 0.4, 1.0, 1.7]), min_size=3, max_size=3)
 
 FIXED = FixedGates()
 ANY = DataChosenGates(attributes=tuple(NAMES), smallest=1)
@@ -62,7 +151,7 @@ def responses(those, epsilons):
 
 
 def answer(mu, gate=None):
-    return GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False, gate=gate)
+    return acc.GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False, gate=gate)
 
 
 def holds(q, ratio, events, assumption, at=0.1):
@@ -87,8 +176,8 @@ def test_the_mask_mixture_is_the_loss(gates, rates, epsilons, limit):
     assert exact.exact
     wide = mask_mixture(gates, epsilons, observed=rates, treewidth_limit=limit)
     assert exact.epsilon - 2e-12 <= wide.epsilon <= math.fsum(epsilons) + 2e-12
-    stated = [PureEvent(epsilon=e, gate=g) for e, g in zip(epsilons, gates, strict=True)]
-    for known in (MissingCompletelyAtRandom(rates), ObservedAtMost(rates)):
+    stated = [acc.PureEvent(epsilon=e, gate=g) for e, g in zip(epsilons, gates, strict=True)]
+    for known in (acc.MissingCompletelyAtRandom(rates), acc.ObservedAtMost(rates)):
         assert loss(ratio) <= claim(stated, known) <= exact.epsilon
 
 
@@ -108,7 +197,7 @@ ways = st.sampled_from(["plain", "turning"])
 def test_divergences_behind_fixed_gates(gates, rates, mus, how):
     events, q, ratio = fixed_game(gates, rates, mus, how)
     curve = _replica_curve(
-        [ZCDPEvent(rho=e.sensitivity**2 / 2, gate=e.gate) for e in events], rates
+        [acc.ZCDPEvent(rho=e.sensitivity**2 / 2, gate=e.gate) for e in events], rates
     )
     for n in (2, 3, 4):
         assert divergence(q, ratio, n) <= curve[n - 2]
@@ -119,7 +208,7 @@ def test_divergences_behind_fixed_gates(gates, rates, mus, how):
 @few
 def test_loss_distributions_behind_fixed_gates(gates, rates, mus, how):
     events, q, ratio = fixed_game(gates, rates, mus, how)
-    holds(q, ratio, events, MissingCompletelyAtRandom(rates))
+    holds(q, ratio, events, acc.MissingCompletelyAtRandom(rates))
 
 
 @given(rates, st.sampled_from([0.3, 0.8]), st.sampled_from([0.2, 0.6]))
@@ -130,10 +219,10 @@ def test_caps_beside_an_answer_of_all_rows_that_knows_the_mask(rates, alone, eve
     order = [{"a"}, {"b"}, set()]
     q, ratio = World(independent(rates)).play(turning(order, [alone, alone, every]), 3)
     caps = [
-        FilterEvent(capacity=answer(mu), gate=gate)
+        acc.FilterEvent(capacity=answer(mu), gate=gate)
         for mu, gate in zip((alone, alone, every), ({"a"}, {"b"}, None), strict=True)
     ]
-    holds(q, ratio, caps, MissingCompletelyAtRandom(rates))
+    holds(q, ratio, caps, acc.MissingCompletelyAtRandom(rates))
 
 
 @given(rates, st.sampled_from([0.2, 1.0, 3.0]), st.sampled_from([SINGLES, SETS]), st.booleans())
@@ -189,8 +278,8 @@ def test_pure_marginals_that_the_data_chose(rates, epsilon, boldly, smallest):
     policy = likeliest(family, epsilon, boldly=boldly, pure=True)
     _, ratio = World(independent(rates)).play(policy, 3)
     structure = DataChosenGates(attributes=tuple(NAMES), smallest=smallest)
-    event = PureEvent(epsilon=epsilon, gate=set(NAMES))
-    found = claim(event, MissingCompletelyAtRandom(rates), structure)
+    event = acc.PureEvent(epsilon=epsilon, gate=set(NAMES))
+    found = claim(event, acc.MissingCompletelyAtRandom(rates), structure)
     assert loss(ratio) <= found + 1e-12
     best = max(math.prod(rates[a] for a in gate) for gate in family)
     assert found == pytest.approx(amplified_epsilon(best, epsilon))  # by asking for the best
@@ -200,20 +289,21 @@ def test_pure_marginals_that_the_data_chose(rates, epsilon, boldly, smallest):
 @some
 def test_distinct_targets_cover_every_assignment(rates, epsilons):
     structure = DataChosenGates(attributes=tuple(NAMES), smallest=1, distinct_targets=True)
-    events = [PureEvent(epsilon=e, gate={a}) for e, a in zip(epsilons, NAMES, strict=True)]
-    found = claim(events, MissingCompletelyAtRandom(rates), structure)
+    events = [acc.PureEvent(epsilon=e, gate={a}) for e, a in zip(epsilons, NAMES, strict=True)]
+    found = claim(events, acc.MissingCompletelyAtRandom(rates), structure)
     worst = max(
         mask_mixture([{a} for a in order], epsilons, observed=rates).epsilon
         for order in itertools.permutations(NAMES)
     )
-    assert found == pytest.approx(min(worst, claim(events, MissingCompletelyAtRandom(rates), ANY)))
+    assert found == pytest.approx(
+        min(worst, claim(events, acc.MissingCompletelyAtRandom(rates), ANY))
+    )
 
 
 laws = st.lists(st.integers(0, 5), min_size=7, max_size=7)
 
 
 def any_masks(law):
-    """Cells of a row that go missing together in any way."""
     found = dict(zip(SETS, np.array(law) / max(10, sum(law)), strict=True))
     return {frozenset(): 1 - sum(found.values()), **found}
 
@@ -227,7 +317,7 @@ class Fit(tuple):
     schema_ = Schema((Categorical(name="a", levels=("x",)),))  # of columns alone
 
     def ground_truth_parts(self):
-        return Guarantee(9.0, 1e-3, events=[answer(MU, gate) for gate in self]), FIXED
+        return acc.Guarantee(9.0, 1e-3, events=[answer(MU, gate) for gate in self]), FIXED
 
 
 releases = st.lists(
@@ -246,7 +336,7 @@ def test_a_bound_on_being_observed_holds_of_any_masks(law, releases, epsilon):
     unions = [sum(p for m, p in masks.items() if any(g <= m for g in own)) for own in releases]
     assume(0 < max(unions) < 1)
     order = [*itertools.chain(*releases)]
-    known = BoundedObservation(float(max(unions)))
+    known = acc.BoundedObservation(float(max(unions)))
     q, ratio = World(masks).play(
         in_order(order, [(gaussian(0.0), gaussian(MU))] * len(order)), len(order)
     )
@@ -256,8 +346,8 @@ def test_a_bound_on_being_observed_holds_of_any_masks(law, releases, epsilon):
         if len(releases) == 1:
             assert claim([answer(MU, g) for g in order], known, delta=least) >= epsilon
     _, ratio = World(masks).play(responses(order, [0.4] * len(order)), len(order))
-    stated = [PureEvent(epsilon=0.4, gate=gate) for gate in order]
-    whole = BoundedObservation(sum(p for m, p in masks.items() if any(g <= m for g in order)))
+    stated = [acc.PureEvent(epsilon=0.4, gate=gate) for gate in order]
+    whole = acc.BoundedObservation(sum(p for m, p in masks.items() if any(g <= m for g in order)))
     for structure in (FIXED, ANY):
         assert loss(ratio) <= claim(stated, whole, structure) + 1e-12
 
@@ -270,8 +360,8 @@ def test_no_value_of_a_row_loses_more_than_its_largest_chances(rates, law):
     own = {n: p * min(1.0, s) for (n, p), s in zip(rates.items(), share, strict=False)}
     order, epsilons = [{"a", "b"}, {"b"}, {"a", "c"}], [0.7, 0.4, 0.9]
     _, ratio = World(independent(own)).play(responses(order, epsilons), 3)
-    stated = [PureEvent(epsilon=e, gate=g) for e, g in zip(epsilons, order, strict=True)]
-    assert loss(ratio) <= claim(stated, ObservedAtMost(rates))
+    stated = [acc.PureEvent(epsilon=e, gate=g) for e, g in zip(epsilons, order, strict=True)]
+    assert loss(ratio) <= claim(stated, acc.ObservedAtMost(rates))
 
 
 @given(gates, rates, costs, st.sampled_from(NAMES), chance)
@@ -287,7 +377,9 @@ def test_more_observed_smaller_gates_and_larger_costs_cost_more(gates, rates, ep
     ):
         assert more.epsilon >= before - 2e-12
     # Where gates overlap, those that are kept depend on the rates, and the bound is not monotone.
-    events = [ZCDPEvent(rho=e, gate={min(gate)}) for e, gate in zip(epsilons, gates, strict=True)]
+    events = [
+        acc.ZCDPEvent(rho=e, gate={min(gate)}) for e, gate in zip(epsilons, gates, strict=True)
+    ]
     less, more = (_replica_curve(events, known) for known in (rates, higher))
     assert (less <= more * (1 + 1e-6)).all()
 
@@ -307,17 +399,19 @@ def test_smaller_claims_are_refuted():
     q, ratio = World(independent(uneven)).play(thrice, 3)
     shared = _ChosenCosts(chosen=1.5, gates=SINGLES, largest_share=1 / 3)
     assert divergence(q, ratio, 2) > _chosen_curve(shared, uneven, orders=at)[0]
-    coin, rare = {"a": 0.1, "b": 0.9}, PureEvent(epsilon=1.0, gate={"a"})
+    coin, rare = {"a": 0.1, "b": 0.9}, acc.PureEvent(epsilon=1.0, gate={"a"})
     _, ratio = World(independent(coin)).play(responses([{"b"}], [1.0]), 1)
     told = mask_mixture([{"a"}], [1.0], observed=coin).epsilon  # what came out of a choice of two
     either = DataChosenGates(attributes=("a", "b"), smallest=1)
-    stated = claim(rare, MissingCompletelyAtRandom(coin), either)
+    stated = claim(rare, acc.MissingCompletelyAtRandom(coin), either)
     assert told + 0.5 < loss(ratio) <= stated + 1e-12
     _, ratio = World(independent({"a": 0.5})).play(responses([{"a"}] * 2, [1.0, 1.0]), 2)
-    assert loss(ratio) > 2 * claim(rare, BoundedObservation(0.5)) + 0.15  # figures do not add up
+    assert (
+        loss(ratio) > 2 * claim(rare, acc.BoundedObservation(0.5)) + 0.15
+    )  # figures do not add up
     halves, laws = dict.fromkeys("ab", 0.5), [(gaussian(0.0), gaussian(m)) for m in (0.3, 0.3, 1.0)]
     q, ratio = World(independent(halves)).play(in_order([{"a"}, {"b"}, ()], laws), 3)
-    least, known = hockey_stick(q, ratio, 0.5), MissingCompletelyAtRandom(halves)
+    least, known = hockey_stick(q, ratio, 0.5), acc.MissingCompletelyAtRandom(halves)
     gated = [answer(0.3, {"a"}), answer(0.3, {"b"})]
     for more, enough in (([], False), ([answer(1.0, {"b"})], False), ([answer(1.0)], True)):
         assert (claim([*gated, *more], known, delta=least) >= 0.5) == enough  # all rows enter it

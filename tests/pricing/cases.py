@@ -71,7 +71,6 @@ KINDS = {
 
 
 def released(estimator):
-    """The released attributes, bit by bit."""
     names = ("mean_", "covariance_", "counts_", "coef_")
     return {n: vars(estimator)[n].tobytes() for n in names if n in vars(estimator)}
 

@@ -1,6 +1,6 @@
 """Pairs of tables, and each step with the tightest collection parameters a pair allows."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -8,9 +8,6 @@ import pandas as pd
 from missdp import AllPairs, Numeric, Schema
 from missdp import pricing as mp
 from missdp.pricing.domain import clip_rows
-
-Pair = tuple[np.ndarray, np.ndarray]
-Case = tuple[mp.StableTransformer, mp.RowDomain]
 
 
 def random_rows(rng, n, d):
@@ -99,13 +96,20 @@ def _columns(pair):
     return [np.sort(c[~np.isnan(c)]) for t in pair for c in t.T]
 
 
-def mean_case(pair):
-    return mp.MeanImputer(max_incomplete=incomplete(pair)), _domain(pair, complete=False)
+def _case(name, make, **facts):
+    def case(pair):
+        return make(pair), _domain(pair, **facts)
+
+    case.__name__ = name
+    return case
 
 
-def mean_one_cell_case(pair):
-    step = mp.MeanImputer(max_incomplete=incomplete(pair), cells_per_row=1)
-    return step, _domain(pair, complete=False)
+def _mean(pair, **more):
+    return mp.MeanImputer(max_incomplete=incomplete(pair), **more)
+
+
+def _cluster(kind, pair):
+    return kind(eta=0.1, max_cluster=max(_largest_cluster(t, 0.1) for t in pair))
 
 
 def median_case(pair):
@@ -116,36 +120,26 @@ def median_case(pair):
             # The gap between ranks i and i + 1 (from 0) touches the window around the middle.
             if min(abs(i - middle), abs(i + 1 - middle)) <= ranks:
                 gaps.append(float(gap))
-    step = mp.MedianImputer(
-        max_incomplete=incomplete(pair), central_gap=max(gaps), central_ranks=ranks
-    )
+    facts = {"central_gap": max(gaps), "central_ranks": ranks}
+    step = mp.MedianImputer(max_incomplete=incomplete(pair), **facts)
     return step, _domain(pair, complete=False)
 
 
 def trimmed_case(pair, trim=2):
-    spans = [0.0]
-    for column in _columns(pair):
-        if column.size >= 2 * trim:
-            spans.append(float(column[-trim] - column[trim - 1]))
-    step = mp.TrimmedMeanImputer(
-        max_incomplete=incomplete(pair), trim=trim, trimmed_range=max(spans)
-    )
+    spans = [float(c[-trim] - c[trim - 1]) for c in _columns(pair) if c.size >= 2 * trim]
+    facts = {"trim": trim, "trimmed_range": max([0.0, *spans])}
+    step = mp.TrimmedMeanImputer(max_incomplete=incomplete(pair), **facts)
     return step, _domain(pair, complete=False)
 
 
 def regression_case(pair):
     least = []
     for table in pair:
-        seen = ~np.isnan(table[:, 0])
-        X = np.nan_to_num(table[seen][:, 1:], nan=0.0)
+        X = np.nan_to_num(table[~np.isnan(table[:, 0])][:, 1:], nan=0.0)
         least.append(float(np.linalg.eigvalsh(X.T @ X / table.shape[0])[0]))
-    ridge = 0.05 if min(least) < 0.02 else 0.0
-    step = mp.RegressionImputer(
-        target=0,
-        max_incomplete=incomplete(pair),
-        regularization=ridge,
-        least_eigenvalue=max(0.0, min(least)) * (1 - 1e-9),
-    )
+    ridge, least = 0.05 if min(least) < 0.02 else 0.0, max(0.0, min(least)) * (1 - 1e-9)
+    facts = {"target": 0, "regularization": ridge, "least_eigenvalue": least}
+    step = mp.RegressionImputer(max_incomplete=incomplete(pair), **facts)
     return step, _domain(pair, complete=False)
 
 
@@ -157,14 +151,6 @@ def model_of(d):
     rows = rng.uniform(-1, 1, (400, 1)) + 0.2 * rng.normal(size=(400, d))
     frame = pd.DataFrame(np.clip(rows, -1, 1), columns=list(names))
     return AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(frame, schema=Schema(tuple(facts)))
-
-
-def constant_case(pair):
-    return mp.ConstantImputer(value=-0.5), _domain(pair, complete=False)
-
-
-def clip_case(pair):
-    return mp.RowClipper(radius=0.3), _domain(pair, complete=False)
 
 
 def model_case(pair):
@@ -192,18 +178,14 @@ def standard_case(pair):
     return mp.StandardScaler(least_std=max(least, 0.05) * (1 - 1e-9)), _domain(pair)
 
 
-def standard_floor_case(pair):
-    return mp.StandardScaler(least_std=0.4, below="floor"), _domain(pair)
-
-
 def min_max_case(pair):
-    ranks = 3
+    ranks, columns = 3, _columns(pair)
     gap = max(
-        float(max(np.diff(c)[:ranks].max(), np.diff(c)[-ranks:].max())) for c in _columns(pair)
+        float(np.diff(c)[part].max()) for c in columns for part in (slice(3), slice(-3, None))
     )
-    least = min(float(np.ptp(c)) for c in _columns(pair))
-    step = mp.MinMaxScaler(least_range=max(least, 1e-3), extreme_gap=gap, extreme_ranks=ranks)
-    return step, _domain(pair)
+    least = max(min(float(np.ptp(c)) for c in columns), 1e-3)
+    facts = {"least_range": least, "extreme_gap": gap, "extreme_ranks": ranks}
+    return mp.MinMaxScaler(**facts), _domain(pair)
 
 
 def _gap(table, k, moment):
@@ -225,16 +207,10 @@ def pca_second_case(pair):
 
 def pca_dimension_case(pair):
     least = min(_gap(t, 1, "covariance") for t in pair) * (1 - 1e-9)
-    overlaps = []
-    for table in pair:
-        values, vectors = np.linalg.eigh(np.cov(table.T))
-        overlaps.append(abs(float(vectors[0, np.argmax(values)])))
-    step = mp.PCADimensionReducer(
-        n_components=1,
-        least_gap=max(least, 1e-6),
-        least_overlap=max(min(overlaps), 1e-6) * (1 - 1e-9),
-    )
-    return step, _domain(pair)
+    largest = [np.linalg.eigh(np.cov(t.T))[1][:, -1] for t in pair]
+    overlap = max(min(abs(float(vector[0])) for vector in largest), 1e-6) * (1 - 1e-9)
+    facts = {"n_components": 1, "least_gap": max(least, 1e-6), "least_overlap": overlap}
+    return mp.PCADimensionReducer(**facts), _domain(pair)
 
 
 def _largest_cluster(table, eta):
@@ -243,15 +219,10 @@ def _largest_cluster(table, eta):
     return int(near[near == wide].max(initial=1))
 
 
-def _cluster_case(kind, pair):
-    eta = 0.1
-    most = max(_largest_cluster(t, eta) for t in pair)
-    return kind(eta=eta, max_cluster=most), _domain(pair)
-
-
-def deduplicate_case(pair):
-    return _cluster_case(mp.Deduplicator, pair)
-
-
-def quantize_case(pair):
-    return _cluster_case(mp.Quantizer, pair)
+mean_case = _case("mean", _mean, complete=False)
+mean_one_cell_case = _case("one cell", partial(_mean, cells_per_row=1), complete=False)
+constant_case = _case("constant", lambda _: mp.ConstantImputer(value=-0.5), complete=False)
+clip_case = _case("clip", lambda _: mp.RowClipper(radius=0.3), complete=False)
+standard_floor_case = _case("floor", lambda _: mp.StandardScaler(least_std=0.4, below="floor"))
+deduplicate_case = _case("deduplicate", partial(_cluster, mp.Deduplicator))
+quantize_case = _case("quantize", partial(_cluster, mp.Quantizer))

@@ -1,6 +1,6 @@
 """What is behind each charge moves between neighbours by at most what was declared, read once.
 
-The answers of one table are repeated for its neighbour, so that both are asked the same questions.
+The kit repeats the answers of one table for its neighbour, so that both are asked the same.
 """
 
 from dataclasses import replace
@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from missdp import pricing as mp
-from missdp.accounting import Budget, PureEvent, RDPEvent, ZCDPEvent
-from missdp.errors import ParameterError, UnprovenError
+from missdp.accounting import Budget, RDPEvent, ZCDPEvent
+from missdp.errors import CheckFailedError, ParameterError, UnprovenError
+from missdp.mechanisms import SeededNoise
 from missdp.mechanisms.session import Charged
 from missdp.pricing import propose_test_release
 from missdp.pricing import replace_one as prices
 from missdp.pricing.privacy_maps import Bound
-from missdp.pricing.questions import VectorNoise
 from missdp.pricing.replace_one import ReplaceOneDoor
+from missdp.testing import check_sensitivity
 from pricing import stability_cases as cases
 from pricing.cases import ESTIMATORS
-from pricing.witnesses import Tape
 
 SEEDS = st.integers(0, 2**32 - 1)
-ROUNDING = 1 + 1e-9
+DOMAIN = mp.RowDomain(rows=9, columns=2)
 
 
 def replaced_row(seed, rows=9, columns=2):
@@ -48,76 +48,47 @@ def replaced_row(seed, rows=9, columns=2):
     return (x, y), (z, w)
 
 
-def norm(law, gap):
-    return np.abs(gap).sum() if law.kind == "laplace" else np.sqrt((gap**2).sum())
-
-
-def share(law, one, other, distance):
-    """How much of the declared sensitivity two neighbours use up."""
-    if isinstance(law, VectorNoise):
-        return norm(law, np.asarray(one, float) - np.asarray(other, float)) / law.sensitivity
-    assert isinstance(law, mp.SecretStop)
-    shares, rows = [0.0], [np.array([row]) for row in range(law.domain.rows)]
-    for seed in range(5):
-        point = np.random.default_rng(seed).normal(size=law.domain.columns)
-        point *= law.loss.coefficient_norm / np.linalg.norm(point) * (seed > 0)
-        moves = np.sort([np.linalg.norm(one(point, row) - other(point, row)) for row in rows])
-        drift = law.loss.smoothness * distance.moved_frobenius
-        rest = float(np.sqrt((moves[:-1] ** 2).sum()))
-        shares += [moves[-1] / law.sensitivity, rest / drift if drift else float(rest > 1e-12)]
-    return max(shares)
+def worst_pair():
+    """A row at one end of the ball, or at the other one; the rest are zeros."""
+    x, z = np.zeros((2, 9, 2))
+    x[0, 0], z[0, 0] = 1.0, -1.0
+    y = np.array([1] + [0] * 8)
+    return (x, y), (z, y)
 
 
 def unpriced(*_, label):
-    return (Bound("none", 1.0, PureEvent(epsilon=1.0, label=label, adjacency="replace-one")),)
+    """Prices take long, and are tested elsewhere: whatever is asked for is charged with this."""
+    event = RDPEvent(orders=(2.0,), epsilons=(1.0,), label=label, adjacency="replace-one")
+    return (Bound("none", 1.0, event),)
 
 
-@mock.patch.object(prices, "bounds", unpriced)  # they take long, and are tested elsewhere
-def tapes(fit, pair):
-    """Fit both tables, the second with the answers of the first; check reads against charges."""
-    first = None
-    for table in pair:
-        budget = Budget(1e12, 0.5, adjacency="replace-one")
-        tape = Tape(repeat=first, budget=budget)
-        steps = fit(tape, budget, *table)
-        counted = tape.answered()
-        assert [event for event, _ in counted] == list(budget.events)[: len(counted)]
-        assert [times for _, times in counted] == [1] * (len(counted) - 1) + [steps]
-        if first is not None:
-            return first, tape
-        first = tape
-    raise AssertionError
+def check(run, *pairs):
+    with mock.patch.object(prices, "bounds", unpriced):
+        return check_sensitivity(run, pairs=pairs)
 
 
-def most_used(fit, pair, distance=mp.TableDistance(replaced=1)):  # noqa: B008
-    """Return the largest share of its sensitivity that any answer uses up."""
-    one, other = tapes(fit, pair)
-    assert len(one.kept) == len(other.kept)
-    both = zip(one.kept, other.kept, strict=True)
-    return max(share(p.law, p.exact, q.exact, distance) for p, q in both)
+def rich():
+    return Budget(1e12, 0.5, adjacency="replace-one")
 
 
 def alone(estimator):
-    def fit(tape, budget, x, y):
-        model = clone(estimator).set_params(random_state=tape, budget=budget, delta=0.01)
-        model.fit(x, y)
-        return getattr(model, "n_iter", 1) if getattr(model, "method", "") in ("gd", "sgd") else 1
+    def fit(witness, rows):
+        budget = rich()
+        clone(estimator).set_params(random_state=witness, budget=budget, delta=0.01).fit(*rows)
+        return budget
 
     return fit
 
 
 def piped(steps, estimator, domain, tested=None):
-    def fit(tape, budget, x, y):
-        whole = mp.PricedPipeline(
-            steps, clone(estimator), rows=domain.rows, columns=domain.columns,
-            complete=domain.complete, random_state=tape, budget=budget, delta=0.01,
-        )  # fmt: skip
+    def fit(witness, rows):
+        more = {"random_state": witness, "budget": (budget := rich()), "delta": 0.01}
+        whole = mp.PricedPipeline(steps, clone(estimator), **vars(domain), **more)
         if tested is None:
-            whole.fit(x, y)
-        elif type(propose_test_release(whole, x, y, test_epsilon=tested)).__name__ == "Refused":
-            return 1
-        stepwise = getattr(estimator, "method", "") in ("gd", "sgd")
-        return estimator.n_iter if stepwise else 1
+            whole.fit(*rows)
+        else:
+            propose_test_release(whole, *rows, test_epsilon=tested)
+        return budget
 
     return fit
 
@@ -133,47 +104,28 @@ def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
         ("pca", mp.PCARankReducer(n_components=1, least_gap=0.01)),
     ]
     domain = cases._domain(pair, complete=False)
-    one, other = tapes(
-        piped(steps, ESTIMATORS["mean"], domain, tested=epsilon), [(t, None) for t in pair]
-    )
-    assert one.kept[0].law.sensitivity == 1.0
-    assert abs(one.kept[0].exact - other.kept[0].exact).item() <= ROUNDING
+    fit = piped(steps, ESTIMATORS["mean"], domain, tested=epsilon)
+    assert check(fit, tuple((table, None) for table in pair))
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("chain", [[], [("scale", mp.StandardScaler(least_std=0.2))]])
 def test_what_is_charged_covers_what_the_law_reveals(name, chain):
     """Closed forms: zCDP of Gaussian answers, pure DP of Laplace answers."""
+    if "iteration" in name:
+        return
     whole = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
-    if "iteration" in name and chain:
-        whole.set_params(steps=[*chain, ("clip", mp.RowClipper(radius=1.0))])
     facts = whole.asked()[0]
     question, event = whole.estimator.question(facts.domain), whole.bounds()[0].event
-    law = question.law(facts.distance)
-    if not isinstance(law, VectorNoise) or isinstance(event, RDPEvent):
+    if isinstance(event, RDPEvent):
         return
+    law = question.law(facts.distance)
     size = question.size if isinstance(question, mp.VectorQuery) else question.domain.columns
     ratio = law.sensitivity / law.scale + law.slack(size)
     if isinstance(event, ZCDPEvent):
         assert event.rho == pytest.approx(getattr(question, "steps", 1) * ratio**2 / 2, rel=1e-9)
     else:
         assert event.epsilon == pytest.approx(ratio, rel=1e-9)
-
-
-def worst_pair(rows=9, columns=2):
-    """A row at one end of the ball, or at the other one; the rest are zeros."""
-    x = np.zeros((rows, columns))
-    z = x.copy()
-    x[0, 0], z[0, 0] = 1.0, -1.0
-    y = np.array([1] + [0] * (rows - 1))
-    return (x, y), (z, y)
-
-
-def far_from_all_others(end):
-    """All rows at one point of the sphere but the first, which is at ``end``."""
-    x = np.tile([[1.0, 0.0]], (9, 1))
-    x[0] = end
-    return x
 
 
 class Steep(mp.PrivateLogisticRegression):
@@ -190,13 +142,34 @@ STEEP = {
 }
 
 
+def moves_of_a_hidden_run(asked, pair, distance):
+    """How far gradients of single rows move, the longest apart, in units of what is declared."""
+    (x, y), (z, w) = ((t, asked.loss.read(target)) for t, target in pair)
+    one, other = asked.loss.exact(x, y), asked.loss.exact(z, w)
+    for seed in range(5):
+        point = np.random.default_rng(seed).normal(size=asked.domain.columns)
+        point *= asked.loss.coefficient_norm / np.linalg.norm(point) * (seed > 0)
+        rows = [np.array([row]) for row in range(asked.domain.rows)]
+        moves = np.sort([np.linalg.norm(one(point, row) - other(point, row)) for row in rows])
+        drift = asked.loss.smoothness * distance.moved_frobenius
+        yield moves[-1] / asked.sensitivity
+        yield np.sqrt((moves[:-1] ** 2).sum()) / max(drift, 1e-12)
+
+
 @pytest.mark.parametrize("name", [*ESTIMATORS, *STEEP])
 @given(seed=SEEDS)
 @example(seed=None)
 @settings(max_examples=6, deadline=None)
 def test_an_estimator_stays_within_its_sensitivity(name, seed):
-    pair = worst_pair() if seed is None else replaced_row(seed)
-    assert most_used(alone((ESTIMATORS | STEEP)[name]), pair) <= ROUNDING
+    pair, estimator = (
+        worst_pair() if seed is None else replaced_row(seed),
+        (ESTIMATORS | STEEP)[name],
+    )
+    assert check(alone(estimator), pair)
+    asked = estimator.question(DOMAIN)
+    if isinstance(asked, mp.SecretStop):  # of which the kit sees the last iterate alone
+        enforced = [(DOMAIN.enforce(table), target) for table, target in pair]
+        assert max(moves_of_a_hidden_run(asked, enforced, mp.NEIGHBOURS)) <= 1 + 1e-9
 
 
 HOLEY = (
@@ -214,30 +187,34 @@ STEPS = (
 def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, name):
     make = cases.holey_pair if case in HOLEY else cases.complete_pair
     pair = make(seed, d=2, **({"target": True} if case is cases.regression_case else {}))
+    y = np.random.default_rng(seed).integers(0, 2, len(pair[0]))
     try:
         step, domain = case(pair)
-        fit = piped([("step", step)], ESTIMATORS[name], domain)
-        distance = step.stability(mp.TableDistance(replaced=1), domain)
-        y = np.random.default_rng(seed).integers(0, 2, domain.rows)
-        found = most_used(fit, [(table, y) for table in pair], distance)
+        whole = mp.PricedPipeline([("step", step)], ESTIMATORS[name], **vars(domain))
+        facts, asked = whole.asked()
+        distance = facts.distance
     except (ParameterError, UnprovenError):
         assume(False)
-    assert found <= ROUNDING
+    assert check(piped(whole.steps, ESTIMATORS[name], domain), tuple((t, y) for t in pair))
+    if isinstance(asked, mp.SecretStop):
+        filled = [(facts.domain.enforce(clone(step).fit_transform(t)), y) for t in pair]
+        assert max(moves_of_a_hidden_run(asked, filled, distance)) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("name", ["mean", "histogram", "histogram, Laplace", "covariance"])
 def test_the_worst_neighbours_use_up_the_whole_sensitivity(name):
     """The check has power: a smaller sensitivity would be exceeded."""
-    pair = worst_pair()
-    if name == "covariance":
-        pair = [(far_from_all_others(end), None) for end in ([1.0, 0.0], [-1.0, 0.0])]
-        asked = ESTIMATORS[name].question(mp.RowDomain(rows=9, columns=2))
-        one, other = (asked.exact(far_from_all_others([-x, 0.0]), None) for x in (1.0, 0.999))
-        moved = np.linalg.norm(one - other) / (0.001 * asked.sensitivity.l12)
-        assert 0.999 <= moved <= 1.0
-    if "Laplace" in name:
-        pair = tuple((x[:, ::-1], y) for x, y in pair)
-    assert most_used(alone(ESTIMATORS[name]), pair) == pytest.approx(1.0, rel=1e-9)
+    asked = ESTIMATORS[name].question(DOMAIN)
+    tables = [table[:, :: -1 if "Laplace" in name else 1] for table, _ in worst_pair()]
+    if name == "covariance":  # all rows at one point of the sphere but the first
+        others = np.tile([[1.0, 0.0]], (8, 1))
+        tables = [np.vstack([[[end, 0.0]], others]) for end in (1.0, -1.0, -0.999)]
+        moved = np.linalg.norm(asked.exact(tables[1], None) - asked.exact(tables[2], None))
+        assert 0.999 <= moved / (0.001 * asked.sensitivity.l12) <= 1.0
+    gap = asked.exact(tables[0], None) - asked.exact(tables[1], None)
+    law = asked.law(mp.NEIGHBOURS)
+    moved = np.abs(gap).sum() if law.kind == "laplace" else np.linalg.norm(gap)
+    assert moved == pytest.approx(law.sensitivity, rel=1e-9)
 
 
 def test_gradients_that_are_not_clipped_and_answers_that_are_not_charged_are_found(monkeypatch):
@@ -255,6 +232,7 @@ def test_gradients_that_are_not_clipped_and_answers_that_are_not_charged_are_fou
             mock.patch.object(ReplaceOneDoor, name, wrong),
             pytest.raises(ParameterError, match="answered once"),
         ):
-            tapes(alone(ESTIMATORS["mean"]), worst_pair())
+            alone(ESTIMATORS["mean"])(SeededNoise(0), worst_pair()[0])
     monkeypatch.setattr(mp.Loss, "exact", unclipped)
-    assert most_used(alone(STEEP["gd"]), worst_pair()) > 1.01
+    with pytest.raises(CheckFailedError):
+        check(alone(STEEP["gd"]), worst_pair())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta
+from scipy.stats import beta, kstest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler as Unknown
@@ -30,12 +29,12 @@ from missdp.pricing import (
     calibrated,
     load_pipeline,
     plan_test,
-    plot_price,
     price,
     propose_test_release,
 )
 from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
 from missdp.pricing.replace_one import ReplaceOneDoor
+from refusing import refuses
 
 ESTIMATORS = [
     mp.PrivateMean(noise_multiplier=4.0),
@@ -47,23 +46,12 @@ ESTIMATORS = [
     mp.PrivateLinearRegression(noise_multiplier=30.0, n_iter=20),
     mp.PrivateLinearRegression(noise_multiplier=4.0, method="iteration", learning_rate=0.04),
 ]
+IMPUTE, SCALE = mp.MeanImputer(max_incomplete=30), mp.StandardScaler(least_std=0.4)
 
 
 def impute_and_scale(estimator, **more):
-    steps = [
-        ("impute", mp.MeanImputer(max_incomplete=30)),
-        ("scale", mp.StandardScaler(least_std=0.4)),
-    ]
-    return mp.PricedPipeline(
-        steps, estimator, rows=1000, columns=2, complete=False, **{"delta": 1e-6, **more}
-    )
-
-
-def rows(seed=0, holes=20):
-    rng = np.random.default_rng(seed)
-    x = rng.choice([-0.7, 0.7], size=(1000, 2))
-    x[rng.choice(1000, holes, replace=False), 0] = np.nan
-    return x, (rng.random(1000) < 0.5).astype(int)
+    facts = {"rows": 1000, "columns": 2, "complete": False, "delta": 1e-6} | more
+    return mp.PricedPipeline([("impute", IMPUTE), ("scale", SCALE)], estimator, **facts)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
@@ -78,36 +66,30 @@ def test_the_price_is_between_the_naive_claim_and_every_other_bound(estimator):
     assert result.epsilon == result.guarantee.epsilon <= result.group_epsilon
     kinds = {type(c) for c in result.guarantee.conditions}
     assert {DeclaredRowCount, mp.IncompleteRows, mp.LeastStandardDeviation} <= kinds
-    assert result.guarantee.adjacency == "replace-one"
+    assert result.adjacency == "replace-one"
     assert Guarantee.from_dict(result.to_dict()["guarantee"]) == result.guarantee
-    assert json.loads(json.dumps(result.to_dict()))["adjacency"] == "replace-one"
-    for condition in result.guarantee.conditions:
-        assert condition.statement() in str(result)
+    assert all(c.statement() in str(result) for c in result.guarantee.conditions)
 
 
 def test_laplace_price_is_the_table_entry_and_pure():
     """Epsilon (1 + L tau) with both in units of the sensitivity: Hu et al., Table 2."""
-    pipeline = mp.PricedPipeline(
-        [("impute", mp.MeanImputer(max_incomplete=10, cells_per_row=1))],
-        mp.PrivateMean(noise_multiplier=2.0, mechanism="laplace"),
-        rows=200, columns=1, complete=False, delta=0.0,
-    )  # fmt: skip
-    tau = 10 * 2 / 190
-    assert price(pipeline).epsilon == pytest.approx(0.5 * (1 + tau / 2), rel=1e-5)
-    assert price(pipeline).guarantee.delta == 0
+    step = mp.MeanImputer(max_incomplete=10, cells_per_row=1)
+    end = mp.PrivateMean(noise_multiplier=2.0, mechanism="laplace")
+    facts = {"rows": 200, "columns": 1, "complete": False, "delta": 0.0}
+    found = price(mp.PricedPipeline([("impute", step)], end, **facts))
+    assert found.epsilon == pytest.approx(0.5 * (1 + 10 * 2 / 190 / 2), rel=1e-5)
+    assert found.guarantee.delta == 0
     with pytest.raises(UnprovenError, match="state a delta"):
         price(impute_and_scale(mp.PrivateMean(noise_multiplier=2.0), delta=0.0))
 
 
 @pytest.mark.slow
 def test_estimates_are_right_when_the_noise_is_small():
-    rng = np.random.default_rng(1)
-    x = rng.uniform(-0.5, 0.5, size=(4000, 2))
+    x = np.random.default_rng(1).uniform(-0.5, 0.5, size=(4000, 2))
     quiet = {"noise_multiplier": 1e-3, "random_state": 0}
     np.testing.assert_allclose(mp.PrivateMean(**quiet).fit(x).mean_, x.mean(axis=0), atol=1e-4)
-    np.testing.assert_allclose(
-        mp.PrivateCovariance(**quiet).fit(x).covariance_, np.cov(x.T), atol=1e-4
-    )
+    found = mp.PrivateCovariance(**quiet).fit(x).covariance_
+    np.testing.assert_allclose(found, np.cov(x.T), atol=1e-4)
     counts = mp.PrivateHistogram(edges=[-1, 0, 1], **quiet).fit(x).counts_
     assert counts.tolist() == [int((x[:, 0] < 0).sum()), int((x[:, 0] >= 0).sum())]
     target = x @ [0.6, -0.4]
@@ -121,17 +103,14 @@ def test_estimates_are_right_when_the_noise_is_small():
     assert model.predict_proba(x).shape == (4000, 2)
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-def test_the_released_mean_has_the_stated_noise(kind):
-    from scipy.stats import kstest
-
+@pytest.mark.parametrize(("kind", "law"), [("gaussian", "norm"), ("laplace", "laplace")])
+def test_the_released_mean_has_the_stated_noise(kind, law):
     x = np.full((100, 4000), 0.003)
     mean = mp.PrivateMean(noise_multiplier=3.0, mechanism=kind, random_state=7).fit(x).mean_ - 0.003
     scale = 3.0 * 2 / 100 * (1 if kind == "gaussian" else math.sqrt(4000))
-    law = "norm" if kind == "gaussian" else "laplace"
     assert kstest(mean / scale, law).pvalue > 1e-3
-    assert kstest(mean / (1.3 * scale), law).pvalue < 1e-2
-    assert kstest(mean / (0.7 * scale), law).pvalue < 1e-2
+    for wrong in (1.3, 0.7):
+        assert kstest(mean / (wrong * scale), law).pvalue < 1e-2
 
 
 GOOD = """
@@ -151,31 +130,35 @@ least_std = 0.4
 kind = "mean"
 noise_multiplier = 4.0
 """
+WRONG = [
+    ("impute-mean", "impute-magic", "kind must be one of"),
+    ("rows = 1000", "", "needs rows"),
+    ("[mechanism]", "[mechanisms]", "does not take mechanisms"),
+    ('name = "scale"', 'name = "impute-mean"', "share a name"),
+    ("noise_multiplier = 4.0", "noise_multiplier = 4.0\nrandom_state = 0", "random_state"),
+    ("delta = 1e-6", "delta = ", "not a TOML file"),
+    ("rows = 1000", "rows = 'x'", "whole number"),
+]
 
 
 CASES = {
-    "pca": ([("pca", mp.PCARankReducer(n_components=1, least_gap=0.2))], True),
-    "mean": ([("impute", mp.MeanImputer(max_incomplete=400))], False),
-    "scale": ([("scale", mp.StandardScaler(least_std=0.2))], True),
-    "quantize": ([("round", mp.Quantizer(eta=0.01, max_cluster=400))], True),
-    "chain": (
-        [
-            ("impute", mp.MeanImputer(max_incomplete=40)),
-            ("scale", mp.StandardScaler(least_std=0.6)),
-            ("clip", mp.RowClipper(radius=1.0)),
-            ("pca", mp.PCARankReducer(n_components=1, least_gap=0.1, moment="second")),
-        ],
-        False,
-    ),
+    "pca": [("pca", mp.PCARankReducer(n_components=1, least_gap=0.2))],
+    "mean": [("impute", mp.MeanImputer(max_incomplete=400))],
+    "scale": [("scale", mp.StandardScaler(least_std=0.2))],
+    "quantize": [("round", mp.Quantizer(eta=0.01, max_cluster=400))],
+    "chain": [
+        ("impute", mp.MeanImputer(max_incomplete=40)),
+        ("scale", mp.StandardScaler(least_std=0.6)),
+        ("clip", mp.RowClipper(radius=1.0)),
+        ("pca", mp.PCARankReducer(n_components=1, least_gap=0.1, moment="second")),
+    ],
 }
 
 
 def pipeline(name, **more):
-    steps, complete = CASES[name]
-    return mp.PricedPipeline(
-        steps, mp.PrivateMean(noise_multiplier=9.0), rows=4000, columns=2, complete=complete,
-        **{"random_state": 0, **more},
-    )  # fmt: skip
+    facts = {"rows": 4000, "columns": 2, "complete": name not in ("mean", "chain")}
+    end = mp.PrivateMean(noise_multiplier=9.0)
+    return mp.PricedPipeline(CASES[name], end, **facts | {"random_state": 0} | more)
 
 
 def good_rows(name="pca"):
@@ -184,24 +167,24 @@ def good_rows(name="pca"):
         return 0.7 * np.column_stack([signs, np.where(np.arange(4000) % 10 < 9, signs, -signs)])
     rng = np.random.default_rng(5)
     x = np.column_stack([rng.uniform(-0.9, 0.9, 4000), rng.uniform(-0.4, 0.4, 4000)])
-    x[:, 1] += 0.5 * x[:, 0]
-    return x
+    return x + np.outer(0.5 * x[:, 0], [0, 1])
 
 
 def bad_rows(name):
     if name in ("mean", "chain"):
         return np.where(np.arange(4000)[:, None] % 2 == 0, np.nan, good_rows())
-    return np.zeros((4000, 2)) + 0.3
+    return np.full((4000, 2), 0.3)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_good_tables_pass_and_bad_ones_are_refused(name):
     paid = [Budget(1e4, 1e-3, adjacency="replace-one") for _ in range(2)]
-    one, two = (pipeline(name, budget=budget) for budget in paid)
-    good = propose_test_release(one, good_rows(name), test_epsilon=2.0)
+    both = zip(paid, (good_rows(name), bad_rows(name)), strict=True)
+    good, bad = (
+        propose_test_release(pipeline(name, budget=b), x, test_epsilon=2.0) for b, x in both
+    )
     assert isinstance(good, mp.Released)
     assert np.isfinite(good.estimator.mean_).all()
-    bad = propose_test_release(two, bad_rows(name), test_epsilon=2.0)
     assert isinstance(bad, mp.Refused)
     assert not hasattr(bad, "estimator")
     assert good.guarantee == bad.guarantee
@@ -217,18 +200,6 @@ def test_good_tables_pass_and_bad_ones_are_refused(name):
     assert plan.guarantee.epsilon <= epsilon_of(plan.charges, 1e-6) + 1e-9
     assert plan.guarantee.conditions == (DeclaredRowCount(4000), PublicDomain())
     assert plan.guarantee.adjacency == "replace-one"
-
-
-def test_what_is_tested_for_is_what_is_released(monkeypatch):
-    asked = []
-    question = mp.PrivateMean.question
-    monkeypatch.setattr(
-        mp.PrivateMean,
-        "question",
-        lambda self, domain: asked.append(question(self, domain)) or asked[-1],
-    )
-    propose_test_release(pipeline("scale"), good_rows("scale"), test_epsilon=2.0)
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("test_epsilon", [0.1, 1.0, 3.0])
@@ -285,19 +256,13 @@ def shown_epsilon(pipeline, x, y):
     return math.log((low - DELTA) / high)
 
 
-# Statistics by brute force; other tests cover the code, and tracing it would double the time.
 def test_the_attack_exceeds_the_naive_claim_but_not_the_price():
-    """Most cells are missing: every imputed cell follows the one replaced value."""
-    x = np.full((200, 1), 0.0)
-    x[50:] = np.nan
+    x = np.where(np.arange(200)[:, None] < 50, 0.0, np.nan)
     y = x.copy()
     x[0], y[0] = 1.0, -1.0
-    steps, end = (
-        [("impute", mp.MeanImputer(max_incomplete=150))],
-        mp.PrivateMean(noise_multiplier=2.0),
-    )
+    steps = [("impute", mp.MeanImputer(max_incomplete=150))]
     facts = {"rows": 200, "columns": 1, "complete": False, "delta": DELTA}
-    pipeline = mp.PricedPipeline(steps, end, **facts)
+    pipeline = mp.PricedPipeline(steps, mp.PrivateMean(noise_multiplier=2.0), **facts)
     result, shown = price(pipeline), shown_epsilon(pipeline, x, y)
     assert 1.3 * result.naive_epsilon < shown <= result.epsilon
     # The pair is the worst one, so an exact audit of the shift leaves no slack in the price.
@@ -309,14 +274,15 @@ def test_the_attack_exceeds_the_naive_claim_but_not_the_price():
 
 
 def test_a_fit_states_the_price_and_charges_before_anything_is_read():
+    x = np.random.default_rng(0).choice([-0.7, 0.7], size=(1000, 2))
     pipeline = impute_and_scale(mp.PrivateMean(noise_multiplier=4.0), random_state=0)
-    fitted = clone(pipeline).fit(*rows())
+    fitted = clone(pipeline).fit(x)
     assert fitted.guarantee_.epsilon == price(pipeline).epsilon
     assert ExplicitSeed() in fitted.guarantee_.conditions
     assert ExplicitSeed() not in pipeline.guarantee().conditions
     assert fitted.estimator_.guarantee_ is fitted.guarantee_
     assert mp.NotFittedOnThisTable() not in fitted.guarantee_.conditions
-    secure = clone(pipeline).set_params(random_state=None).fit(*rows())
+    secure = clone(pipeline).set_params(random_state=None).fit(x)
     assert np.abs(secure.estimator_.mean_ - fitted.estimator_.mean_).max() < 1
     small, enough = (Budget(e, 1e-6, adjacency="replace-one") for e in (0.5, 1e4))
     for budget, error in ((small, BudgetExceededError), (enough, DataError)):
@@ -326,52 +292,33 @@ def test_a_fit_states_the_price_and_charges_before_anything_is_read():
     assert len(enough.events) == 1
     assert mp.IncompleteRows(30, 2) in enough.spent.conditions
     for estimator in ESTIMATORS[:2]:
-        found = calibrated(impute_and_scale(estimator), 1.0)
-        assert 0.99 < price(found).epsilon <= 1.0
-        assert found.estimator.noise_multiplier != estimator.noise_multiplier
+        assert 0.99 < price(calibrated(impute_and_scale(estimator), 1.0)).epsilon <= 1.0
 
 
-def test_what_has_no_price_is_refused(tmp_path):
-    domain, pca = (
-        mp.RowDomain(rows=500, columns=3),
-        mp.PCARankReducer(n_components=1, least_gap=0.2),
-    )
-    ours, end = make_pipeline(pca, ESTIMATORS[0]), ESTIMATORS[0]
-    declared = mp.PricedPipeline(ours.steps[:-1], ours[-1], rows=500, columns=3)
+def test_what_has_no_price_is_refused():
+    domain, end = mp.RowDomain(rows=500, columns=3), ESTIMATORS[0]
+    pca = mp.PCARankReducer(n_components=1, least_gap=0.2)
+    ours = make_pipeline(pca, end)
+    declared = mp.PricedPipeline(ours.steps[:-1], end, rows=500, columns=3)
     assert price(ours, domain=domain).epsilon == price(declared).epsilon
     assert price(declared, delta=1e-3).epsilon < price(declared).epsilon
-    steps = [("impute", mp.MedianImputer(max_incomplete=9, central_gap=0.1))]
-    holes = mp.PricedPipeline(steps, end, rows=100, columns=2, complete=False)
-    for ask, error, told in (
-        (lambda: price(ours), ParameterError, "domain"),
-        (lambda: price(make_pipeline(Unknown(), end), domain=domain), UnprovenError, "not known"),
-        (lambda: price(make_pipeline(pca, Unknown()), domain=domain), UnprovenError, "private est"),
-        (lambda: price(holes.set_params(steps=[])), ParameterError, "imputation"),
-        (lambda: plan_test(holes.set_params(steps=steps), test_epsilon=0.5), UnprovenError, "fail"),
-        (lambda: plan_test(declared, test_epsilon=0.0), ParameterError, "test_epsilon"),
-        (lambda: plan_test(declared, test_epsilon=1, failure_delta=0.5), ParameterError, "at most"),
-        (lambda: load_pipeline(tmp_path / "absent.toml"), ParameterError, "cannot read"),
+    median = [("impute", mp.MedianImputer(max_incomplete=9, central_gap=0.1))]
+    for error, told, ask in (
+        (ParameterError, "domain", lambda: price(ours)),
+        (UnprovenError, "not known", lambda: price(make_pipeline(Unknown(), end), domain=domain)),
+        (UnprovenError, "private est", lambda: price(make_pipeline(pca, Unknown()), domain=domain)),
+        (ParameterError, "imputation", lambda: price(impute_and_scale(end).set_params(steps=[]))),
+        (UnprovenError, "fail", lambda: plan(impute_and_scale(end).set_params(steps=median))),
+        (ParameterError, "test_epsilon", lambda: plan(declared, test_epsilon=0.0)),
+        (ParameterError, "at most", lambda: plan(declared, failure_delta=1e-3)),
+        (ParameterError, "cannot read", lambda: load_pipeline("absent.toml")),
     ):
-        with pytest.raises(error, match=told) as caught:
+        with refuses(error, told):
             ask()
-        assert caught.value.__context__ is None
 
 
-WRONG = [
-    ("impute-mean", "impute-magic", "kind must be one of"),
-    ("max_incomplete", "max_incomplet", "does not take max_incomplet"),
-    ("max_incomplete = 30", "", "needs max_incomplete"),
-    ("rows = 1000", "", "needs rows"),
-    ("[mechanism]", "[mechanisms]", "does not take mechanisms"),
-    ('name = "scale"', 'name = "impute-mean"', "share a name"),
-    ("noise_multiplier = 4.0", "noise_multiplier = 4.0\nrandom_state = 0", "random_state"),
-    ("delta = 1e-6", "delta = ", "not a TOML file"),
-    ("delta = 1e-6", "delta = 'small'", "delta"),
-    ("rows = 1000", "rows = 1", "at least 2 rows"),
-    ("rows = 1000", "rows = 'x'", "whole number"),
-    ("max_incomplete = 30", 'max_incomplete = "many"', "whole number"),
-    ("noise_multiplier = 4.0", "noise_multiplier = [1]", "finite number"),
-]
+def plan(pipeline, test_epsilon=0.5, **more):
+    return plan_test(pipeline, test_epsilon=test_epsilon, **more)
 
 
 def test_a_description_is_read_into_the_same_price_or_refused_in_one_line(tmp_path):
@@ -380,11 +327,5 @@ def test_a_description_is_read_into_the_same_price_or_refused_in_one_line(tmp_pa
     assert price(load_pipeline(path)).epsilon == price(impute_and_scale(end)).epsilon
     for old, new, message in WRONG:
         path.write_text(GOOD.replace(old, new))
-        with pytest.raises(ParameterError, match=message) as caught:
+        with refuses(ParameterError, message):
             load_pipeline(path)
-        assert "\n" not in str(caught.value)
-        assert caught.value.__context__ is None
-    pytest.importorskip("matplotlib")
-    prices = plot_price(impute_and_scale(end), tmp_path / "p.svg", multipliers=[2.0, 4.0])
-    assert (tmp_path / "p.svg").read_text().lstrip().startswith("<?xml")
-    assert prices[0].epsilon > prices[1].epsilon

@@ -70,7 +70,6 @@ class Row:
 
     @property
     def earned(self):
-        """The income, if it is there."""
         return None if self.work == "no" or self.income in (None, -1, -7) else self.income
 
     @property
@@ -187,7 +186,6 @@ def profile(rows, k, j, group=False):
 
 
 def completions(row):
-    """Every row without holes that it could be."""
     for grade in [row.grade] if row.place != "hole" else GRADES:
         for work in [row.work] if row.work in WORKS else WORKS:
             if work == ("no" if row.earned is not None else "yes" if row.applies is False else ""):

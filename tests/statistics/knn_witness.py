@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 from unittest import mock
 
 import numpy as np
 
 from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent, ZCDPEvent
-from missdp.errors import MissDPError
 from missdp.mechanisms import Noise, Prepared, Witness
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import FilledRows, _PrivateRows, _with_one_kind_of_hole
-from missdp.mechanisms.smooth import Bounded, SmoothNoise
+from missdp.mechanisms.smooth import Bounded
 from missdp.statistics import ImputedStatistics, ScaleRelease
-from missdp.testing.findings import Differs, Repeater
-from missdp.testing.findings import Recorder as Tape
+from missdp.testing.findings import Answer, Recorder
 
 
 def prepared(knn, table):
@@ -40,59 +36,37 @@ def filled(knn, table):
     return FilledRows(came, Prepared(columns))
 
 
-@dataclass(frozen=True)
-class Behind:
-    """An answer: what was charged, its law, and the exact numbers."""
-
-    event: Any
-    law: Any
-    exact: Any
-
-    @property
-    def totals(self):
-        return np.array(self.exact.totals if isinstance(self.exact, Bounded) else self.exact)
-
-
-def _paid_for(law, event):
-    """How far a row may move numbers with this noise, for what was charged."""
-    return law.scale * math.sqrt(2 * event.rho)
+def totals(answer):
+    """The exact numbers behind an answer."""
+    exact = answer.exact
+    return np.array(exact.totals if isinstance(exact, Bounded) else exact)
 
 
 def moves_too_far(a, b):
     """Whether the exact numbers of neighbours differ by more than event and law say."""
     assert (a.event, a.law) == (b.event, b.law)
-    change = np.abs(np.subtract(a.totals, b.totals)).astype(float)
-    if isinstance(a.event, ZCDPEvent) and isinstance(a.law, Noise):
-        return bool(np.linalg.norm(change) > _paid_for(a.law, a.event) + 1e-9)
-    if isinstance(a.law, Noise):
-        norm = 1 if a.law.kind == "laplace" else 2
-        return bool(np.linalg.norm(change, norm) > a.event.sensitivity + 1e-9)
-    bounds = sorted((a.exact.bound, b.exact.bound))
-    assert isinstance(a.law, SmoothNoise)
-    smooth = np.log(bounds[1] / bounds[0]) <= a.law.beta + 2.0**-36
-    return bool(change.sum() > bounds[0] or not smooth)
+    return a.law.exceeds(a.event, a.exact, b.exact) is not None
 
 
-class Recorder(Witness):
+class Same(Recorder):
     """Answer the same whatever is behind, and keep what is behind."""
 
-    def __init__(self):
-        super().__init__(0)
-        self.kept = []
-
-    def answer(self, event, law, exact):
-        self.kept.append(Behind(event, law, exact()))
-        size = len(self.kept[-1].totals)
+    def drawn(self, law, behind):
+        event, size = self.event, np.size(getattr(behind, "totals", behind))
         # A fifth of the bound of a sum; five rows; a bound of at least 7 donees.
         own = getattr(law, "own", getattr(event, "sensitivity", 1))
         if isinstance(event, ZCDPEvent) and isinstance(law, Noise):
-            own = _paid_for(law, event)
+            own = law.scale * math.sqrt(2 * event.rho)
         fixed = QUANTA // 5 if own >= QUANTA else 5
         if event.label == "upper bound of the noise scale":
             fixed = 2 * QUANTA
-        if isinstance(self.kept[-1].exact, Bounded):
+        if isinstance(behind, Bounded):
             return (Fraction(fixed),) * size
         return np.full(size, fixed, dtype=np.int64)
+
+    def answer(self, event, law, exact):
+        self.event = event
+        return super().answer(event, law, exact)
 
 
 class Exact(Witness):
@@ -103,15 +77,16 @@ class Exact(Witness):
         self.kept = []
 
     def answer(self, event, law, exact):
-        self.kept.append(Behind(event, law, exact()))
-        totals = self.kept[-1].totals
-        if isinstance(self.kept[-1].exact, Bounded):
-            return tuple(map(Fraction, totals.tolist()))
-        return totals
+        self.kept.append(Answer(event, law, exact(), None))
+        found = totals(self.kept[-1])
+        return (
+            tuple(map(Fraction, found.tolist()))
+            if isinstance(self.kept[-1].exact, Bounded)
+            else found
+        )
 
 
 def nothing_is_read():
-    """Fail as soon as a door reads rows."""
     refuse = mock.PropertyMock(side_effect=AssertionError("read"))
     return mock.patch.object(_PrivateRows, "cells", refuse)
 
@@ -179,7 +154,7 @@ def asking(table, imputation, way, source):
 
 def behind(table, imputation, *, way="epsilon", asks=QUESTIONS):
     """What is behind all answers to all questions, with answers that do not depend on it."""
-    recorder = Recorder()
+    recorder = Same(0)
     asked, cost = asking(table, imputation, way, recorder)
     # What a guarantee says is tested elsewhere, and takes long to compute.
     asked._door.__dict__["guarantee"] = lambda *asks: _PROMISE
@@ -188,28 +163,3 @@ def behind(table, imputation, *, way="epsilon", asks=QUESTIONS):
     charged = [e for e in asked.budget.events if not isinstance(e, ApproximateEvent)]
     assert charged == [answer.event for answer in recorder.kept]
     return recorder.kept
-
-
-def shown(table, imputation, way, tape, asks):
-    """Everything that anyone sees of all questions."""
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        asked, cost = asking(table, imputation, way, tape)
-        seen = []
-        for ask in asks.values():
-            try:
-                seen.append(repr(ask(asked, **cost)))
-            except MissDPError as error:
-                seen.append(f"{error!r} {error.__context__} {error.__cause__}")
-    seen += [str(warning.message) for warning in warned]
-    return [*seen, repr(asked), repr(asked._door), repr(asked.budget.events)]
-
-
-def interferes(one, other, imputation, way, asks):
-    """Whether questions of two tables show more of their rows than they were answered."""
-    first = shown(one, imputation, way, tape := Tape(0), asks)
-    try:
-        second = shown(other, imputation, way, again := Repeater(tape), asks)
-    except Differs:
-        return True
-    return first != second or len(again.kept) != len(tape.kept)

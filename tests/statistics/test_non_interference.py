@@ -7,32 +7,30 @@ another way. And what holds the rows, the noise and the bounds is the door alone
 
 import copy
 import pickle
-import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 from knn_oracles import CARS, GRADES, INCOMES, RULED, WORKS, Row, as_table
-from knn_witness import QUESTIONS, RULED_QUESTIONS, WAYS, Tape, interferes, nothing_is_read, shown
+from knn_witness import QUESTIONS, RULED_QUESTIONS, WAYS, asking
 from test_sensitivity import IMPUTATIONS, RULED_IMPUTATIONS
 
 from missdp import Table
 from missdp.accounting import Budget, Cost
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.mechanisms import Ask, Counts, Prepared, SecureNoise, SeededNoise
 from missdp.mechanisms.questions import Rows
 from missdp.mechanisms.row_door import _PrivateRows
 from missdp.mechanisms.session import Session
 from missdp.statistics import ImputedStatistics
 from missdp.statistics.imputation import _Profile
-from missdp.testing.findings import Repeater
+from missdp.testing import check_non_interference
+from refusing import refuses
 
 SURVEY = [
-    Row(
-        (0, 1, 2, None)[i % 4], "fm"[i % 2], (0, 3, 8, None)[i * i % 7 % 4],
-        ("yes", "no", None)[i % 3], i,
-    )
+    Row((*GRADES, None)[i % 4], "fm"[i % 2], (*INCOMES, None)[i * i % 7 % 4], CARS[i % 2], i)
     for i in range(60)
-]  # fmt: skip
+]
 OTHER = [Row(1, "f", None, "no", i) for i in range(9)] + [Row(2, "m", 8, "yes", 20)]
 ONE, TWO = as_table(SURVEY), as_table(OTHER)
 WHOLE = as_table(
@@ -46,23 +44,34 @@ WHOLE = as_table(
     RULED,
 )  # fmt: skip
 OTHERS = {
-    "all not applicable": [Row(2, "f", None, "yes", i, "no") for i in range(9)],
-    "all holes": [Row(-8, "f", -7, "X", i, "R") for i in range(9)],
+    "all not applicable": as_table([Row(2, "f", None, "yes", i, "no") for i in range(9)], RULED),
+    "all holes": as_table([Row(-8, "f", -7, "X", i, "R") for i in range(9)], RULED),
 }
 
-EVERY = [(name, way) for name in IMPUTATIONS for way in WAYS]
-CASES = [
-    pytest.param(
-        name, way, id=f"{name}-{way}",
-        marks=[] if name == "nearest" or way == "error bars" else pytest.mark.slow,
-    )
-    for name, way in EVERY
-]  # fmt: skip
+
+def marks(name, way):
+    return () if name == "nearest" or way == "error bars" else pytest.mark.slow
+
+
+CASES = [pytest.param(n, way, marks=marks(n, way)) for n in IMPUTATIONS for way in WAYS]
+
+
+def asks(imputation, way, questions, witness, table):
+    """Ask every question, and return everything that anyone sees."""
+    asked, cost = asking(table, imputation, way, witness)
+    seen = [repr(asked), repr(asked._door), asked.budget]
+    for ask in questions.values():
+        try:
+            seen.append(ask(asked, **cost))
+        except MissDPError as error:
+            seen.append(f"{error!r} {error.__context__} {error.__cause__}")
+    return seen
 
 
 @pytest.mark.parametrize(("name", "way"), CASES)
 def test_what_a_statistic_shows_was_released(name, way):
-    assert not interferes(ONE, TWO, IMPUTATIONS[name], way, QUESTIONS)
+    run = partial(asks, IMPUTATIONS[name], way, QUESTIONS)
+    assert check_non_interference(run, tables={"": (ONE, TWO)})
 
 
 @pytest.mark.parametrize(
@@ -74,82 +83,23 @@ def test_what_a_statistic_shows_was_released(name, way):
     ],
 )
 def test_so_it_was_where_rules_say_what_applies(name, way, other):
-    table = as_table(OTHERS[other], RULED)
-    assert not interferes(WHOLE, table, RULED_IMPUTATIONS[name], way, RULED_QUESTIONS)
-
-
-@pytest.mark.parametrize(("name", "way"), [("nearest", "gaussian"), ("none", "epsilon")])
-def test_repeated_answers_read_nothing(name, way):
-    shown(ONE, IMPUTATIONS[name], way, tape := Tape(0), QUESTIONS)
-    again = Repeater(tape, reads=False)
-    with nothing_is_read():
-        shown(TWO, IMPUTATIONS[name], way, again, QUESTIONS)
-    assert len(again.kept) == len(tape.kept)
-
-
-# Statistics that leak
-def counting(asked, **cost):
-    """Publish an exact count."""
-    door = asked._door
-    return asked.count(**cost).value + len(door._table)
-
-
-def telling(asked, **cost):
-    """Warn of an attribute that is constant in the private rows."""
-    if len(set(asked._door._rows.cells.codes("income").tolist())) > 2:
-        warnings.warn("incomes vary", stacklevel=1)
-    return asked.count(**cost)
-
-
-def choosing(asked, *, epsilon):
-    """Choose the noise by the private number of rows."""
-    return asked.count(epsilon=epsilon / len(asked._door._table))
-
-
-SEEN = []
-
-
-def noting(rows):
-    SEEN.append(len(rows))
-    return np.ones(len(rows), dtype=bool)
-
-
-def question(asked, function, epsilon):
-    cost = Cost(currency="pure", amount=epsilon)
-    (charged,) = asked._door.begin(Ask(label="rows", cost=cost))
-    return asked._door.answer(charged, Counts(function=function))
-
-
-def carrying(asked, *, epsilon):
-    """Carry a count out of a function that the door runs."""
-    question(asked, noting, epsilon)
-    return SEEN[-1]
+    run = partial(asks, RULED_IMPUTATIONS[name], way, RULED_QUESTIONS)
+    assert check_non_interference(run, tables={other: (WHOLE, OTHERS[other])})
 
 
 def quoting(rows):
     raise KeyError(len(rows))
 
 
-def failing(asked, *, epsilon):
-    return question(asked, quoting, epsilon)
-
-
-@pytest.mark.parametrize("leaky", [counting, telling, choosing, carrying])
-def test_a_statistic_that_leaks_is_found(leaky):
-    assert interferes(ONE, TWO, IMPUTATIONS["nearest"], "epsilon", {"": leaky})
-
-
 def test_a_function_that_fails_says_nothing():
-    assert not interferes(ONE, TWO, IMPUTATIONS["nearest"], "epsilon", {"": failing})
     asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Budget(1.0))
-    with pytest.raises(DataError) as caught:
-        failing(asked, epsilon=1.0)
+    (charged,) = asked._door.begin(Ask(label="rows", cost=Cost(currency="pure", amount=1.0)))
+    with refuses(DataError) as caught:
+        asked._door.answer(charged, Counts(function=quoting))
     assert str(len(SURVEY)) not in str(caught.value)
-    assert (caught.value.__context__, caught.value.__cause__) == (None, None)
     assert asked.budget.remaining_epsilon == 0  # charged all the same
 
 
-# Who holds what
 def held(thing):
     """Everything that can be reached from an object without going through a door."""
     found, todo, known = [], [thing], set()
@@ -159,28 +109,24 @@ def held(thing):
             continue
         known.add(id(here))
         found.append(here)
-        if isinstance(here, (Session, Budget)):
-            continue
         if isinstance(here, dict):
             todo += [*here.keys(), *here.values()]
         elif isinstance(here, (list, tuple, set, frozenset)):
             todo += here
-        todo += list(getattr(here, "__dict__", {}).values())
-        todo += [getattr(here, s) for s in getattr(type(here), "__slots__", ()) if hasattr(here, s)]
-        for part in ("__closure__", "__defaults__"):
-            todo += [getattr(c, "cell_contents", c) for c in getattr(here, part, None) or ()]
-        todo += [here.__self__] if hasattr(here, "__self__") else []
+        elif not isinstance(here, (Session, Budget)):
+            slots = [s for s in getattr(type(here), "__slots__", ()) if hasattr(here, s)]
+            todo += [*getattr(here, "__dict__", {}).values(), *(getattr(here, s) for s in slots)]
+            cells = [*(getattr(here, "__closure__", None) or ())]
+            todo += [c.cell_contents for c in cells] + [getattr(here, "__self__", None)]
+            todo += getattr(here, "__defaults__", None) or ()
     return found
 
 
-PRIVATE = (
-    Table, np.ndarray, np.random.Generator, SecureNoise, SeededNoise, _Profile, Rows, _PrivateRows,
-    Prepared,
-)  # fmt: skip
+PRIVATE = (Table, np.ndarray, np.random.Generator, SecureNoise, SeededNoise)
+PRIVATE += (_Profile, Rows, _PrivateRows, Prepared)
 
 
 def private(thing):
-    """What is held that only a door may hold."""
     return [type(here).__name__ for here in held(thing) if isinstance(here, PRIVATE)]
 
 
@@ -192,19 +138,16 @@ def test_a_statistic_holds_a_door_and_public_facts(name):
     assert private([asked, answers]) == []
 
 
-@pytest.mark.parametrize(
-    "hide",
-    [
-        lambda asked: setattr(asked, "rows", ONE),
-        lambda asked: setattr(asked, "note", {"n": np.arange(3)}),
-        lambda asked: asked.__dict__.update(later=(lambda rows: lambda: rows)(ONE)),
-        lambda asked: setattr(asked, "draw", np.random.default_rng(0).random),
-    ],
-)
-def test_what_is_hidden_is_found(hide):
-    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Budget(1.0))
-    hide(asked)
-    assert private(asked)
+def test_what_is_hidden_is_found():
+    for name, hidden in (
+        ("rows", ONE),
+        ("note", {"n": np.arange(3)}),
+        ("later", (lambda rows: lambda: rows)(ONE)),
+        ("draw", np.random.default_rng(0).random),
+    ):
+        asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Budget(1.0))
+        setattr(asked, name, hidden)
+        assert private(asked)
 
 
 def test_statistics_do_not_leave_with_their_rows():

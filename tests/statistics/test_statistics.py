@@ -43,16 +43,10 @@ def survey(size=4000, seed=0):
     age = rng.integers(0, 10, size)
     hours = np.clip(rng.normal(35, 10, size), 0, 80)
     income = np.clip(4 * age + 0.5 * hours + rng.normal(0, 8, size), 0, 100)
-    hole = rng.random(size) < 0.05 + 0.02 * age
-    frame = pd.DataFrame(
-        {
-            "age": age,
-            "sex": rng.choice(["f", "m"], size),
-            "income": np.where(hole, np.nan, income),
-            "hours": hours,
-        }
-    )
-    return Table.read(frame, SCHEMA)
+    income[rng.random(size) < 0.05 + 0.02 * age] = np.nan
+    sex = rng.choice(["f", "m"], size)
+    columns = {"age": age, "sex": sex, "income": income, "hours": hours}
+    return Table.read(pd.DataFrame(columns), SCHEMA)
 
 
 TABLE = survey()
@@ -152,10 +146,8 @@ def test_zcdp_guarantee_includes_the_failure_of_the_scale():
 def test_seeds_and_undeclared_schemas_become_conditions():
     answer = statistics(random_state=4).count(epsilon=1.0)
     assert ExplicitSeed() in answer.guarantee.conditions
-    drafted = Schema(
-        tuple(replace(a, undeclared=("upper",)) if a.name == "hours" else a for a in SCHEMA)
-    )
-    table = Table(drafted, TABLE._columns)
+    drafted = [replace(a, undeclared=("upper",)) if a.name == "hours" else a for a in SCHEMA]
+    table = Table(Schema(tuple(drafted)), TABLE._columns)
     with pytest.raises(SchemaError, match="hours"):
         statistics(table=table)
     answer = statistics(table=table, undeclared="accept").count(epsilon=1.0)
@@ -163,21 +155,17 @@ def test_seeds_and_undeclared_schemas_become_conditions():
 
 
 def test_noise_of_a_count_has_the_smooth_scale():
-    noise = plan_smooth(1.0)
-    asked = statistics(random_state=3)
-    profile = prepared(KNN, TABLE).profile
+    noise, asked = plan_smooth(1.0), statistics(random_state=3)
+    profile, exact = prepared(KNN, TABLE).profile, truth()["count"]
     scale = profile.smooth_bound(own=1, donee=1, beta=noise.beta) / noise.alpha
-    exact = truth()["count"]
-    errors = np.array(
-        [asked.count(where="income > 40", epsilon=1.0).value - exact for _ in range(400)]
-    )
+    errors = np.array([ASKS["count"](asked, epsilon=1.0).value - exact for _ in range(400)])
 
     def cdf(x):
         return 0.5 + np.sign(x) * 0.5 * (1 - (1 + np.abs(x) / scale) ** -noise.shape)
 
     assert stats.kstest(errors, cdf).pvalue > 1e-3
-    assert stats.kstest(errors * 2, cdf).pvalue < 1e-3
-    assert stats.kstest(errors / 2, cdf).pvalue < 1e-3
+    for times in (2, 0.5):
+        assert stats.kstest(errors * times, cdf).pvalue < 1e-3
 
 
 @pytest.mark.parametrize("name", [n for n in ASKS if n != "histogram"])
@@ -205,8 +193,6 @@ def as_it_is(found, draws):
 
 
 class Instead(KNNImputation):
-    """Rows that were imputed before."""
-
     def __init__(self):
         super().__init__(impute="income", match_on=("age", "sex"))
 
@@ -214,24 +200,14 @@ class Instead(KNNImputation):
         return Preparation(function=as_it_is, shared=frozenset(self.impute))
 
 
-def advised(note):
-    assert "\n" not in note
-    return float(re.search(r"(?:epsilon|rho) of about (\S+)", note)[1])
-
-
 @pytest.mark.parametrize("name", ASKS)
 def test_an_answer_without_an_interval_says_why_and_what_helps(name):
-    def interval(answer):
-        return answer.intervals if name == "histogram" else answer.interval
-
+    bars = "intervals" if name == "histogram" else "interval"
     for cost in ({"epsilon": 0.05}, {"epsilon": 1.0}, {"rho": 0.1}):
-        private = ASKS[name](statistics(), **cost)
-        assert interval(private) is None
-        assert "scale" in private.note
-        assert "ScaleRelease()" in private.note
-        assert private.to_dict()["note"] == private.note
-        told = ASKS[name](statistics(scale=ScaleRelease()), **cost)
-        assert interval(told) is not None
+        private, told = (ASKS[name](statistics(scale=s), **cost) for s in (None, ScaleRelease()))
+        assert getattr(private, bars) is None
+        assert "ScaleRelease()" in private.to_dict()["note"]
+        assert getattr(told, bars) is not None
         # Several releases of rho compose to less than their epsilons add up to.
         paid = [answer.guarantee.epsilon for answer in (told, private)]
         assert "rho" in cost or paid == pytest.approx([cost["epsilon"]] * 2)
@@ -239,7 +215,6 @@ def test_an_answer_without_an_interval_says_why_and_what_helps(name):
     assert statistics().mean("hours", where="sex = 'f'", epsilon=1.0).interval is not None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "epsilon", "most"), [("age years", 0.02, 0.4), ("income", 0.05, 10)]
 )
@@ -255,48 +230,32 @@ def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, m
     for seed in range(8):
         answer = asked(epsilon, seed)
         assert answer.interval == (-1.0, 1.0)
-        assert "whole range" in answer.note
-        assert 2 * epsilon < advised(answer.note) < most
-        low, high = asked(advised(answer.note), seed + 100).interval
+        helps = float(re.search(r"epsilon of about (\S+)", answer.note)[1])
+        assert 2 * epsilon < helps < most
+        low, high = asked(helps, seed + 100).interval
         widths.append(high - low)
     assert sorted(widths)[5] < 2.0
     assert np.median(widths) < 1.6
     assert "note" not in asked(50.0, 0).to_dict()
-
-
-def test_groups_whose_intervals_are_the_whole_range_say_so():
     lost, told = (statistics().mean("hours", by="sex", epsilon=e) for e in (1e-3, 1e3))
     assert (0.0, 80.0) in lost.intervals
-    assert "whole range" in lost.note
-    assert told.note == ""
-    widths = []
-    for seed in range(9):
-        answer = statistics(random_state=seed).mean("hours", by="sex", epsilon=3e-3)
-        if "half as wide" in answer.note:
-            better = statistics(random_state=seed + 9)
-            better = better.mean("hours", by="sex", epsilon=2 * advised(answer.note))
-            widths.append(max(high - low for low, high in better.intervals))
-        else:  # noise looks as if nobody were there
-            assert "whether there are such rows" in answer.note or not answer.note
-    assert len(widths) > 2
-    assert np.median(widths) < 60
+    assert ("whole range" in lost.note, told.note) == (True, "")
 
 
 @pytest.mark.parametrize("paid", [False, True])
 @pytest.mark.parametrize("name", ["count", "proportion", "mean", "sum"])
 def test_a_worst_case_never_changes_the_noise_interval(name, paid):
     """It is that of an answer for what is left of the cost, a tenth less."""
-    scale = ScaleRelease() if paid else None
-    beside = 1 - 0.02 * {"proportion": 2, "sum": 4}.get(name, 3) if paid else 1.0
-    with_it, without = (
-        ASKS[name](statistics(scale=scale, random_state=5), epsilon=epsilon, uncertainty=kind)
-        for epsilon, kind in ((1.0, "worst-case"), ((beside - 0.1) / beside, "total"))
-    )
-    assert with_it.imputation_interval is not None
-    assert (with_it.interval is not None) == paid
-    assert bool(with_it.note) != paid
+    asked = statistics(scale=ScaleRelease() if paid else None, random_state=5)
+    wider = ASKS[name](asked, epsilon=1.0, uncertainty="worst-case")
+    assert wider.imputation_interval is not None
+    assert (wider.interval is not None) == paid
+    assert bool(wider.note) != paid
     if paid:
-        widths = [answer.interval[1] - answer.interval[0] for answer in (with_it, without)]
+        beside = 1 - 0.02 * {"proportion": 2, "sum": 4}.get(name, 3)
+        alone = statistics(scale=ScaleRelease(), random_state=5)
+        plain = ASKS[name](alone, epsilon=(beside - 0.1) / beside)
+        widths = [high - low for low, high in (wider.interval, plain.interval)]
         assert widths[0] == pytest.approx(widths[1], rel=0.02)
 
 
@@ -310,13 +269,13 @@ def test_gaussian_noise_wins_for_vectors_and_the_pure_one_for_single_counts():
         return found
 
     with mock.patch.object(RowDoor, "_gaussian", watched):
-        released = [asked.histogram("income", rho=0.5), asked.count(where="income > 40", rho=0.5)]
+        released = [ASKS[name](asked, rho=0.5) for name in ("histogram", "count")]
     assert chosen == {"histogram of income": True, "count": False}
     # The choice reads a released number, so both are charged as what they have in common.
-    for answer, label in zip(released, ("histogram of income", "count"), strict=True):
+    for answer, label, least in zip(released, chosen, (0.4999, 0.46), strict=True):
         left = answer.guarantee.events[-1]
         assert left == ZCDPEvent(rho=left.rho, label=label)
-        assert left.rho == 0.5 if label != "count" else 0.46 < left.rho < 0.5  # and for the total
+        assert least < left.rho <= 0.5 - (label == "count") * 1e-6  # which pays for the total, too
 
 
 def test_the_released_scale_bounds_the_private_one_and_fails_as_often_as_stated():
@@ -329,10 +288,3 @@ def test_the_released_scale_bounds_the_private_one_and_fails_as_often_as_stated(
         bounds = np.array([each.scaled(release).scale.donees for each in doors])
         assert least <= (bounds < exact).mean() <= most
         assert np.median(bounds) < 8 * exact
-
-
-@pytest.mark.parametrize("confidence", [0.9, 0.996, 0.9999])
-def test_an_interval_exists_at_any_confidence(confidence):
-    asked = statistics(scale=ScaleRelease(), confidence=confidence)
-    low, high = asked.count(where="income > 40", epsilon=8.0).interval
-    assert low < high
