@@ -4,6 +4,7 @@ import importlib.util
 import itertools
 import json
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -236,6 +237,28 @@ def test_pictures_are_whole_files_of_every_column(files, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match=r"missdp\[plot\]"):
         plot_columns(table, table, "odd.svg")
+
+
+@pytest.mark.slow
+def test_the_bench_scores_any_table_with_holes(tmp_path):
+    """Fits without bins, on a table with holes, are scored against the table without."""
+    truth = people(400, 0)
+    truth.to_parquet(tmp_path / "truth.parquet")
+    facts = {a.name: domain(a) for a in SCHEMA}
+    facts["age"] |= {"integer": True, "step": 1}
+    (tmp_path / "domain.json").write_text(json.dumps(facts))
+    bench = Path(__file__).parents[2] / "bench" / "fidelity.py"
+    run = subprocess.run(
+        [sys.executable, str(bench), "truth.parquet", "domain.json", "--holes", "mar:0.3",
+         "--methods", "mst", "no-such", "--json", "out.json"],
+        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
+    fitted, refused = json.loads((tmp_path / "out.json").read_text())
+    same = fidelity(truth, truth, schema=SCHEMA)
+    assert fitted["scores"].keys() == same.scores.keys()
+    assert 0 < fitted["scores"]["ks"] < 1
+    assert (refused["method"], refused["scores"]) == ("no-such", {})
+    assert f"{same.by_chance:.4f}" in run.stdout
 
 
 def test_dates_are_shown_as_dates():
