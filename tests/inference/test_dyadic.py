@@ -139,3 +139,14 @@ def test_rows_at_an_end_fall_off_from_those_beside_them(rows, cells, even):
         assert len(stops) == 1  # more than there is room for: evenly
     elif cells >= 8 and rows < even * cells / 2:
         assert density[0] > 1.2 * rows / cells
+
+
+def test_a_cell_that_stands_out_by_itself_is_a_heap_whatever_it_lies_in():
+    """The half of four cells does not stand out; what stands out in it is not spread over it."""
+    counts = [np.array([30, 100]), np.array([0, -8, 48, -5, 50, 0, 50, 0])]
+    told = fit_histogram(counts, std=10.0, size=8, levels=[1, 3])
+    at = np.searchsorted(told.starts, 2)
+    assert told.starts[at : at + 2].tolist() == [2, 3]
+    assert told.mass[at] == pytest.approx(0.24, abs=0.03)
+    even = [counts[0], np.array([20, 7, 30, 0, 50, 0, 50, 0])]
+    assert 4 in fit_histogram(even, std=10.0, size=8, levels=[1, 3]).starts[:2]

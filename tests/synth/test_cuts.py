@@ -380,14 +380,26 @@ def test_a_count_of_few_keeps_no_tail_up_to_its_bound():
     assert np.mean(spread) == pytest.approx(1.0, abs=0.15)  # it was 1.4
 
 
-def test_a_heap_at_zero_in_a_narrow_interval_is_zero():
-    """A tree stops before a single cell; all of the interval would be made-up small amounts."""
-    told = Histogram(
-        np.array([0, 40, 50, 60, 80, 100]), np.array([0.3, 0.01, 0.14, 0.15, 0.4]), 1e4
+def test_heaps_where_people_round_are_single_numbers():
+    """Prices in .99 lay in a cell with what nobody paid; numbers on no step had no heaps."""
+    rng, n = np.random.default_rng(0), 6000
+    prices = rng.choice([2.99, 4.99, 9.99, 19.99], n)
+    frame = pd.DataFrame(
+        {
+            "paid": np.where(rng.random(n) < 0.6, prices, rng.lognormal(2.2, 1, n).round(2)),
+            "lead": np.maximum(rng.lognormal(0.6, 1.1, n), 0.5),  # the limit of detection
+        }
     )
-    schema = pending(Schema((Numeric(name="x", lower=-50, upper=49, integer=True),)), ["x"])
-    grid = on_grid(schema)["x"]
-    assert grid.reach[0][told.starts[2]] <= 0 <= grid.reach[1][told.starts[3] - 1]
-    assert cut(schema["x"], grid, told, unit=4.0).spikes == ()
-    heap = replace(told, mass=np.array([0.3, 0.01, 0.5, 0.05, 0.14]))
-    assert cut(schema["x"], grid, heap, unit=4.0).spikes == (0.0,)
+    schema = Schema(
+        (
+            Numeric(name="paid", lower=0, upper=1000, step=0.01, outside="clamp"),
+            Numeric(name="lead", lower=0, upper=1000, outside="clamp"),
+        )
+    )
+    model = AllPairs(epsilon=1.0, delta=1e-6, random_state=0).fit(frame, schema=schema)
+    drawn = model.sample(6000, random_state=0)
+    for name, heaps in (("paid", (2.99, 4.99, 9.99, 19.99)), ("lead", (0.5,))):
+        assert model.schema_[name].spikes == heaps
+        for heap in heaps:
+            share = (frame[name] == heap).mean()
+            assert (drawn[name] == heap).mean() == pytest.approx(share, abs=0.03)

@@ -36,7 +36,7 @@ _SPLIT = 4.0  # standard deviations that a count must reach to be divided
 _NEAR = 0.5  # standard deviations that the mass at either end must reach to be believed,
 _FAR = 3.5  # and where it is so many ranges away from what stands out by as much
 _RANGES = 3.0
-_HEAP = 4.5  # the same, of one interval alone: noise further out does not hide it
+_HEAP = 4.5  # the same, of one interval alone, or of a cell in one: noise does not hide it
 _SURE = 2.0  # the same, to be sure that there are rows
 _OCCUPIED = 3.0  # the same for a first look; what lies outside of it is not looked at again
 _UNSEEN = 0.05  # of all rows, that may at most be outside without standing out
@@ -176,6 +176,7 @@ def fit_histogram(
     sure = (int(starts[unsure[0]]), int(starts[len(mass) - unsure[1]]))
     if rows <= 0:
         return Histogram(starts, np.diff(starts) / size, rows, sure)
+    starts, mass, likely = _heaped(starts, mass, likely, np.asarray(counts[-1], float), std)
     return Histogram(starts, mass / rows, rows, sure, likely / rows)
 
 
@@ -301,6 +302,23 @@ def _trim(mass: Floats, untold: Sequence[int]) -> None:
     for one, outer in zip((mass, mass[::-1]), untold, strict=True):
         one[outer] += one[:outer].sum()
         one[:outer] = 0.0
+
+
+def _heaped(
+    starts: NDArray[np.int64], mass: Floats, likely: Floats, cells: Floats, std: float
+) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Divide intervals around a cell that holds more than the others there and noise."""
+    width, most = np.diff(starts), np.maximum.reduceat(cells[: starts[-1]], starts[:-1])
+    others = np.maximum(mass - most, 0.0) / np.maximum(width - 1, 1)
+    of = np.flatnonzero((width > 1) & (mass > 0) & (most - others > _HEAP * std))
+    at = np.array([starts[k] + cells[slice(*starts[k : k + 2])].argmax() for k in of], np.int64)
+    more = (np.minimum(mass, most) - others)[of]
+    mass[of] -= more
+    finer = np.unique(np.concatenate([starts, at, at + 1]))
+    below = (np.append(0.0, np.cumsum(one)) for one in (mass, likely))
+    mass, likely = (np.diff(np.interp(finer, starts, one)) for one in below)
+    mass[np.searchsorted(finer, at)] += more
+    return finer, mass, likely
 
 
 def _untold(

@@ -175,8 +175,9 @@ _FOUND = "its own fit"  # of one that was cut
 MOST_CODES = 20
 
 _SINGLY = 12  # numbers, each of which is a bin of its own, so that nothing is to be found
-_NUMBERS = 4096  # that are cells of their own
-_CELLS = 2**12  # of the grid otherwise
+_NUMBERS = 4096  # that are cells of their own, and cells of equal width
+_CELLS = 3072  # otherwise, beside numbers of two digits,
+_LEAST = 1e-5  # down to which part of the largest number
 _FINEST = 1e-8  # of the range, the unit of numbers without a step
 _HAIR = 1e-12
 _LINEAR = 0.25  # of the range; bounds further from 0 are cut evenly
@@ -249,9 +250,9 @@ def _uncut(a: Numeric) -> Numeric:
 def on_grid(schema: Schema) -> Schema:
     """Return the schema with every attribute that is to be cut on a fine grid.
 
-    Its cells are equal in asinh((x - c) / unit): c is 0 or the bound nearest to it, the unit is the
-    step, or a hundred millionth of the range. Dates and their differences, and bounds that are far
-    from 0, have cells of equal width. Where there are few numbers, each has a cell of its own.
+    Its cells are equal in asinh((x - c) / unit): c is 0 or the bound nearest to it, the unit a step
+    or a hundred millionth of the range. They are even for dates, their differences, and bounds far
+    from 0. Few numbers, and those of two digits, have cells of their own.
     """
     grids = {a.name: _on_grid(_uncut(a)) for a in schema if is_pending(a)}
     return schema.replaced(grids)
@@ -262,15 +263,27 @@ def _on_grid(a: Numeric) -> Numeric:
     if _numbers(a) <= _NUMBERS and step is not None:
         numbers = lower + step * np.arange(_numbers(a))
         return replace(a, edges=_edges_of(numbers, a), cuts_from=_PENDING)
-    edges = _spaced(a)
+    edges, common = _spaced(a), _common(a)
     if step is not None:
-        steps = np.unique(np.ceil((edges[1:-1] - lower) / step))
+        alone = np.rint((common - lower) / step)[:, None] + [-1, 0, 1]  # and .99 before it
+        steps = np.append(np.ceil((edges[1:-1] - lower) / step), alone)
         return replace(a, edges=_edges_of(lower + step * steps, a), cuts_from=_PENDING)
     hair = _HAIR * max(abs(lower), abs(upper))  # by which rounding misses the bounds
     inner = edges[(edges > lower + hair) & (edges < upper - hair)]
-    points = {lower, upper} | ({0.0} if lower < 0 < upper else set())
+    points = {lower, upper, *common.tolist()}
     edges = np.unique([lower, *inner, *points, upper])
     return replace(a, edges=tuple(edges.tolist()), spikes=tuple(sorted(points)), cuts_from=_PENDING)
+
+
+def _common(a: Numeric) -> Floats:
+    """Return numbers of at most two digits, zeros aside: heaps are where people round."""
+    if isinstance(a, (Date, Difference)):
+        return np.zeros(0)
+    most = max(abs(a.lower), abs(a.upper))
+    tens = range(*(math.floor(math.log10(x)) for x in (_step(a) or _LEAST * most, most)))
+    sizes = [float(f"{digits}e{ten}") for ten in tens for digits in range(10, 100)]
+    found = np.unique([0.0, *sizes, *(-size for size in sizes)])
+    return found[(found >= a.lower) & (found <= a.upper)]
 
 
 def _edges_of(first: Floats, a: Numeric) -> tuple[float, ...]:
@@ -287,10 +300,7 @@ def _spaced(a: Numeric) -> Floats:
     lower, upper = a.lower, a.upper
     near = 0.0 if lower <= 0 <= upper else min(lower, upper, key=abs)
     if isinstance(a, (Date, Difference)) or abs(near) >= _LINEAR * (upper - lower):
-        return np.asarray(np.linspace(lower, upper, _CELLS + 1))
+        return np.asarray(np.linspace(lower, upper, _NUMBERS + 1))
     unit = _step(a) or _FINEST * (upper - lower)
     low, high = math.asinh((lower - near) / unit), math.asinh((upper - near) / unit)
-    edges = np.asarray(near + unit * np.sinh(np.linspace(low, high, _CELLS + 1)))
-    if lower < 0 < upper:
-        edges[np.argmin(np.abs(edges))] = 0.0
-    return edges
+    return np.asarray(near + unit * np.sinh(np.linspace(low, high, _CELLS + 1)))

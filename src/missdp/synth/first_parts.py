@@ -45,7 +45,6 @@ from missdp.record import Record
 from missdp.schema import Numeric, OpenCategorical, Schema, SurveyWeight, Unit
 from missdp.schema.open_domains import MOST_CODES, is_pending, with_levels
 from missdp.synth.split import BINS, KINDS, Gate, Part, Split
-from missdp.types import Flags, Floats
 
 if TYPE_CHECKING:
     from missdp.mechanisms.open_levels import RowsAsTheyCame
@@ -57,7 +56,6 @@ _CUTS_SHARE = 0.3  # of the budget, for the trees of all attributes that are to 
 _SIZES_SHARE = 0.02
 _OPEN_SHARE, _MOST_OPEN_SHARE = 0.12, 0.3  # for one attribute, and for all
 _KIND_SHARE, _MOST_KINDS_SHARE = 0.02, 0.06  # likewise
-_NARROW, _DENSE = 64, 3.0  # cells, and times as many rows in each as beside: a heap at 0
 _FADES = 0.25  # from one piece to the next, where no mass stands out
 _LEAST = 1e-6
 _LOOK = 4  # level of the tree by which the range is found
@@ -225,16 +223,16 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> N
     """
     if len(told.mass) <= 2:  # noise is all there is
         return replace(attribute, bins=None, edges=_even(grid))
-    single, numbers = _single(grid, told)
-    heavy = np.flatnonzero(single & (told.mass > 1 / (2 * _BINS)))
+    first, last = grid.reach[0][told.starts[:-1]], grid.reach[1][told.starts[1:] - 1]
+    heavy = np.flatnonzero((first == last) & (told.mass > 1 / (2 * _BINS)))
     heavy = heavy[np.argsort(-told.mass[heavy], kind="stable")][: MOST_CODES - 1]
-    spikes = np.unique(numbers[heavy])  # intervals on either side of 0 may both stand for it
+    spikes = np.sort(first[heavy])
     rest = told.mass.copy()
     rest[heavy] = 0.0
     pieces, shares = _pieces(grid, told.starts, rest)
     bins = _how_many(float(rest.sum()), told.rows / unit)
     edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))
-    apart = _apart(edges, pieces, shares, spikes[np.isin(spikes, pieces)])
+    apart = _apart(edges, pieces, shares, spikes)
     edges = apart if len(apart) + len(spikes) <= MOST_CODES + 1 else edges
     shares = np.where(_inside(edges, pieces, shares) > 0, shares, _fading(pieces, shares, spikes))
     return replace(
@@ -245,17 +243,6 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> N
         pieces=tuple(pieces.tolist()),
         shares=tuple(shares.tolist()),
     )
-
-
-def _single(grid: Numeric, told: Histogram) -> tuple[Flags, Floats]:
-    """Tell which intervals stand for one number, and which: in narrow dense ones around 0 that."""
-    first, last = grid.reach[0][told.starts[:-1]], grid.reach[1][told.starts[1:] - 1]
-    cells, single = np.diff(told.starts), first == last
-    for at in np.flatnonzero((first <= 0) & (last >= 0) & (cells <= _NARROW) & ~single):
-        beside = slice(max(0, at - _BESIDE), at + _BESIDE + 1)
-        others, width = told.mass[beside].sum() - told.mass[at], cells[beside].sum() - cells[at]
-        single[at] = told.mass[at] * width > _DENSE * others * cells[at] > 0
-    return single, np.where(first == last, first, 0.0)
 
 
 def _how_many(share: float, rows: float) -> int:
