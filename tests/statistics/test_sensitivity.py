@@ -363,3 +363,14 @@ def test_what_follows_from_what_may_not_apply_may_not_apply():
     knn = KNNImputation(impute="pay", match_on="work")
     found = exactly(table, knn).sum("pay", epsilon=1.0).value
     assert found == pytest.approx(4)  # the last one takes 2, too
+
+
+def test_who_may_not_be_asked_at_all_adds_nothing_to_the_least_sum():
+    pay = Numeric(name="pay", lower=10, upper=20, nullable=True)
+    work = Categorical(name="work", levels=WORKS, nullable=True)
+    schema = Schema((work, pay), (NotApplicable("pay", unless="work = 'yes'"),))
+    columns = {"work": ["yes"] * 50 + [None] * 50, "pay": [10.0] * 50 + [None] * 50}
+    knn = KNNImputation(impute="pay", match_on="work")
+    asked = exactly(Table.read(pd.DataFrame(columns), schema), knn)
+    low, high = asked.sum("pay", epsilon=1e6, uncertainty="worst-case").imputation_interval
+    assert (low, high) == pytest.approx((500, 1500), abs=1)
