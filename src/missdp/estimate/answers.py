@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, product
 from statistics import NormalDist
@@ -162,6 +162,7 @@ class Asked:
     contrast: bool  # whether 0 means that there is nothing: differences, coefficients, ...
     possible: tuple[float, ...] = ()  # as of `Estimates`
     level: float | None = None  # of a quantile
+    most: Callable[[Tables], _Found] | None = None  # had all that lie near a value that it names it
 
 
 def estimate(
@@ -183,8 +184,8 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     answer = _ANSWERS[asked.what]
     first, *others = columns
 
-    def each(tables: Tables) -> _Found:
-        values, share = answer(tables, asked, first, others)
+    def each(tables: Tables, *, whole: bool = False) -> _Found:
+        values, share = answer(tables, replace(asked, whole=whole), first, others)
         return (values[1:] - values[0], share[1:]) if asked.contrast else (values, share)
 
     groups = product(*(column.labels for column in columns[len(asked.of) :]))
@@ -195,7 +196,8 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     contrast = asked.contrast or asked.what == "correlation"
     possible = _possible(asked, first)
     level = asked.level if asked.what == "quantile" else None
-    return Asked(question, columns, together, labels, each, contrast, possible, level)
+    most = partial(each, whole=True) if asked.what == "share" else None
+    return Asked(question, columns, together, labels, each, contrast, possible, level, most)
 
 
 def _possible(asked: Question, first: _Column) -> tuple[float, ...]:
@@ -370,7 +372,8 @@ def _mean(tables: Tables, asked: Question, first: _Column, others: list[_Column]
         return _ratio(_belonging(asked, first) @ cells, cells)
     if asked.where is not None:
         values, lying = _lying(tables, first, others, cells)
-        return _ratio(np.einsum("cp,cpg->g", _belonging(asked, first, values), lying), cells)
+        chosen = _belonging(asked, first, values, whole=asked.whole)
+        return _ratio(np.einsum("cp,cpg->g", chosen, lying), cells)
     return _means(tables, first, others, cells)
 
 
@@ -403,7 +406,9 @@ class _OneColumn:
         return self.numbers
 
 
-def _belonging(asked: Question, first: _Column, values: Floats | None = None) -> Floats:
+def _belonging(
+    asked: Question, first: _Column, values: Floats | None = None, *, whole: bool = False
+) -> Floats:
     """Return which codes satisfy a condition; or which values, if these are stated by code."""
     assert asked.where is not None
     if first.shift is not None and not isinstance(first.attribute, Numeric):
@@ -415,8 +420,21 @@ def _belonging(asked: Question, first: _Column, values: Floats | None = None) ->
         found = np.asarray(asked.where.select(rows), dtype=np.float64)
         return found if values is None else np.broadcast_to(found[:, None], values.shape)
     codes = np.repeat(np.tile(first.home, len(values) // len(first.home)), values.shape[1])
-    rows = _OneColumn(codes, values.ravel())
+    rows = _OneColumn(codes, _with_named(asked, first.attribute, values, whole=whole).ravel())
     return np.asarray(asked.where.select(rows), dtype=np.float64).reshape(values.shape)
+
+
+def _with_named(asked: Question, number: Numeric, values: Floats, *, whole: bool) -> Floats:
+    """Return values among which each that is asked for stands: for the next to it, or its piece."""
+    values = values.copy()
+    for part in asked.where.comparisons() if asked.where is not None else ():
+        if part.sign in ("==", "!=") and isinstance(part.two, float):
+            lies = values[number.encode_values(np.clip([part.two], number.lower, number.upper))[0]]
+            piece = np.searchsorted(number.pieces or (), np.append(lies, part.two), side="right")
+            off = np.abs(lies - part.two)
+            if off.min() > 0 and number.lower <= part.two <= number.upper:
+                lies[(piece[:-1] == piece[-1]) if whole else off == off.min()] = part.two
+    return values
 
 
 def _lying(
@@ -560,6 +578,11 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
     noisy = [each(tables) for tables in released.noise]
     off = np.abs(np.stack([v for v, _ in noisy]) - values)
     noise = np.square(np.quantile(off, _MOST, axis=0) / NormalDist().inv_cdf((1 + _MOST) / 2))
+    if asked.most is not None:  # heaps may lie anywhere in a piece
+        whole = np.abs(asked.most(released.point)[0] - values) / NormalDist().inv_cdf(
+            (1 + _MOST) / 2
+        )
+        noise = np.maximum(noise, np.square(whole))
     unsure = _width([s for _, s in noisy])
     sampled, complete = (
         np.square(_width([each(tables)[0] for tables in draws]))
@@ -636,7 +659,7 @@ def _hidden(asked: Asked, values: Floats, half: Floats, released: Released) -> I
         if out and most is not None and isinstance(attribute, Numeric):
             low, high = map(attribute.shown, reach(attribute))
             yield (
-                f"{attribute.name}: values were found from {low} to {high}. Noise can hide up to "
+                f"{attribute.name}: values were found from {low} to {high}. Noise may hide up to "
                 f"{most.rows:,.0f} rows near {most.near:,.4g}, which would move {', '.join(out)}: "
                 "more than intervals tell."
             )
