@@ -163,6 +163,7 @@ class Asked:
     possible: tuple[float, ...] = ()  # as of `Estimates`
     level: float | None = None  # of a quantile
     most: Callable[[Tables], _Found] | None = None  # had all that lie near a value that it names it
+    apart: Callable[[Tables], _Found] | None = None  # of each group, before they are compared
 
 
 def estimate(
@@ -184,6 +185,9 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     answer = _ANSWERS[asked.what]
     first, *others = columns
 
+    def alone(tables: Tables) -> _Found:
+        return answer(tables, asked, first, others)
+
     def each(tables: Tables, *, whole: bool = False) -> _Found:
         values, share = answer(tables, replace(asked, whole=whole), first, others)
         return (values[1:] - values[0], share[1:]) if asked.contrast else (values, share)
@@ -197,7 +201,8 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     possible = _possible(asked, first)
     level = asked.level if asked.what == "quantile" else None
     most = partial(each, whole=True) if asked.what == "share" else None
-    return Asked(question, columns, together, labels, each, contrast, possible, level, most)
+    apart = alone if asked.by else None
+    return Asked(question, columns, together, labels, each, contrast, possible, level, most, apart)
 
 
 def _possible(asked: Question, first: _Column) -> tuple[float, ...]:
@@ -605,8 +610,8 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
         confidence=float(confidence),
         flags=(
             *_small(asked.labels, share, unsure),
-            *_coarse(asked, values, released.inside),
-            *_hidden(asked, values, half, released),
+            *_coarse(asked, values, share, released.inside),
+            *_hidden(asked, half, released),
             *released.flags,
             *_uncovered(model, columns, holed=holed),
         ),
@@ -631,7 +636,9 @@ def _small(labels: Sequence[str], share: Floats, unsure: Floats) -> Iterator[str
         )
 
 
-def _coarse(asked: Asked, values: Floats, insides: Mapping[int, Inside]) -> Iterator[str]:
+def _coarse(
+    asked: Asked, values: Floats, share: Floats, insides: Mapping[int, Inside]
+) -> Iterator[str]:
     """Name quantiles, and shares of a number, in tails that the noise of a count may be most of."""
     first = asked.columns[0]
     noise = insides[first.at].noise if first.at in insides else 0.0
@@ -639,7 +646,8 @@ def _coarse(asked: Asked, values: Floats, insides: Mapping[int, Inside]) -> Iter
         return
     level = values if asked.level is None else np.full(len(values), asked.level)
     tail = np.maximum(np.minimum(level, 1 - level), _TAIL)
-    unsure = [x for x, t in zip(asked.labels, tail, strict=True) if noise > _COARSE * t]
+    least = np.minimum(_COARSE * tail, tail * share)  # a group may be beyond as a whole
+    unsure = [x for x, t in zip(asked.labels, least, strict=True) if noise > t]
     if unsure:
         yield (
             f"{first.attribute.name}: the noise of a count is {noise:.0%} of the rows. How values "
@@ -648,11 +656,15 @@ def _coarse(asked: Asked, values: Floats, insides: Mapping[int, Inside]) -> Iter
         )
 
 
-def _hidden(asked: Asked, values: Floats, half: Floats, released: Released) -> Iterator[str]:
+def _hidden(asked: Asked, half: Floats, released: Released) -> Iterator[str]:
     """Say what rows that noise can hide beyond a number would move out of its interval."""
     for column in (column for column in asked.columns if column.at in released.hiding):
         most, attribute = released.inside[column.at].most, column.attribute
-        moved = np.abs(asked.each(released.hiding[column.at])[0] - values)
+        each = asked.apart or asked.each
+        moved, share = each(released.hiding[column.at])
+        moved = np.abs(moved - each(released.point)[0])
+        if asked.apart is not None:  # all of them may be in one group
+            moved = (moved * share.sum() / np.maximum(share, _LEAST))[-len(half) :]
         out = [
             f"{x} by {m:.2g}" for x, m, h in zip(asked.labels, moved, half, strict=True) if m > h
         ]
