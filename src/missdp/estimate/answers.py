@@ -672,7 +672,7 @@ def _hidden(asked: Asked, half: Floats, released: Released) -> Iterator[str]:
             low, high = map(attribute.shown, reach(attribute))
             yield (
                 f"{attribute.name}: values were found from {low} to {high}. Noise may hide up to "
-                f"{most.rows:,.0f} rows near {most.near:,.4g}, which would move {', '.join(out)}: "
+                f"{most[1]:,.0f} rows near {most[2]:,.4g}, which would move {', '.join(out)}: "
                 "more than intervals tell."
             )
 

@@ -212,15 +212,6 @@ class Move:
     margin: Floats | float = 0.0  # (codes,): by how much shares of bins differ from those counted
 
 
-@dataclass(frozen=True, eq=False)
-class Most:
-    """As many rows in an interval beyond as noise can hide there."""
-
-    move: Move
-    rows: float
-    near: float  # the middle of the interval
-
-
 def found_alone(number: Coordinate) -> Floats:
     """Return what sums are released of, by finer code: ``z``, the number, and its square less 1."""
     line, square = number.powers
@@ -318,8 +309,8 @@ class Inside:
         return self._moved(self._gain @ self._lacking(hidden), hidden)
 
     @cached_property
-    def most(self) -> Most | None:
-        """As many rows beyond as noise can hide, in that interval from which means move most."""
+    def most(self) -> tuple[Move, float, float] | None:
+        """As many rows as noise can hide where they move means most, their number, and where."""
         beyond, rows, known = self.beyond, self.n_rows * self.seen, self.even.hidden
         if not len(known):
             return None
@@ -331,7 +322,7 @@ class Inside:
         near = self.points[beyond.home, np.where(beyond.above, -1, 0)]
         k = int(np.argmax((found - known * rows) * np.abs(beyond.points.mean(axis=1) - near)))
         hidden = np.where(np.arange(len(known)) == k, np.maximum(known, found / rows), known)
-        return Most(self._given(hidden), float(found[k]), float(beyond.points[k].mean()))
+        return self._given(hidden), float(found[k]), float(beyond.points[k].mean())
 
     def noisy(self, rng: np.random.Generator, off: Floats) -> Move:
         """Return another draw of the noise in each piece, and beyond all of them.
@@ -558,10 +549,7 @@ class Lines:
         return np.asarray(off[:, :, None] * (slopes @ cells)[:, None, :])
 
     def _off(self, inside: Floats, law: Floats) -> tuple[Floats, Floats]:
-        """Return how far values are from the centre of their bin, by share, and slopes there.
-
-        ``slopes @ cells`` are those of groups, code by code.
-        """
+        """Return how far values are from the centre of their bin, by share, and its slopes."""
         times = len(law) // len(self.home)  # rows in which it is missing may be apart
         lies = np.tile(np.eye(len(self.least))[self.home], (times, 1))
         mass, off = law[:, None] * inside, np.tile(self.off, (times, 1))

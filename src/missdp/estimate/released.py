@@ -638,7 +638,7 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
     sets = tuple(noise), tuple(sampled), tuple(complete_)
     weighed = model._size is not None and model._size.weight is not None
     rows = source.n_rows / (model._design if weighed else 1.0)  # that tell as much
-    hiding = {a: tables(exact, even | {a: x.most.move}) for a, x in inside.items() if x.most}
+    hiding = {a: tables(exact, even | {a: x.most[0]}) for a, x in inside.items() if x.most}
     return Released(whole, plain, *sets, rows, source.flags, source, inside, hiding)
 
 
