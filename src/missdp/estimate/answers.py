@@ -201,7 +201,7 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     possible = _possible(asked, first)
     level = asked.level if asked.what == "quantile" else None
     most = partial(each, whole=True) if asked.what == "share" else None
-    apart = alone if asked.by else None
+    apart = alone if asked.contrast else None
     return Asked(question, columns, together, labels, each, contrast, possible, level, most, apart)
 
 
@@ -646,7 +646,7 @@ def _coarse(
         return
     level = values if asked.level is None else np.full(len(values), asked.level)
     tail = np.maximum(np.minimum(level, 1 - level), _TAIL)
-    least = np.minimum(_COARSE * tail, tail * share)  # a group may be beyond as a whole
+    least = np.minimum(_COARSE * tail, share / 2)  # a group may be beyond as a whole
     unsure = [x for x, t in zip(asked.labels, least, strict=True) if noise > t]
     if unsure:
         yield (
