@@ -659,3 +659,77 @@ def test_families_and_fits_without_statistics_refuse():
         AllPairs(epsilon=1.0).estimate("mean(wage)")
     with pytest.raises(ParameterError, match="confidence"):
         aim.estimate("mean(wage)", confidence=1.0)
+
+
+def test_means_and_densities_are_of_the_same_lines():
+    """Also where rows are hidden beyond a bin, which have codes of their own."""
+    rng = np.random.default_rng(0)
+    points, home = np.sort(rng.gamma(2, 10, (6, 50)), axis=None).reshape(6, 50), [0, 1, 2, 3, 4, 4]
+    inside, cells = np.full((6, 50), 0.02), rng.random((6, 2)) / 6
+    law = cells.sum(axis=1)
+    lines = Lines.of(points, inside, law, np.array(home))
+    told = lines.along(points, inside, law, lean=0.7) @ cells
+    lying = inside[:, :, None] * cells[:, None] + 0.7 * lines.tilted(inside, cells)
+    assert told == pytest.approx(np.einsum("cp,cpg->g", points, lying), rel=1e-9)
+
+
+def test_groups_vary_where_noise_leaves_little():
+    """Where lines ended, groups had more than their rows: their deviations were 0, surely."""
+    held = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        where, n = rng.choice(list("abcd"), 2500, p=[0.4, 0.3, 0.2, 0.1]), 2500
+        hours = np.where(rng.random(n) < 0.5, 40, np.round(rng.normal(36, 9, n))).clip(1, 99)
+        others = {f"x{k}": rng.normal(50, 9, n).clip(0, 100) for k in range(5)}
+        frame = pd.DataFrame({"hours": hours, "where": where, **others})
+        schema = Schema(
+            (
+                Numeric(name="hours", lower=0, upper=120, integer=True),
+                Categorical(name="where", levels=tuple("abcd")),
+                *(Numeric(name=name, lower=0, upper=100) for name in others),
+            )
+        )
+        model = AllPairs(epsilon=0.5, delta=1e-6, random_state=seed).fit(frame, schema=schema)
+        found = model.estimate("sd(hours) by where")
+        truth = frame["hours"].groupby(frame["where"]).std(ddof=0)
+        held += [a <= t <= b for t, (a, b) in zip(truth, found.intervals, strict=True)]
+    assert np.mean(held) > 0.8
+
+
+def test_a_value_in_a_wide_piece_has_at_most_the_share_of_its_piece(numbered):
+    """No point that stands for its piece need be the value itself: it was [0, 0]."""
+    (low, high), (least, most) = (
+        numbered.estimate(f"share(pay {sign} 123.4)").intervals[0] for sign in ("==", "!=")
+    )
+    assert low == 0.0
+    assert 0.002 < high < 0.2
+    assert (least, most) == pytest.approx((1 - high, 1.0))
+
+
+def test_what_noise_may_hide_is_flagged_where_it_leaves_intervals():
+    flags = {}
+    for upper in (100, 2000):
+        rng = np.random.default_rng(0)
+        x = rng.normal(50, 10, 4000).clip(0, 100).round(1)
+        frame = pd.DataFrame({"x": x, "g": rng.choice(["a", "b"], 4000)})
+        schema = Schema(
+            (
+                Numeric(name="x", lower=0, upper=upper, step=0.1),
+                Categorical(name="g", levels=("a", "b")),
+            )
+        )
+        model = AllPairs(epsilon=1.0, delta=1e-6, random_state=0).fit(frame, schema=schema)
+        for asked_ in ("mean(x)", "median(x)"):
+            found = " ".join(model.estimate(asked_).flags)
+            flags[upper, asked_] = "may hide" in found, "would move all by" in found
+    assert flags.pop((2000, "mean(x)")) == (True, True)
+    assert {*flags.values()} == {(False, False)}
+
+
+def test_quantiles_in_doubt_are_named():
+    model = AllPairs(epsilon=0.3, random_state=0).fit(paid(1500), schema=NUMBERS)
+    said = {
+        question: "all may be off" in " ".join(model.estimate(question).flags)
+        for question in ("quantile(pay, 0.95)", "share(pay >= 200)", "median(pay)", "mean(pay)")
+    }
+    assert [*said.values()] == [True, True, False, False]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, product
 from statistics import NormalDist
@@ -33,7 +33,7 @@ _Part = tuple[
     "_Column", float, Floats
 ]  # a column, the factor of its z, and the rest of its features
 
-_COARSE = 0.03  # noise of a count, as a share of the rows, from which tails are hardly known
+_COARSE, _TAIL = 0.3, 0.1  # noise of a count, as a share of a tail, from which it is hardly known
 _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
 _DOUBT = 0.35  # of what is corrected for values that are missing selectively
 _MOST = 0.95  # of draws of the noise, which the error is to reach to: they may be skewed
@@ -161,6 +161,9 @@ class Asked:
     each: Callable[[Tables], _Found]
     contrast: bool  # whether 0 means that there is nothing: differences, coefficients, ...
     possible: tuple[float, ...] = ()  # as of `Estimates`
+    level: float | None = None  # of a quantile
+    most: Callable[[Tables], _Found] | None = None  # had all that lie near a value that it names it
+    apart: Callable[[Tables], _Found] | None = None  # of each group, before they are compared
 
 
 def estimate(
@@ -182,8 +185,11 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     answer = _ANSWERS[asked.what]
     first, *others = columns
 
-    def each(tables: Tables) -> _Found:
-        values, share = answer(tables, asked, first, others)
+    def alone(tables: Tables) -> _Found:
+        return answer(tables, asked, first, others)
+
+    def each(tables: Tables, *, whole: bool = False) -> _Found:
+        values, share = answer(tables, replace(asked, whole=whole), first, others)
         return (values[1:] - values[0], share[1:]) if asked.contrast else (values, share)
 
     groups = product(*(column.labels for column in columns[len(asked.of) :]))
@@ -193,7 +199,10 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     together = [tuple(column.attribute.name for column in columns)]
     contrast = asked.contrast or asked.what == "correlation"
     possible = _possible(asked, first)
-    return Asked(question, columns, together, labels, each, contrast, possible)
+    level = asked.level if asked.what == "quantile" else None
+    most = partial(each, whole=True) if asked.what == "share" else None
+    apart = alone if asked.contrast else None
+    return Asked(question, columns, together, labels, each, contrast, possible, level, most, apart)
 
 
 def _possible(asked: Question, first: _Column) -> tuple[float, ...]:
@@ -367,8 +376,9 @@ def _mean(tables: Tables, asked: Question, first: _Column, others: list[_Column]
     if asked.where is not None and first.points is None:
         return _ratio(_belonging(asked, first) @ cells, cells)
     if asked.where is not None:
-        chosen = _belonging(asked, first, first.values(tables)[0])
-        return _ratio(np.einsum("cp,cpg->g", chosen, _lying(tables, first, others, cells)), cells)
+        values, lying = _lying(tables, first, others, cells)
+        chosen = _belonging(asked, first, values, whole=asked.whole)
+        return _ratio(np.einsum("cp,cpg->g", chosen, lying), cells)
     return _means(tables, first, others, cells)
 
 
@@ -401,7 +411,9 @@ class _OneColumn:
         return self.numbers
 
 
-def _belonging(asked: Question, first: _Column, values: Floats | None = None) -> Floats:
+def _belonging(
+    asked: Question, first: _Column, values: Floats | None = None, *, whole: bool = False
+) -> Floats:
     """Return which codes satisfy a condition; or which values, if these are stated by code."""
     assert asked.where is not None
     if first.shift is not None and not isinstance(first.attribute, Numeric):
@@ -413,16 +425,31 @@ def _belonging(asked: Question, first: _Column, values: Floats | None = None) ->
         found = np.asarray(asked.where.select(rows), dtype=np.float64)
         return found if values is None else np.broadcast_to(found[:, None], values.shape)
     codes = np.repeat(np.tile(first.home, len(values) // len(first.home)), values.shape[1])
-    rows = _OneColumn(codes, values.ravel())
+    rows = _OneColumn(codes, _with_named(asked, first.attribute, values, whole=whole).ravel())
     return np.asarray(asked.where.select(rows), dtype=np.float64).reshape(values.shape)
 
 
-def _lying(tables: Tables, first: _Column, others: list[_Column], cells: Floats) -> Floats:
-    """Return shares of rows by code of a number, value and group: by lines that meet its means."""
+def _with_named(asked: Question, number: Numeric, values: Floats, *, whole: bool) -> Floats:
+    """Return values among which each that is asked for stands: for the next to it, or its piece."""
+    values = values.copy()
+    for part in asked.where.comparisons() if asked.where is not None else ():
+        if part.sign in ("==", "!=") and isinstance(part.two, float):
+            lies = values[number.encode_values(np.clip([part.two], number.lower, number.upper))[0]]
+            piece = np.searchsorted(number.pieces or (), np.append(lies, part.two), side="right")
+            off = np.abs(lies - part.two)
+            if off.min() > 0 and number.lower <= part.two <= number.upper:
+                lies[(piece[:-1] == piece[-1]) if whole else off == off.min()] = part.two
+    return values
+
+
+def _lying(
+    tables: Tables, first: _Column, others: list[_Column], cells: Floats
+) -> tuple[Floats, Floats]:
+    """Return values, and shares of rows by code, value and group: by lines that meet its means."""
     points, inside = first.values(tables)
     even = inside[:, :, None] * cells[:, None, :]
     if not others or first.at not in tables.lines:
-        return even
+        return points, even
     more = tables.lines[first.at].tilted(inside, cells)
     lean: Any = tables.lean
     if len(others) == 1 and first.beside(tables)[0]:
@@ -432,20 +459,23 @@ def _lying(tables: Tables, first: _Column, others: list[_Column], cells: Floats)
         spread = float((np.square(points) * law).sum() - np.square((points * law).sum()))
         lacking = told - known - lean * gain
         lean = lean + lacking * gain / (np.square(gain) + _STEADY**2 * max(spread, _LEAST))
-    # Lines end where nobody is left, whether or not rows in which it is missing are apart.
+    # Lines end where nobody is left, whether or not rows in which it is missing are apart: others
+    # have less there, so that all together stay as they are, as does the size of each group.
     parts = cells.reshape(-1, len(first.home), 1, cells.shape[1])
     shape = (len(parts), len(first.home), *even.shape[1:])
-    whole = np.maximum(
-        (even + lean * more).reshape(shape).sum(axis=0),
-        np.minimum(even.reshape(shape).sum(axis=0), 0.0),
-    )
+    straight, flat = (x.reshape(shape).sum(axis=0) for x in (even + lean * more, even))
+    whole = np.maximum(straight, np.minimum(flat, 0.0))
+    above = np.maximum(whole, 0.0)
+    excess = (whole - flat).sum(axis=2) / np.maximum(above.sum(axis=2), _LEAST)
+    whole -= above * np.clip(excess, 0.0, 1.0)[:, :, None]
     total = parts.sum(axis=0)
-    return np.asarray((whole * (parts / np.where(total == 0, 1.0, total))).reshape(even.shape))
+    whole *= total.sum(axis=(0, 1)) / np.maximum(whole.sum(axis=(0, 1)), _LEAST)
+    return points, (whole * (parts / np.where(total == 0, 1.0, total))).reshape(even.shape)
 
 
 def _sd(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> _Found:
     cells = _cells(tables, first, others)
-    lying, points = _lying(tables, first, others, cells), first.values(tables)[0]
+    points, lying = _lying(tables, first, others, cells)
     mean, share = _ratio(np.einsum("cp,cpg->g", points, lying), cells)
     square = _ratio(np.einsum("cp,cpg->g", np.square(points), lying), cells)[0]
     return np.sqrt(np.maximum(square - mean**2, 0.0)), share
@@ -453,9 +483,9 @@ def _sd(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> _
 
 def _quantile(tables: Tables, asked: Question, first: _Column, others: list[_Column]) -> _Found:
     cells = _cells(tables, first, others)
-    points = first.values(tables)[0].ravel()
+    values, lying = _lying(tables, first, others, np.maximum(cells, 0.0))
+    points, lying = values.ravel(), np.maximum(lying, 0.0)
     order = np.argsort(points, kind="stable")
-    lying = np.maximum(_lying(tables, first, others, np.maximum(cells, 0.0)), 0.0)
     found = []
     for group in lying.reshape(len(points), -1).T:
         mass = np.cumsum(group[order])
@@ -553,6 +583,11 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
     noisy = [each(tables) for tables in released.noise]
     off = np.abs(np.stack([v for v, _ in noisy]) - values)
     noise = np.square(np.quantile(off, _MOST, axis=0) / NormalDist().inv_cdf((1 + _MOST) / 2))
+    if asked.most is not None:  # heaps may lie anywhere in a piece
+        whole = np.abs(asked.most(released.point)[0] - values) / NormalDist().inv_cdf(
+            (1 + _MOST) / 2
+        )
+        noise = np.maximum(noise, np.square(whole))
     unsure = _width([s for _, s in noisy])
     sampled, complete = (
         np.square(_width([each(tables)[0] for tables in draws]))
@@ -563,6 +598,7 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
     if holed and len(asked.cliques) == 1:  # tables of different observed rows make no regression
         missing += np.square(_DOUBT * (values - each(released.observed)[0]))
     parts = [tuple(np.sqrt(part).tolist()) for part in (noise, complete, missing)]
+    half = np.sqrt(noise + complete + missing) * NormalDist().inv_cdf((1 + confidence) / 2)
     return Estimates(
         question=asked.text,
         labels=tuple(asked.labels),
@@ -574,7 +610,8 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
         confidence=float(confidence),
         flags=(
             *_small(asked.labels, share, unsure),
-            *_coarse(columns, released.inside),
+            *_coarse(asked, values, share, released.inside),
+            *_hidden(asked, half, released),
             *released.flags,
             *_uncovered(model, columns, holed=holed),
         ),
@@ -599,14 +636,44 @@ def _small(labels: Sequence[str], share: Floats, unsure: Floats) -> Iterator[str
         )
 
 
-def _coarse(columns: Sequence[_Column], insides: Mapping[int, Inside]) -> Iterator[str]:
-    known = ((column.attribute.name, insides.get(column.at)) for column in columns)
-    for name, noise in ((name, one.noise) for name, one in known if one is not None):
-        if noise > _COARSE:
+def _coarse(
+    asked: Asked, values: Floats, share: Floats, insides: Mapping[int, Inside]
+) -> Iterator[str]:
+    """Name quantiles, and shares of a number, in tails that the noise of a count may be most of."""
+    first = asked.columns[0]
+    noise = insides[first.at].noise if first.at in insides else 0.0
+    if asked.level is None and asked.possible != (0.0, 1.0):
+        return
+    level = values if asked.level is None else np.full(len(values), asked.level)
+    tail = np.maximum(np.minimum(level, 1 - level), _TAIL)
+    least = np.minimum(_COARSE * tail, share / 2)  # a group may be beyond as a whole
+    unsure = [x for x, t in zip(asked.labels, least, strict=True) if noise > t]
+    if unsure:
+        yield (
+            f"{first.attribute.name}: the noise of a count is {noise:.0%} of the rows. How values "
+            f"lie in tails is hardly known; {', '.join(unsure)} may be off by more than intervals "
+            "tell."
+        )
+
+
+def _hidden(asked: Asked, half: Floats, released: Released) -> Iterator[str]:
+    """Say what rows that noise can hide beyond a number would move out of its interval."""
+    for column in (column for column in asked.columns if column.at in released.hiding):
+        most, attribute = released.inside[column.at].most, column.attribute
+        each = asked.apart or asked.each
+        moved, share = each(released.hiding[column.at])
+        moved = np.abs(moved - each(released.point)[0])
+        if asked.apart is not None:  # all of them may be in one group
+            moved = (moved * share.sum() / np.maximum(share, _LEAST))[-len(half) :]
+        out = [
+            f"{x} by {m:.2g}" for x, m, h in zip(asked.labels, moved, half, strict=True) if m > h
+        ]
+        if out and most is not None and isinstance(attribute, Numeric):
+            low, high = map(attribute.shown, reach(attribute))
             yield (
-                f"{name}: the noise of a count is {noise:.0%} of the rows. How values lie in tails "
-                "is hardly known; quantiles, and shares of tails, may be off by more than "
-                "intervals tell."
+                f"{attribute.name}: values were found from {low} to {high}. Noise may hide up to "
+                f"{most[1]:,.0f} rows near {most[2]:,.4g}, which would move {', '.join(out)}: "
+                "more than intervals tell."
             )
 
 
@@ -639,12 +706,5 @@ def _uncovered(model: Synthesizer, columns: Sequence[_Column], *, holed: bool) -
         if attribute.pieces is None and (least < greatest).any():
             yield (
                 f"{attribute.name}: values are taken to lie evenly in its declared bins; wide ones "
-                "move means, deviations and slopes."
-            )
-        low, high = reach(attribute)
-        if (low, high) != (attribute.lower, attribute.upper):
-            yield (
-                f"{attribute.name}: values were found from {attribute.shown(low)} to "
-                f"{attribute.shown(high)}. Noise may hide some rows beyond; far out, they would "
                 "move means, deviations and slopes."
             )

@@ -40,6 +40,8 @@ class Question:
         What the share is of.
     contrast : bool
         Whether each group is compared with the first one.
+    whole : bool
+        Whether all that lie in a piece with a value that ``where`` names have it.
     """
 
     what: str
@@ -48,6 +50,7 @@ class Question:
     level: float = 0.5
     where: Predicate | None = None
     contrast: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True)

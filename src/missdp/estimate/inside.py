@@ -39,6 +39,7 @@ _PART = 1.0  # how far rows beyond may lie towards either end of their interval
 _APART = 0.5, 1.0  # how much these may differ from the bin beside, in standard deviations of
 # others: as many as are usual, and more
 _FURTHEST = 1e-6  # rank from either end
+_HIDE = 1.645  # standard deviations above what counts and sums tell: 95 %
 _HARDLY = 1.5  # standard deviations: of smaller bins it is not known how values lie in them
 
 
@@ -302,8 +303,26 @@ class Inside:
     @cached_property
     def even(self) -> Move:
         """As released."""
-        hidden = self._hidden.mean(axis=0)
+        return self._given(self._hidden.mean(axis=0))
+
+    def _given(self, hidden: Floats) -> Move:
         return self._moved(self._gain @ self._lacking(hidden), hidden)
+
+    @cached_property
+    def most(self) -> tuple[Move, float, float] | None:
+        """As many rows as noise can hide where they move means most, their number, and where."""
+        beyond, rows, known = self.beyond, self.n_rows * self.seen, self.even.hidden
+        if not len(known):
+            return None
+        effects = self._effects[1] / rows
+        weighed = np.linalg.solve(self._spread, effects).T if self.sums else effects.T
+        precision = np.diag(weighed @ effects) + beyond.noise**-2
+        pull = weighed @ self._lacking(known) + (beyond.counts - known * rows) / beyond.noise**2
+        found = np.maximum(known * rows + pull / precision, 0.0) + _HIDE / np.sqrt(precision)
+        near = self.points[beyond.home, np.where(beyond.above, -1, 0)]
+        k = int(np.argmax((found - known * rows) * np.abs(beyond.points.mean(axis=1) - near)))
+        hidden = np.where(np.arange(len(known)) == k, np.maximum(known, found / rows), known)
+        return self._given(hidden), float(found[k]), float(beyond.points[k].mean())
 
     def noisy(self, rng: np.random.Generator, off: Floats) -> Move:
         """Return another draw of the noise in each piece, and beyond all of them.
@@ -328,14 +347,17 @@ class Inside:
     def _hidden(self) -> Floats:
         """Draws of the share of rows in each interval beyond, given counts and sums."""
         rows = self.n_rows * self.seen
-        effects, further = self._effects
-        spread = effects * self._unsure
-        covariance = spread @ spread.T
-        if self.sums is not None:
-            covariance += np.diag(np.square(self.sums.stds))
+        further = self._effects[1]
         none = np.zeros(further.shape[1])
-        drawn = self.beyond.drawn(further / rows, self._lacking(none), covariance, self._spikes)
+        drawn = self.beyond.drawn(further / rows, self._lacking(none), self._spread, self._spikes)
         return drawn / rows
+
+    @property
+    def _spread(self) -> Floats:
+        """Covariance of what sums lack by all but the rows beyond."""
+        spread = self._effects[0] * self._unsure
+        stds = np.zeros(0) if self.sums is None else self.sums.stds
+        return np.asarray(spread @ spread.T + np.diag(np.square(stds)))
 
     @property
     def _spikes(self) -> Floats:
@@ -384,8 +406,7 @@ class Inside:
         if self.sums is None:
             return np.zeros((len(self._unsure), 0))
         spread = self._effects[0] * self._unsure
-        whole = spread @ spread.T + np.diag(np.square(self.sums.stds))
-        return np.asarray((self._unsure[:, None] * spread.T) @ np.linalg.inv(whole))
+        return np.asarray((self._unsure[:, None] * spread.T) @ np.linalg.inv(self._spread))
 
     def _moved(self, change: Floats, hidden: Floats) -> Move:
         """Return pieces and bins with so much more mass, and rows beyond."""
@@ -514,19 +535,9 @@ class Lines:
         Lines go on beyond the outermost bins; the mean over all codes stays as it is. ``lean`` says
         how steep they are: 1 is as between the bins beside, and 0 leaves the means of bins.
         """
-        means = np.asarray((inside * values).sum(axis=1))
-        if len(self.bins) < 2:
-            return means
-        size = int(self.home.max()) + 1
-        total = np.bincount(self.home, law, size)
-        sums = np.bincount(self.home, law * means, size)
-        centre = sums / np.where(np.abs(total) > _LEAST_SHARE, total, 1.0)
-        each = law[:, None] * inside * (values - centre[self.home][:, None]) * self.off
-        part = np.bincount(self.home, each.sum(axis=1), size)[self.bins] * lean / self.gap
-        of = np.maximum(law[:size], self.least)
-        np.add.at(means, self.above, part / of[self.above])
-        np.add.at(means, self.below, -part / of[self.below])
-        return means
+        off, slopes = self._off(inside, law)
+        more = (off * values).sum(axis=1) @ slopes
+        return np.asarray((inside * values).sum(axis=1) + lean * more)
 
     def tilted(self, inside: Floats, cells: Floats) -> Floats:
         """Return by how much shares of groups differ from those of their bins, value by value.
@@ -534,19 +545,17 @@ class Lines:
         ``cells`` (codes, groups) are shares of all rows. Rates of groups go on inside a bin as they
         do between those beside; the share of each bin stays as it is.
         """
-        times = len(cells) // len(self.home)  # rows in which it is missing may be apart
-        home, off = np.tile(self.home, times), np.tile(self.off, (times, 1))
-        size = int(home.max()) + 1
-        law = cells.sum(axis=1)
-        by_bin = np.zeros((size, cells.shape[1]))
-        np.add.at(by_bin, home, cells)
-        rates = by_bin / np.maximum(by_bin.sum(axis=1), self.least)[:, None]
-        slopes = np.zeros_like(rates)
-        slopes[self.bins] = (rates[self.above] - rates[self.below]) / self.gap[:, None]
-        mass = law[:, None] * inside
-        total = np.bincount(home, mass.sum(axis=1), size)
-        middle = np.bincount(home, (mass * off).sum(axis=1), size)
-        centre = middle / np.maximum(total, self.least)
-        return np.asarray(
-            (mass * (off - centre[home][:, None]))[:, :, None] * slopes[home][:, None]
-        )
+        off, slopes = self._off(inside, cells.sum(axis=1))
+        return np.asarray(off[:, :, None] * (slopes @ cells)[:, None, :])
+
+    def _off(self, inside: Floats, law: Floats) -> tuple[Floats, Floats]:
+        """Return how far values are from the centre of their bin, by share, and its slopes."""
+        times = len(law) // len(self.home)  # rows in which it is missing may be apart
+        lies = np.tile(np.eye(len(self.least))[self.home], (times, 1))
+        mass, off = law[:, None] * inside, np.tile(self.off, (times, 1))
+        total = np.maximum(lies.T @ law, self.least)
+        centre = lies.T @ (mass * off).sum(axis=1) / total
+        rise = np.zeros((len(total), len(total)))
+        rise[self.bins, self.above] = 1 / self.gap / total[self.above]
+        rise[self.bins, self.below] -= 1 / self.gap / total[self.below]
+        return mass * (off - (lies @ centre)[:, None]), lies @ rise @ lies.T

@@ -110,6 +110,7 @@ class Released:
     flags: tuple[str, ...]
     source: _Source
     inside: Mapping[int, Inside]
+    hiding: Mapping[int, Tables]  # by number, with `Inside.most`
 
     def _missing(self, clique: Clique, at: int) -> Floats:
         """Return how often an attribute is missing in rows of each cell, as the model has it."""
@@ -138,6 +139,7 @@ class Released:
 
         point, observed = parted((self.point, self.observed))
         noise, sampled, complete = map(parted, (self.noise, self.sampled, self.complete))
+        hiding = {a: tables.parted(at, chances) for a, tables in self.hiding.items()}
         return replace(
             self,
             point=point,
@@ -145,6 +147,7 @@ class Released:
             noise=noise,
             sampled=sampled,
             complete=complete,
+            hiding=hiding,
         )
 
 
@@ -635,7 +638,8 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
     sets = tuple(noise), tuple(sampled), tuple(complete_)
     weighed = model._size is not None and model._size.weight is not None
     rows = source.n_rows / (model._design if weighed else 1.0)  # that tell as much
-    return Released(whole, plain, *sets, rows, source.flags, source, inside)
+    hiding = {a: tables(exact, even | {a: x.most[0]}) for a, x in inside.items() if x.most}
+    return Released(whole, plain, *sets, rows, source.flags, source, inside, hiding)
 
 
 def _declared(levels: Sequence[Levels], clique: Clique, table: Floats) -> Floats:

@@ -126,8 +126,8 @@ def _correlation(ask: Asking) -> Estimate:
 
     def interval(times: float) -> Interval | None:
         found = moments
-        if times != 1:  # what is lost in its noise: as of a spread of a seventh of the range
-            wide = [(x.upper - x.lower) ** 2 / 48 for x in map(ask.numeric, names)]
+        if times != 1:  # what is lost in its noise: as of a spread of a tenth of the range
+            wide = [(x.upper - x.lower) ** 2 / 100 for x in map(ask.numeric, names)]
             even = [max(size.value, 1.0) * square for square in (*wide, 0.0)]
             found = [*map(_found_again, moments, even)]
         boxes = ask.boxes((*found, size), 6, times)
