@@ -15,7 +15,7 @@ from missdp.errors import ParameterError, SchemaError
 from missdp.estimate import Estimates, released
 from missdp.estimate.inside import Beyond, Lines, _tail, counted, reach
 from missdp.record import sealed
-from missdp.schema import NotApplicable
+from missdp.schema import Date, NotApplicable
 
 SCHEMA = Schema(
     (
@@ -733,3 +733,15 @@ def test_quantiles_in_doubt_are_named():
         for question in ("quantile(pay, 0.95)", "share(pay >= 200)", "median(pay)", "mean(pay)")
     }
     assert [*said.values()] == [True, True, False, False]
+
+
+def test_estimates_of_dates_are_shown_as_dates():
+    schema = Schema((Date(name="day", lower="2024-01-01", upper="2024-12-31"),))
+    rows = pd.DataFrame({"day": np.repeat(["2024-03-01", "2024-03-02", "2024-03-03"], 400)})
+    model = AllPairs(epsilon=50, delta=1e-6, random_state=0).fit(rows, schema=schema)
+    for asked in ("mean(day)", "median(day)"):
+        found = model.estimate(asked)
+        assert 19783 < found.estimate[0] < 19785
+        assert found.shown()["estimate"].iloc[0] in ("2024-03-01", "2024-03-02", "2024-03-03")
+        assert found.shown()["low"].iloc[0].startswith("2024-0")
+    assert model.estimate("sd(day)").shown()["estimate"].iloc[0].startswith("0.")

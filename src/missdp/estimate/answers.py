@@ -19,7 +19,7 @@ from missdp.estimate.formula import Question, parse_formula, parse_question
 from missdp.estimate.inside import Beyond, Inside, counted, numbers, reach
 from missdp.estimate.released import Released, Tables, released_by
 from missdp.record import Record
-from missdp.schema import Numeric
+from missdp.schema import Date, Numeric
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate
 from missdp.threads import one_blas_thread
@@ -64,6 +64,8 @@ class Estimates(Record):
     possible : tuple of float
         Least and greatest number that an estimate can be, by public bounds; empty if there are
         none. Estimates and intervals stay within.
+    dates : str
+        If estimates are dates, the unit since 1970 that they count.
     """
 
     question: str
@@ -76,6 +78,7 @@ class Estimates(Record):
     confidence: float
     flags: tuple[str, ...]
     possible: tuple[float, ...] = ()
+    dates: str = ""
 
     derived = ("errors", "intervals", "missing_information")
 
@@ -130,7 +133,11 @@ class Estimates(Record):
         digits = [_decimals(error) for error in self.errors]
         for name in frame.columns[:-2]:
             pairs = zip(frame[name], digits, strict=True)
-            frame[name] = [f"{value:,.{digit}f}" for value, digit in pairs]
+            frame[name] = (
+                [str(np.datetime64(round(x), self.dates)) for x in frame[name]]  # type: ignore[call-overload]
+                if self.dates and name in ("estimate", "low", "high")
+                else [f"{value:,.{digit}f}" for value, digit in pairs]
+            )
         frame["missing information"] = [f"{share:.0%}" for share in self.missing_information]
         return frame.assign(rows=[f"{rows:,.0f}" for rows in self.rows])
 
@@ -161,6 +168,7 @@ class Asked:
     each: Callable[[Tables], _Found]
     contrast: bool  # whether 0 means that there is nothing: differences, coefficients, ...
     possible: tuple[float, ...] = ()  # as of `Estimates`
+    dates: str = ""  # likewise
     level: float | None = None  # of a quantile
     most: Callable[[Tables], _Found] | None = None  # had all that lie near a value that it names it
     apart: Callable[[Tables], _Found] | None = None  # of each group, before they are compared
@@ -202,7 +210,11 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     level = asked.level if asked.what == "quantile" else None
     most = partial(each, whole=True) if asked.what == "share" else None
     apart = alone if asked.contrast else None
-    return Asked(question, columns, together, labels, each, contrast, possible, level, most, apart)
+    is_date = asked.what in ("mean", "quantile") and not asked.contrast
+    dates = first.attribute.unit if is_date and isinstance(first.attribute, Date) else ""
+    return Asked(
+        question, columns, together, labels, each, contrast, possible, dates, level, most, apart
+    )
 
 
 def _possible(asked: Question, first: _Column) -> tuple[float, ...]:
@@ -616,6 +628,7 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
             *_uncovered(model, columns, holed=holed),
         ),
         possible=() if shifted else asked.possible,
+        dates=asked.dates,
     )
 
 
