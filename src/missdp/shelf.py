@@ -168,10 +168,8 @@ def in_portions(sizes: NDArray[np.integer], most: int) -> Iterator[slice]:
 
 
 def _portions(array: NDArray[Any], where: NDArray[np.integer]) -> Iterator[Any]:
-    """Yield which places of an array are near each other, so that few pages are needed.
-
-    All of them at once if there is enough memory.
-    """
+    """Yield which places of an array are near each other, so that few pages are needed."""
+    # All of them at once if there is enough memory.
     shelf = _SHELF.get()
     if shelf is None or shelf.has_room_for(array):
         yield slice(None)

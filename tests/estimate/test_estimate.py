@@ -744,4 +744,4 @@ def test_estimates_of_dates_are_shown_as_dates():
         assert 19783 < found.estimate[0] < 19785
         assert found.shown()["estimate"].iloc[0] in ("2024-03-01", "2024-03-02", "2024-03-03")
         assert found.shown()["low"].iloc[0].startswith("2024-0")
-    assert model.estimate("sd(day)").shown()["estimate"].iloc[0].startswith("0.")
+    assert "2024" not in model.estimate("sd(day)").shown().iloc[0, 0]

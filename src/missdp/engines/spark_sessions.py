@@ -178,10 +178,8 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_log_lines() -> Iterator[None]:
-    """Deny every line to the log of the Java process that was started here, if there is one.
-
-    A server of Spark Connect logs where it runs; one for a ``local`` remote runs here.
-    """
+    """Deny every line to the log of the Java process that was started here, if there is one."""
+    # A server of Spark Connect logs where it runs; one for a ``local`` remote runs here.
     try:
         from pyspark import SparkContext
     except ImportError:  # the client of Spark Connect alone

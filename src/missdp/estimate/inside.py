@@ -481,10 +481,8 @@ def _centred(change: Floats) -> Floats:
 
 
 def _without(weights: Floats, share: float, *, above: bool) -> Floats:
-    """Take a share of increasing values out of a bin, from the outermost on.
-
-    As if all had the same weight; where less than nothing is taken, the outermost gets more.
-    """
+    """Take a share of increasing values out of a bin, from the outermost on."""
+    # As if all had the same weight; where less than nothing is taken, the outermost gets more.
     share, outward = min(share, _MOST_TAKEN), weights[::-1] if above else weights
     place = np.arange(len(weights))
     taken = np.clip(share * len(weights) - place, 0.0, 1.0) / len(weights) if share > 0 else 0.0

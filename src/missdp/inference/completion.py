@@ -422,10 +422,8 @@ def _allowed(before: Floats) -> Floats:
 def _pooled(
     groups: Groups, strips: Mapping[tuple[int, ...], Strip], both: Both, rates: Floats
 ) -> tuple[dict[tuple[int, ...], Strip], dict[tuple[int, int], tuple[float, float]]]:
-    """Return what is known of holes and of their coincidences, averaged over each group.
-
-    Of attributes in one group, nothing is left to learn from each other.
-    """
+    """Return what is known of holes and of their coincidences, averaged over each group."""
+    # Of attributes in one group, nothing is left to learn from each other.
     group = {a: own for own in groups for a in own}
     strips = {e: s for e, s in strips.items() if group.get(e[0], ()) != group.get(e[1], (-1,))}
     for own in groups:

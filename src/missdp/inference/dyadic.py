@@ -230,10 +230,8 @@ def _linear(
 def _upwards(
     told: Sequence[NDArray[np.generic]], std: float, size: int, levels: Sequence[int]
 ) -> tuple[list[Floats], list[Floats]]:
-    """Return counts of all nodes as they and what is below tell them, and variances, by level.
-
-    Nodes that have no other in common are independent; those past the last cell hold nothing.
-    """
+    """Return counts of all nodes as they and what is below tell them, and variances, by level."""
+    # Nodes that have no other in common are independent; those past the last cell hold nothing.
     depth, known = depth_of(size), dict(zip(levels, map(np.float64, told), strict=True))
     value, variance = np.zeros(1 << depth + 1), np.full(1 << depth + 1, np.inf)
     values: list[Floats] = []

@@ -222,10 +222,8 @@ def _told_first(
     pairs: Mapping[Pair, _Moments],
     ordered: Sequence[bool],
 ) -> tuple[int, ...]:
-    """Draw ordered attributes before others that tell them, for their relations are known better.
-
-    One tells another if whoever knows it makes a fifth of the wrong guesses, or less.
-    """
+    """Draw ordered attributes before others that tell them: their relations are known better."""
+    # One tells another if whoever knows it makes a fifth of the wrong guesses, or less.
     found = list(order)
     for (a, c), pair in pairs.items():
         if ordered[a] and not ordered[c] and found.index(a) > found.index(c):
@@ -296,10 +294,8 @@ class _Head:
         self.first = np.log(np.maximum(self.margin, _RARE))
 
     def _settle(self, closed: NDArray[np.float32]) -> None:
-        """Take what limits decide in every context for granted.
-
-        No weight can meet a noisy target there: weights would grow without bound for it.
-        """
+        """Take what limits decide in every context for granted."""
+        # No weight can meet a noisy target there: weights would grow without bound for it.
         self.margin, settled = reachable(self.margin, closed)
         if not settled.any():
             return

@@ -362,10 +362,8 @@ def _draw_evenly(law: NDArray[Any], order: Ints, rng: np.random.Generator) -> In
 
 
 def _balanced(chance: Floats, part: Ints, expected: Floats) -> Floats:
-    """Move the odds of the rows in each part so that about as many go up as are expected to.
-
-    Which rows are in a part was drawn, so their chances do not quite add up to that.
-    """
+    """Move the odds of the rows in each part so that about as many go up as are expected to."""
+    # Which rows are in a part was drawn, so their chances do not quite add up to that.
     slack = np.bincount(part, chance * (1 - chance), len(expected))
     gap = expected - np.bincount(part, chance, len(expected))
     moved = np.exp(np.clip(gap / np.maximum(slack, 1.0), -1.0, 1.0))[part] * chance

@@ -340,10 +340,8 @@ class MaskModel(Record):
     def _drivers(
         self, rows: Ints, uniforms: Floats | None = None, seen: Iterable[int] = ()
     ) -> dict[int, Flags]:
-        """Draw the masks that others depend on, each after those that it depends on itself.
-
-        By default with the same random numbers whenever it is asked for so many rows.
-        """
+        """Draw the masks that others depend on, each after those that it depends on itself."""
+        # By default with the same random numbers whenever it is asked for so many rows.
         drawn = {b for _, b in self.unseen}
         if uniforms is not None:  # for a chance, those that tell a level are not drawn
             drawn |= {b for a in self.always for b in self._tellers(a)}

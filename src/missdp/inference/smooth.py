@@ -152,10 +152,8 @@ class _Basis:
 
 
 def _normal_tables(one: Floats, other: Floats, correlations: Floats) -> Floats:
-    """Return tables of these margins whose ranks depend as those of normal numbers do.
-
-    Less the product of the margins; one for each correlation.
-    """
+    """Return tables of these margins whose ranks depend as those of normal numbers do."""
+    # Less the product of the margins; one for each correlation.
     from scipy.special import ndtr, ndtri
 
     below = np.cumsum(one) - one
@@ -345,10 +343,8 @@ class Smoothing:
     def _like_twins(
         self, fits: Mapping[Pair, _Fit], ordered: Sequence[bool], decay: int
     ) -> dict[Pair, _Kept]:
-        """Return what is kept of nominal attributes: the prior is around what ordered twins have.
-
-        Both tell each other, and say the same of others, the ordered one with less noise.
-        """
+        """Return what is kept of nominal attributes: the prior is around their ordered twins."""
+        # Both tell each other, and say the same of others, the ordered one with less noise.
         found = {}
         for pair, told in self.sparse.items():
             if ordered[pair[0]] == ordered[pair[1]]:

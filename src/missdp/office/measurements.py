@@ -103,10 +103,8 @@ def measurements(facts: Facts, labels: Mapping[bytes, bytes]) -> bytes:
 
 
 def _seal(record: bytes, table: pa.Table) -> bytes:
-    """Return the SHA-256 of a record with every number, name and cell of a table, in order.
-
-    It shows edits; it is no signature, for anyone can compute it.
-    """
+    """Return the SHA-256 of a record with every number, name and cell of a table, in order."""
+    # It shows edits; it is no signature, for anyone can compute it.
     found = hashlib.sha256(record)
     for name, column in zip(table.column_names, table.columns, strict=True):
         found.update(f"\n{name} {column.null_count} ".encode())

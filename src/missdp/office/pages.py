@@ -106,10 +106,8 @@ def _common(facts: Facts) -> dict[str, Any]:
 
 
 def _registry(facts: Facts, about: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a draft of an entry in the registry of deployments shows.
-
-    Its fields are those of github.com/opendp/deployments-registry-data.
-    """
+    """Return what a draft of an entry in the registry of deployments shows."""
+    # Its fields are those of github.com/opendp/deployments-registry-data.
     events = facts.model.guarantee_.events
     words = "".join(c if c.isascii() and c.isalnum() else " " for c in about["title"].lower())
     currency = getattr(getattr(events[0], "cost", None), "currency", "") if events else ""

@@ -311,10 +311,8 @@ class Learner:
             estimate.note(pair, released.astype(np.float64), noise.std)
 
     def _measure_masks(self, estimate: Estimate) -> None:
-        """Measure which cells are missing together, if noise leaves something to be seen.
-
-        Marginals of masks are small: what many cells of a large one would hide is seen in one.
-        """
+        """Measure which cells are missing together, if noise leaves something to be seen."""
+        # Marginals of masks are small: what many cells of a large one would hide is seen in one.
         pairs = [*combinations(np.flatnonzero(estimate.masks.present).tolist(), 2)]
         if not pairs:
             return
