@@ -367,7 +367,7 @@ def test_a_spike_far_out_that_noise_hides_is_allowed_for():
             low, high = found.intervals[0]
             held.append(low < truth < high)
             assert high - low < 20 * frame["gain"].mean()
-            assert "Noise may hide" in " ".join(found.flags) or high - low < frame["gain"].mean()
+            assert held[-1] or "Noise may hide" in " ".join(found.flags)
     assert sum(held) >= 3
 
 

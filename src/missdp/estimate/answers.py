@@ -133,11 +133,8 @@ class Estimates(Record):
         digits = [_decimals(error) for error in self.errors]
         for name in frame.columns[:-2]:
             pairs = zip(frame[name], digits, strict=True)
-            frame[name] = (
-                [str(np.datetime64(round(x), self.dates)) for x in frame[name]]  # type: ignore[call-overload]
-                if self.dates and name in ("estimate", "low", "high")
-                else [f"{value:,.{digit}f}" for value, digit in pairs]
-            )
+            moment = self.dates if name in ("estimate", "low", "high") else ""
+            frame[name] = [_shown(value, digit, moment) for value, digit in pairs]
         frame["missing information"] = [f"{share:.0%}" for share in self.missing_information]
         return frame.assign(rows=[f"{rows:,.0f}" for rows in self.rows])
 
@@ -150,6 +147,13 @@ class Estimates(Record):
     def _repr_html_(self) -> str:
         flags = "".join(f"<li>{html.escape(flag)}</li>" for flag in self.flags)
         return f"{self.shown().to_html()}<ul>{flags}</ul>"
+
+
+def _shown(value: float, digits: int, unit: Any) -> str:
+    """Return a number with so many digits, or the date it stands for."""
+    if unit and math.isfinite(value):
+        return str(np.datetime64(round(value), unit))
+    return f"{value:,.{digits}f}"
 
 
 def _decimals(error: float) -> int:
@@ -682,10 +686,10 @@ def _hidden(asked: Asked, half: Floats, released: Released) -> Iterator[str]:
             f"{x} by {m:.2g}" for x, m, h in zip(asked.labels, moved, half, strict=True) if m > h
         ]
         if out and most is not None and isinstance(attribute, Numeric):
-            low, high = map(attribute.shown, reach(attribute))
+            low, high, far = map(attribute.shown, (*reach(attribute), most[2]))
             yield (
                 f"{attribute.name}: values were found from {low} to {high}. Noise may hide up to "
-                f"{most[1]:,.0f} rows near {most[2]:,.4g}, which would move {', '.join(out)}: "
+                f"{most[1]:,.0f} rows near {far}, which would move {', '.join(out)}: "
                 "more than intervals tell."
             )
 
