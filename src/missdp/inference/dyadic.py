@@ -36,7 +36,7 @@ _SPLIT = 4.0  # standard deviations that a count must reach to be divided
 _NEAR = 0.5  # standard deviations that the mass at either end must reach to be believed,
 _FAR = 3.5  # and where it is so many ranges away from what stands out by as much
 _RANGES = 3.0
-_HEAP = 4.5  # the same, of one interval alone, or of a cell in one: noise does not hide it
+HEAP = 4.5  # the same, of one interval alone, or of a cell in one: noise does not hide it
 _SURE = 2.0  # the same, to be sure that there are rows
 _OCCUPIED = 3.0  # the same for a first look; what lies outside of it is not looked at again
 _UNSEEN = 0.05  # of all rows, that may at most be outside without standing out
@@ -152,12 +152,14 @@ def fit_histogram(
     size: int,
     levels: Sequence[int],
     reach: tuple[Floats, Floats] | None = None,
+    heap: float = HEAP,
 ) -> Histogram:
     """Return the distribution of a column over a grid of ``size`` cells.
 
     ``counts`` are those of the nodes of these ``levels``, coarsest first (see `folded` and
     `measured_levels`), with noise of this standard deviation each. The least and the greatest
     number of each cell (``reach``) tell how far out it is; by default cells are equally wide.
+    A cell that stands out by ``heap`` standard deviations is an interval of its own.
 
     >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
     >>> found = fit_histogram(counts, std=0.1, size=3, levels=[1, 2])
@@ -176,7 +178,7 @@ def fit_histogram(
     sure = (int(starts[unsure[0]]), int(starts[len(mass) - unsure[1]]))
     if rows <= 0:
         return Histogram(starts, np.diff(starts) / size, rows, sure)
-    starts, mass, likely = _heaped(starts, mass, likely, np.asarray(counts[-1], float), std)
+    starts, mass, likely = _heaped(starts, mass, likely, np.asarray(counts[-1], float), heap * std)
     return Histogram(starts, mass / rows, rows, sure, likely / rows)
 
 
@@ -303,12 +305,12 @@ def _trim(mass: Floats, untold: Sequence[int]) -> None:
 
 
 def _heaped(
-    starts: NDArray[np.int64], mass: Floats, likely: Floats, cells: Floats, std: float
+    starts: NDArray[np.int64], mass: Floats, likely: Floats, cells: Floats, least: float
 ) -> tuple[NDArray[np.int64], Floats, Floats]:
     """Divide intervals around a cell that holds more than the others there and noise."""
     width, most = np.diff(starts), np.maximum.reduceat(cells[: starts[-1]], starts[:-1])
     others = np.maximum(mass - most, 0.0) / np.maximum(width - 1, 1)
-    of = np.flatnonzero((width > 1) & (mass > 0) & (most - others > _HEAP * std))
+    of = np.flatnonzero((width > 1) & (mass > 0) & (most - others > least))
     at = np.array([starts[k] + cells[slice(*starts[k : k + 2])].argmax() for k in of], np.int64)
     more = (np.minimum(mass, most) - others)[of]
     mass[of] -= more
@@ -334,7 +336,7 @@ def _untold(
     """
     nodes = [*zip(counts, variances, strict=True)]
     back = [(count[::-1], variance[::-1]) for count, variance in nodes]
-    heap = mass > _HEAP * math.sqrt(float(variances[-1].max()))
+    heap = mass > HEAP * math.sqrt(float(variances[-1].max()))
     scores = (
         np.where(heap, np.inf, _scores(starts[1:], nodes)),
         np.where(heap[::-1], np.inf, _scores(len(counts[-1]) - starts[:-1][::-1], back)),

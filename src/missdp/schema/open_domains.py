@@ -178,6 +178,7 @@ _SINGLY = 12  # numbers, each of which is a bin of its own, so that nothing is t
 _NUMBERS = 4096  # that are cells of their own, and cells of equal width
 _CELLS = 3072  # otherwise, beside numbers of two digits,
 _LEAST = 1e-5  # down to which part of the largest number
+_STEPS = 1e9  # beyond which rounding tells them apart no longer
 _FINEST = 1e-8  # of the range, the unit of numbers without a step
 _HAIR = 1e-12
 _LINEAR = 0.25  # of the range; bounds further from 0 are cut evenly
@@ -265,7 +266,8 @@ def _on_grid(a: Numeric) -> Numeric:
         return replace(a, edges=_edges_of(numbers, a), cuts_from=_PENDING)
     edges, common = _spaced(a), _common(a)
     if step is not None:
-        alone = np.rint((common - lower) / step)[:, None] + [-1, 0, 1]  # and .99 before it
+        of = np.rint((common - lower) / step)
+        alone = of[of < _STEPS, None] + [-1, 0, 1]  # and .99 before it
         steps = np.append(np.ceil((edges[1:-1] - lower) / step), alone)
         return replace(a, edges=_edges_of(lower + step * steps, a), cuts_from=_PENDING)
     hair = _HAIR * max(abs(lower), abs(upper))  # by which rounding misses the bounds

@@ -219,7 +219,7 @@ class ExactCounts:
     def expect(self, cliques: Iterable[Clique]) -> None:
         """Note what is to be counted together, in few passes, when the first of it is needed."""
         ordered = dict.fromkeys(self._ordered(clique) for clique in cliques)
-        self._block = {c: block for block in self._batches(ordered) for c in block}
+        self._block |= {c: block for block in self._batches(ordered) for c in block}
 
     def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Ints]]:
         """Yield each clique with its counts, few passes over the rows for all of them."""
@@ -269,7 +269,7 @@ class ExactCounts:
             while block := next((self._block[c] for c in lacking if c in self._block), None):
                 self._kept |= self._source.counts(block, rows=self._strategy.rows)
                 for clique in block:
-                    del self._block[clique]
+                    self._block.pop(clique, None)  # or it is expected again
             return self._kept
         return ChainMap(self._source.counts(lacking, rows=self._strategy.rows), self._kept)
 

@@ -31,6 +31,7 @@ from missdp.accounting.exact import exact, float_down
 from missdp.accounting.filters import ROW
 from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.inference.dyadic import (
+    HEAP,
     Histogram,
     beyond,
     depth_of,
@@ -56,6 +57,7 @@ _CUTS_SHARE = 0.3  # of the budget, for the trees of all attributes that are to 
 _SIZES_SHARE = 0.02
 _OPEN_SHARE, _MOST_OPEN_SHARE = 0.12, 0.3  # for one attribute, and for all
 _KIND_SHARE, _MOST_KINDS_SHARE = 0.02, 0.06  # likewise
+_PURE_HEAP = 8.4  # for `HEAP`: Laplace noise goes as far as often
 _FADES = 0.25  # from one piece to the next, where no mass stands out
 _LEAST = 1e-6
 _LOOK = 4  # level of the tree by which the range is found
@@ -134,7 +136,9 @@ def _histogram(
     levels = measured_levels(inside, every=every)
     tree, noise = door.tree(name, cost, levels=levels, within=within)
     least, greatest = (ends[slice(*within)] for ends in grid.reach)
-    told = fit_histogram(tree, std=noise.std, size=inside, levels=levels, reach=(least, greatest))
+    heap = _PURE_HEAP if cost.currency == "pure" else HEAP
+    reach = least, greatest
+    told = fit_histogram(tree, std=noise.std, size=inside, levels=levels, reach=reach, heap=heap)
     near = beyond(tree, std=noise.std, size=inside, levels=levels, kept=told.sure or (0, inside))
     near[:, :2] += within[0]
     starts, rows = told.starts + within[0], told.mass * told.rows
@@ -232,7 +236,7 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> N
     pieces, shares = _pieces(grid, told.starts, rest)
     bins = _how_many(float(rest.sum()), told.rows / unit)
     edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))
-    apart = _apart(edges, pieces, shares, spikes)
+    apart = _apart(edges, pieces, shares, spikes[np.isin(spikes, pieces)])  # to the last bit
     edges = apart if len(apart) + len(spikes) <= MOST_CODES + 1 else edges
     shares = np.where(_inside(edges, pieces, shares) > 0, shares, _fading(pieces, shares, spikes))
     return replace(

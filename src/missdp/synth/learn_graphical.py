@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
+from missdp.errors import ParameterError
 from missdp.inference.beliefs import Drift
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth, components
@@ -316,9 +317,13 @@ class Learner:
         pairs = [*combinations(np.flatnonzero(estimate.masks.present).tolist(), 2)]
         if not pairs:
             return
-        noise = self._plan.noise(self._split.cost(MASKS).amount / len(pairs))
+        try:
+            noise = self._plan.noise(self._split.cost(MASKS).amount / len(pairs))
+        except ParameterError:  # more than can be drawn
+            return
         if noise.std > _MOST_NOISE * self.rows().value:
             return
+        self._door.expect(map(self._named, pairs))
         bare = self._door.merged(dict(zip(self._names, estimate.told_apart, strict=True)))
         for pair in pairs:
             released = bare.marginal(self._named(pair), noise)

@@ -261,7 +261,7 @@ class Split:
 
     def check(self, *, steps: int = 1) -> None:
         """Refuse, before anything is charged, a part that no noise can be drawn for."""
-        for part in self.parts:
+        for part in (part for part in self.parts if part.name != MASKS):  # may be left out
             refused = ParameterError(
                 f"too little is left of the budget for {part.name}: use a larger epsilon, or leave "
                 "it a larger share"
