@@ -234,7 +234,7 @@ def test_a_copy_of_standard_input_has_no_name_of_its_own(monkeypatch):
     assert not Path(name).parent.exists()
 
 
-def test_several_questions_are_answered_one_after_the_other(folder, ok, told):
+def test_several_questions_are_answered_one_after_the_other(folder, ok, told, fails):
     fit = "synthesize data.csv --schema schema.toml --epsilon 5 --delta 1e-6 --seed 1 -o out.csv"
     ok(fit)
     asked = ["mean(age)", "share(`größe` == 'S')", "age ~ C(`größe`)"]
@@ -247,3 +247,4 @@ def test_several_questions_are_answered_one_after_the_other(folder, ok, told):
     ]
     said = ok("estimate", "out.model.json", *asked)
     assert [said.count(question) for question in asked] == [1, 1, 1]
+    fails(3, "nowhere", "estimate", "out.model.json", *asked, "mean(nowhere)")

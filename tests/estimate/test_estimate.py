@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import types
 from itertools import combinations
 
@@ -745,3 +746,21 @@ def test_estimates_of_dates_are_shown_as_dates():
         assert found.shown()["estimate"].iloc[0] in ("2024-03-01", "2024-03-02", "2024-03-03")
         assert found.shown()["low"].iloc[0].startswith("2024-0")
     assert "2024" not in model.estimate("sd(day)").shown().iloc[0, 0]
+
+
+def test_nothing_is_said_to_be_further_off_than_bounds_allow():
+    """Of a group that hardly anybody is in, nothing is known but what is public."""
+    schema = Schema(
+        (
+            Categorical(name="ward", levels=("a", "b", "none")),
+            Numeric(name="cost", lower=0, upper=1e7, step=0.01),
+        )
+    )
+    rng = np.random.default_rng(0)
+    cost = np.round(rng.lognormal(8, 0.7, 3000), 2)
+    rows = pd.DataFrame({"ward": rng.choice(["a", "b"], 3000), "cost": cost})
+    model = AllPairs(epsilon=1, delta=1e-6, random_state=0).fit(rows, schema=schema)
+    found = model.estimate("mean(cost) by ward")
+    assert max(found.noise + found.sampling + found.missing) <= 1e7
+    moved = [float(x) for flag in found.flags for x in re.findall(r" by ([0-9.e+]+[0-9])", flag)]
+    assert max(moved, default=0) <= 1e7

@@ -150,3 +150,13 @@ def test_a_cell_that_stands_out_by_itself_is_a_heap_whatever_it_lies_in():
     assert told.mass[at] == pytest.approx(0.24, abs=0.03)
     even = [counts[0], np.array([20, 7, 30, 0, 50, 0, 50, 0])]
     assert 4 in fit_histogram(even, std=10.0, size=8, levels=[1, 3]).starts[:2]
+
+
+def test_a_cell_is_a_heap_of_its_own_from_as_far_out_as_is_said():
+    """Laplace noise is far out as often, so that pure budgets ask for more."""
+    cells = np.full(64, 1.0)
+    cells[37] = 70.0
+    counts = [np.where(np.arange(8) == 4, 30.0, 8.0), cells]
+    for heap, apart in ((4.5, True), (8.4, False)):
+        found = fit_histogram(counts, std=10.0, size=64, levels=[3, 6], heap=heap)
+        assert ({37, 38} <= {*found.starts.tolist()}) == apart

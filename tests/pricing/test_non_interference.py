@@ -69,7 +69,7 @@ def chained(chain, estimator, witness, rows):
     return whole.estimator_, whole.guarantee_
 
 
-def tested(chain, estimator, epsilon, kinds, witness, rows):
+def in_a_test(chain, estimator, epsilon, kinds, witness, rows):
     whole = pipeline(chain, estimator, witness)
     found = propose_test_release(whole, *rows, test_epsilon=epsilon)
     kinds.add(type(found).__name__)
@@ -109,7 +109,7 @@ def test_what_a_test_shows_was_released(chain, name):
     """Passed, refused, or not testable at all: the outcome is that of the repeated answers."""
     kinds = set()
     for epsilon in (0.5, 8.0):
-        run = partial(tested, chain, ESTIMATORS[name], epsilon, kinds)
+        run = partial(in_a_test, chain, ESTIMATORS[name], epsilon, kinds)
         assert check_non_interference(run, tables=TABLES)
     expected = {"none": {"Released"}, "mean": {"Released"}, "median": set()}
     assert kinds >= expected.get(chain, {"Refused"})

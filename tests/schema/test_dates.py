@@ -247,7 +247,7 @@ MOMENT = DateTime(name="in", lower="2020-01-01", upper="2020-02-01", timezone="U
 FOR_SPARK = [
     (SCHEMA, "Spark counts no differences of dates: ['stay', 'in or out']"),
     (Schema((MOMENT,)), "no moments with a time zone: ['in']"),
-    (Schema((OUT,), layout=Layout(ignore=("in",))), "drop those that are ignored"),
+    (Schema((OUT,), layout=Layout(keys=("in",))), "makes no keys"),
 ]
 
 

@@ -403,3 +403,17 @@ def test_heaps_where_people_round_are_single_numbers():
         for heap in heaps:
             share = (frame[name] == heap).mean()
             assert (drawn[name] == heap).mean() == pytest.approx(share, abs=0.03)
+
+
+@pytest.mark.parametrize(("step", "upper"), [(1 / 3, 2000), (1 / 60, 100)])
+def test_heaps_between_thirds_of_a_step_are_cut_as_the_grid_has_them(step, upper):
+    """Whatever the last bit of an edge is: a fit must not fail after its charge."""
+    grid = on_grid(pending(Schema((Numeric(name="x", lower=0, upper=upper, step=step),)), ["x"]))
+    least, most = grid["x"].reach
+    alone = least[(least == most) & ~np.isin(least, grid["x"].edges)][20:24]
+    rng = np.random.default_rng(0)
+    spread = rng.integers(0, round(upper / step), 4000) * step
+    values = np.where(rng.random(4000) < 0.4, rng.choice(alone, 4000), spread)
+    schema = Schema((Numeric(name="x", lower=0, upper=upper, step=step),))
+    rows = pd.DataFrame({"x": values})
+    assert MST(epsilon=9, delta=1e-6, random_state=0).fit(rows, schema=schema).model_ is not None

@@ -145,12 +145,15 @@ def estimate(
     Nothing is drawn: estimates are computed from the released statistics. With --json, several
     questions are a list under "answers".
     """
+    from missdp.estimate.answers import answered_by, asked_about, asked_by
+
     check_together(model)
     released = load(model)
-    found = [
-        (released.regress if is_formula(asked) else released.estimate)(asked, confidence=confidence)
+    read = [
+        asked_by(released, asked) if is_formula(asked) else asked_about(released, asked, by=())
         for asked in questions
     ]
+    found = [answered_by(released, asked, confidence) for asked in read]
     answers = [one.to_dict() for one in found]
     document = answers[0] if len(answers) == 1 else {"answers": answers}
     document = {**document, "guarantee": released.guarantee_.to_dict()}

@@ -182,12 +182,12 @@ def estimate(
     model: Synthesizer, question: str, *, by: str | Sequence[str] = (), confidence: float = 0.95
 ) -> Estimates:
     """Return what `Synthesizer.estimate` returns."""
-    return _answered(model, asked_about(model, question, by=by), confidence)
+    return answered_by(model, asked_about(model, question, by=by), confidence)
 
 
 def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Estimates:
     """Return what `Synthesizer.regress` returns."""
-    return _answered(model, asked_by(model, formula), confidence)
+    return answered_by(model, asked_by(model, formula), confidence)
 
 
 def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -> Asked:
@@ -582,7 +582,8 @@ def _least_squares(tables: Tables, columns: list[_Column]) -> _Found:
 
 
 @one_blas_thread()
-def _answered(model: Synthesizer, asked: Asked, confidence: float) -> Estimates:
+def answered_by(model: Synthesizer, asked: Asked, confidence: float) -> Estimates:
+    """Return estimates from what a model released."""
     if not 0 < confidence < 1:
         raise ParameterError("confidence must be strictly between 0 and 1")
     return answered(model, asked, released_by(model, asked.cliques), confidence)
@@ -613,6 +614,9 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
     missing = np.maximum(sampled - complete, 0.0) if holed else np.zeros_like(sampled)
     if holed and len(asked.cliques) == 1:  # tables of different observed rows make no regression
         missing += np.square(_DOUBT * (values - each(released.observed)[0]))
+    if asked.possible and not shifted:  # nothing is further off
+        most = np.square(asked.possible[1] - asked.possible[0])
+        noise, complete, missing = (np.minimum(x, most) for x in (noise, complete, missing))
     parts = [tuple(np.sqrt(part).tolist()) for part in (noise, complete, missing)]
     half = np.sqrt(noise + complete + missing) * NormalDist().inv_cdf((1 + confidence) / 2)
     return Estimates(
@@ -682,6 +686,8 @@ def _hidden(asked: Asked, half: Floats, released: Released) -> Iterator[str]:
         moved = np.abs(moved - each(released.point)[0])
         if asked.apart is not None:  # all of them may be in one group
             moved = (moved * share.sum() / np.maximum(share, _LEAST))[-len(half) :]
+        if asked.possible:
+            moved = np.minimum(moved, asked.possible[1] - asked.possible[0])
         out = [
             f"{x} by {m:.2g}" for x, m, h in zip(asked.labels, moved, half, strict=True) if m > h
         ]

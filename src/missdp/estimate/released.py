@@ -490,8 +490,8 @@ class _MarginalsSource(_Source):
             if not any({*clique} <= {*known} for known in self._marginals):
                 found._marginals[clique] = self._supposed(clique)
                 found.flags += (
-                    f"{self._named(clique)} were not measured together, since the model had them "
-                    "about right: taken from it, and off by at most what its choices overlook.",
+                    f"{self._named(clique)} were not measured together, since other pairs "
+                    "seemed worse: taken from the model, and weak relations are lost in it.",
                 )
         return found
 
