@@ -142,8 +142,7 @@ def estimate(
 ) -> None:
     """Estimate from a saved model, with intervals. Free: the model holds released values only.
 
-    Nothing is drawn: estimates are computed from the released statistics. With --json, several
-    questions are a list under "answers".
+    Nothing is drawn. With --json, several questions are a list under "answers".
     """
     from missdp.estimate.answers import answered_by, asked_about, asked_by
 
@@ -156,9 +155,8 @@ def estimate(
     found = [answered_by(released, asked, confidence) for asked in read]
     answers = [one.to_dict() for one in found]
     document = answers[0] if len(answers) == 1 else {"answers": answers}
-    document = {**document, "guarantee": released.guarantee_.to_dict()}
-    said = [*map(str, found), released.guarantee_.in_words()]
-    emit(document, "\n\n".join(said), as_json=as_json)
+    document |= {"guarantee": released.guarantee_.to_dict()}
+    emit(document, "\n\n".join([*map(str, found), released.guarantee_.in_words()]), as_json=as_json)
 
 
 @prints(".csv")

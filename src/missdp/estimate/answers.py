@@ -152,7 +152,7 @@ class Estimates(Record):
 def _shown(value: float, digits: int, unit: Any) -> str:
     """Return a number with so many digits, or the date it stands for."""
     if unit and math.isfinite(value):
-        return str(np.datetime64(round(value), unit))
+        return Date.written(round(value), unit)
     return f"{value:,.{digits}f}"
 
 
@@ -599,12 +599,10 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
 
     noisy = [each(tables) for tables in released.noise]
     off = np.abs(np.stack([v for v, _ in noisy]) - values)
-    noise = np.square(np.quantile(off, _MOST, axis=0) / NormalDist().inv_cdf((1 + _MOST) / 2))
+    far = np.quantile(off, _MOST, axis=0)
     if asked.most is not None:  # heaps may lie anywhere in a piece
-        whole = np.abs(asked.most(released.point)[0] - values) / NormalDist().inv_cdf(
-            (1 + _MOST) / 2
-        )
-        noise = np.maximum(noise, np.square(whole))
+        far = np.maximum(far, np.abs(asked.most(released.point)[0] - values))
+    noise = np.square(far / NormalDist().inv_cdf((1 + _MOST) / 2))
     unsure = _width([s for _, s in noisy])
     sampled, complete = (
         np.square(_width([each(tables)[0] for tables in draws]))

@@ -315,10 +315,15 @@ class Date(Numeric):
         values, possible = form.read(texts, self.unit, zoned=self.zoned)
         return self.stepped(values), possible
 
+    @staticmethod
+    def written(units: int, unit: Any) -> str:
+        """Return the date so many units after 1970 as text; hours with their minutes."""
+        moment = np.datetime64(units, unit)
+        return str(moment.astype("datetime64[m]") if unit == "h" else moment)
+
     def shown(self, value: float) -> str:
         """Return the first date from a number on, as text."""
-        moment = np.datetime64(math.ceil(value), self.unit)
-        text = str(moment.astype("datetime64[m]") if self.unit == "h" else moment)
+        text = self.written(math.ceil(value), self.unit)
         return f"{text}Z" if self.zoned else text
 
     @property
