@@ -337,10 +337,17 @@ def test_masks_are_of_few_cells_and_one_row_moves_one_of_them_by_one():
         assert np.abs(one.exact - two.exact).sum() == 1
 
 
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 def test_nothing_is_spent_on_masks_that_noise_hides():
     few = AIM(epsilon=0.5, delta=1e-6, random_state=0).fit(skipped_blocks(300))
     marginals = [e for e in releases(few.guarantee_.events) if isinstance(e, GaussianEvent)]
     assert len({*(e.label for e in marginals[8:])}) == len(few.measured_)
+    names = "abcdefghijklmnopqrstuvwxy"
+    wide = Table.from_codes(schema_of(dict.fromkeys(names, 2), names), dict.fromkeys(names, [0, 2]))
+    model = MST(epsilon=1.0, delta=1e-6, random_state=0, model_rows=100).fit(wide)
+    chosen = [e for e in releases(model.guarantee_.events) if isinstance(e, SelectionEvent)]
+    assert len(chosen) == len(names) - 2  # the last pair is no choice
+    assert chosen[-1].epsilon == pytest.approx(chosen[0].epsilon, rel=0.01)
 
 
 def test_all_quarters_of_a_table_tell_how_often_cells_are_missing_together():

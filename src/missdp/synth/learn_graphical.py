@@ -250,6 +250,7 @@ class Learner:
         share = self._left / max(1, rounds)
         most = self._split.cost(CHOICES).amount
         self._for_choices = min(plan.selection_share * self._left, most)
+        choices = self._for_choices / self._left  # less, where another part was left out
         last = False
         count = 0
         while not last:
@@ -263,7 +264,7 @@ class Learner:
             open_ = self._open(estimate)
             if not open_:
                 return
-            choice = plan.selection_share if len(open_) > 1 else 0.0  # one candidate is no choice
+            choice = choices if len(open_) > 1 else 0.0  # one candidate is no choice
             noise = plan.noise((1 - choice) * share)
             chosen = self._select(open_, noise, choice * share, estimate)
             before = None if plan.forest else estimate.predict(chosen)
