@@ -88,7 +88,7 @@ OPEN = Schema(
         (PrivBayes, PRIVBAYES | GAUSSIAN, "observed", 200.0, 40),
         (AllPairs, GAUSSIAN, "observed", 200.0, 60),
         # A number far away, beside its bin, is most of the row's vector, which is cut off.
-        (AllPairs, GAUSSIAN | {"clip": 0.05}, "observed", 200.0, 24),
+        (AllPairs, GAUSSIAN | {"clip": 0.05}, "observed", 200.0, 120),
         (AllPairs, GAUSSIAN, "observed", None, 120),
         (AIM, PURE, "joint", 200.0, 60),
         (AIM, PURE, "joint", None, 120),
