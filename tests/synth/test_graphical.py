@@ -343,7 +343,7 @@ def test_nothing_is_spent_on_masks_that_noise_hides():
     marginals = [e for e in releases(few.guarantee_.events) if isinstance(e, GaussianEvent)]
     assert len({*(e.label for e in marginals[8:])}) == len(few.measured_)
     names = "abcdefghijklmnopqrstuvwxy"
-    wide = Table.from_codes(schema_of(dict.fromkeys(names, 2), names), dict.fromkeys(names, [0, 2]))
+    wide = Table.from_codes(schema_of(dict.fromkeys(names, 2), names), {n: [0, 2] for n in names})
     model = MST(epsilon=1.0, delta=1e-6, random_state=0, model_rows=100).fit(wide)
     chosen = [e for e in releases(model.guarantee_.events) if isinstance(e, SelectionEvent)]
     assert len(chosen) == len(names) - 1
