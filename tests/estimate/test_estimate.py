@@ -579,18 +579,71 @@ def test_rows_are_those_in_which_it_is_applicable():
     schema = Schema(
         (
             Categorical(name="works", levels=("no", "yes")),
-            Numeric(name="pay", lower=0, upper=4, integer=True, bins=5, not_applicable=("-",)),
+            Numeric(
+                name="pay",
+                lower=0,
+                upper=4,
+                integer=True,
+                bins=5,
+                nullable=True,
+                not_applicable=("-",),
+            ),
         ),
         (NotApplicable("pay", unless="works = 'yes'"),),
     )
     rng = np.random.default_rng(0)
     works, pay = rng.random(3000) < 0.6, rng.integers(0, 5, 3000)
+    known = np.where(rng.random(3000) < 0.9, pay.astype(str), "")
     frame = pd.DataFrame(
-        {"works": np.where(works, "yes", "no"), "pay": np.where(works, pay.astype(str), "-")}
+        {"works": np.where(works, "yes", "no"), "pay": np.where(works, known, "-")}
     )
-    found = AllPairs(epsilon=100.0).fit(frame, schema=schema).estimate("mean(pay)")
+    model = AllPairs(epsilon=100.0).fit(frame, schema=schema)
+    found, gone = model.estimate("mean(pay)"), model.estimate("share(pay is missing)")
     assert found.rows[0] == pytest.approx(works.sum(), rel=0.02)
-    assert found.estimate[0] == pytest.approx(pay[works].mean(), abs=0.05)
+    assert gone.rows[0] == pytest.approx(works.sum(), rel=0.02)
+    assert found.estimate[0] == pytest.approx(pay[works].mean(), abs=0.07)
+    assert gone.estimate[0] == pytest.approx((known[works] == "").mean(), abs=0.01)
+
+
+@pytest.fixture(scope="module")
+def holed():
+    return AllPairs(epsilon=EXACT, random_state=0).fit(selected(people()), schema=SCHEMA)
+
+
+def test_how_often_a_value_is_missing_is_told_by_the_released_holes(holed):
+    gone, age = selected(people())["wage"].isna(), people()["age"]
+    found, by_age = (holed.estimate(f"share(wage IS missing){by}") for by in ("", " by age"))
+    n, p = found.rows[0], gone.mean()
+    assert n == pytest.approx(4000, rel=1e-3)
+    assert (*found.estimate, *by_age.estimate) == pytest.approx(
+        [p, *gone.groupby(age).mean()], abs=0.01
+    )
+    assert found.sampling[0] == pytest.approx(np.sqrt(p * (1 - p) / n), rel=0.25)
+    assert (found.missing, found.flags, found.possible) == ((0.0,), (), (0.0, 1.0))
+    assert sum(by_age.rows) == pytest.approx(4000, rel=0.01)
+    among = holed.estimate("difference(share(wage is null)) by well")
+    assert among.flags == ("Rows in which well is missing are in no group.",)
+
+
+def test_what_cannot_be_told_of_holes_is_refused(holed):
+    with pytest.raises(ParameterError, match="'age' is never missing"):
+        holed.estimate("share(age is missing)")
+    with pytest.raises(ParameterError, match="for all rows or by one attribute"):
+        holed.estimate("share(wage is missing) by age, well")
+    for other in (AllPairs(epsilon=1.0, missing="observed"), MST(epsilon=1.0)):
+        other.fit(selected(people(300)), schema=SCHEMA)
+        with pytest.raises(ParameterError, match=r"missing='joint'|AllPairs"):
+            other.estimate("share(wage is missing)")
+
+
+def test_a_rate_that_noise_hides_is_not_surely_none():
+    """It was taken for none, though it may be nearly four deviations of the noise of a count."""
+    frame = people(2000).assign(wage=lambda f: f["wage"].mask(f.index < 3))
+    for seed in range(3):
+        model = AllPairs(epsilon=0.5, random_state=seed).fit(frame, schema=SCHEMA)
+        found = model.estimate("share(wage is missing)")
+        assert found.noise[0] > 0.5 * model.pairs_.margin_stds[0][-1]
+        assert found.intervals[0][0] <= 3 / 2000 <= found.intervals[0][1]
 
 
 def test_groups_that_noise_hides_are_named():

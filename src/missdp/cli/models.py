@@ -134,7 +134,8 @@ def estimate(
         list[str],
         argument(
             metavar="QUESTION...",
-            help="'mean(x) by y', 'share(x = 1)', 'correlation(x, y)', or 'y ~ x + C(z)'.",
+            help="'mean(x) by y', 'share(x = 1)', 'share(x is missing)', 'correlation(x, y)', or "
+            "'y ~ x + C(z)'.",
         ),
     ],
     confidence: Annotated[float, typer.Option(help="Of each interval by itself.")] = 0.95,

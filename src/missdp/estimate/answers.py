@@ -20,6 +20,7 @@ from missdp.estimate.inside import Beyond, Inside, counted, numbers, reach
 from missdp.estimate.released import Released, Tables, released_by
 from missdp.record import Record
 from missdp.schema import Date, Numeric
+from missdp.synth import AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate
 from missdp.threads import one_blas_thread
@@ -176,6 +177,7 @@ class Asked:
     level: float | None = None  # of a quantile
     most: Callable[[Tables], _Found] | None = None  # had all that lie near a value that it names it
     apart: Callable[[Tables], _Found] | None = None  # of each group, before they are compared
+    of_holes: bool = False  # whether it is about what is missing, not about complete rows
 
 
 def estimate(
@@ -196,6 +198,12 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     columns = [_Column(model, name) for name in (*asked.of, *asked.by)]
     answer = _ANSWERS[asked.what]
     first, *others = columns
+    if asked.what == "missing":
+        first.check_holes(model)
+        if not isinstance(model, AllPairs) or len(asked.by) > 1:
+            raise ParameterError(
+                "share(x is missing) is answered by AllPairs, for all rows or by one attribute"
+            )
 
     def alone(tables: Tables) -> _Found:
         return answer(tables, asked, first, others)
@@ -216,16 +224,15 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     apart = alone if asked.contrast else None
     is_date = asked.what in ("mean", "quantile") and not asked.contrast
     dates = first.attribute.unit if is_date and isinstance(first.attribute, Date) else ""
-    return Asked(
-        question, columns, together, labels, each, contrast, possible, dates, level, most, apart
-    )
+    found = question, columns, together, labels, each, contrast, possible, dates, level, most, apart
+    return Asked(*found, asked.what == "missing")
 
 
 def _possible(asked: Question, first: _Column) -> tuple[float, ...]:
     """Return the least and the greatest number that an answer can be; public."""
     if asked.what == "correlation":
         return (-1.0, 1.0)
-    if asked.what == "share":
+    if asked.what in ("share", "missing"):
         least, most = 0.0, 1.0
     elif isinstance(first.attribute, Numeric):
         least, most = first.attribute.lower, first.attribute.upper
@@ -297,6 +304,16 @@ class _Column:
             if levels and not isinstance(levels[0], str):
                 self.points = np.array(levels, dtype=np.float64)[:, None]
 
+    def check_holes(self, model: Synthesizer) -> None:
+        """Refuse a model that knows of none."""
+        if not model._applied_strategy.models_holes:
+            raise ParameterError(
+                f"missing={model.missing!r} does not model what is missing; fit with "
+                "missing='joint'"
+            )
+        if not model.modelled_[self.attribute.name].nullable:
+            raise ParameterError(f"{self.attribute.name!r} is never missing, by the schema")
+
     @property
     def width(self) -> int:
         """Number of codes, those of hidden rows and of missing values included."""
@@ -349,9 +366,8 @@ class _Column:
         return self.number.scale, self.across(tables, self.rest)[:, None]
 
     def across(self, tables: Tables, values: Floats | None = None) -> Floats:
-        """Return what each code counts in a relation to another attribute.
+        """Return what each code counts in a relation to another attribute; see ``Lines``.
 
-        See ``Lines``.
         ``values`` are a function of the number, if not itself, at the points of each code.
         """
         means = self._mean(tables, lambda x: x if values is None else values)
@@ -489,6 +505,12 @@ def _lying(
     return points, (whole * (parts / np.where(total == 0, 1.0, total))).reshape(even.shape)
 
 
+def _missing(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> _Found:
+    gone, whole = tables.gone[first.at, *(other.at for other in others)]
+    size = others[0].size if others else 1
+    return gone[:size] / np.maximum(whole[:size], _LEAST), whole[:size]
+
+
 def _sd(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> _Found:
     cells = _cells(tables, first, others)
     points, lying = _lying(tables, first, others, cells)
@@ -519,6 +541,7 @@ def _correlation(tables: Tables, _: Question, x: _Column, others: list[_Column])
 _ANSWERS = {
     "mean": _mean,
     "share": _mean,
+    "missing": _missing,
     "sd": _sd,
     "quantile": _quantile,
     "correlation": _correlation,
@@ -608,7 +631,8 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
         np.square(_width([each(tables)[0] for tables in draws]))
         for draws in (released.sampled, released.complete)
     )
-    holed = any(model.modelled_[column.attribute.name].nullable for column in columns)
+    nullable = [x for c in columns if model.modelled_[x := c.attribute.name].nullable]
+    holed = bool(nullable) and not asked.of_holes
     missing = np.maximum(sampled - complete, 0.0) if holed else np.zeros_like(sampled)
     if holed and len(asked.cliques) == 1:  # tables of different observed rows make no regression
         missing += np.square(_DOUBT * (values - each(released.observed)[0]))
@@ -631,7 +655,8 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
             *_coarse(asked, values, share, released.inside),
             *_hidden(asked, half, released),
             *released.flags,
-            *_uncovered(model, columns, holed=holed),
+            *(f"Rows in which {x} is missing are in no group." for x in nullable[1:] if not holed),
+            *_uncovered(model, asked, holed=holed),
         ),
         possible=() if shifted else asked.possible,
         dates=asked.dates,
@@ -661,7 +686,7 @@ def _coarse(
     """Name quantiles, and shares of a number, in tails that the noise of a count may be most of."""
     first = asked.columns[0]
     noise = insides[first.at].noise if first.at in insides else 0.0
-    if asked.level is None and asked.possible != (0.0, 1.0):
+    if asked.level is None and (asked.possible != (0.0, 1.0) or asked.of_holes):
         return
     level = values if asked.level is None else np.full(len(values), asked.level)
     tail = np.maximum(np.minimum(level, 1 - level), _TAIL)
@@ -698,8 +723,9 @@ def _hidden(asked: Asked, half: Floats, released: Released) -> Iterator[str]:
             )
 
 
-def _uncovered(model: Synthesizer, columns: Sequence[_Column], *, holed: bool) -> Iterator[str]:
+def _uncovered(model: Synthesizer, asked: Asked, *, holed: bool) -> Iterator[str]:
     """Say what no interval covers; of released and public facts."""
+    columns = asked.columns[int(asked.of_holes) :]
     if holed and model._applied_strategy.models_holes:
         yield (
             "Missing values: what depends on observed attributes one by one is corrected for, and "
@@ -716,7 +742,7 @@ def _uncovered(model: Synthesizer, columns: Sequence[_Column], *, holed: bool) -
     merged = [
         column.attribute.name
         for column, level in zip(columns, levels, strict=True)
-        if len(columns) > 1 and level.n_groups < len(level.groups)
+        if len(asked.columns) > 1 and level.n_groups < len(level.groups)
     ]
     if merged:
         yield f"{', '.join(merged)}: rare levels were merged, and are taken to be related alike."

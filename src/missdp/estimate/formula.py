@@ -1,8 +1,8 @@
 """What is asked of a model, in text: parsed, never evaluated.
 
 ``mean(wage)``, ``sd(wage)``, ``median(wage)``, ``quantile(wage, 0.9)``, ``share(sex == "f")``,
-``correlation(wage, age)`` and ``difference(mean(wage))``, perhaps followed by ``by`` and names; and
-formulas of regressions, ``wage ~ age + C(sex)``. Odd names stand in backticks.
+``share(wage is missing)``, ``correlation(wage, age)`` and ``difference(mean(wage))``, perhaps with
+``by`` and names behind; and ``wage ~ age + C(sex)``, a regression. Odd names stand in backticks.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _ARGUMENTS = {"mean": 1, "sd": 1, "median": 1, "quantile": 2, "share": 1, "corre
 _CALL = re.compile(
     r"\s*(?P<what>\w+)\s*\((?P<of>.*)\)\s*(?:by\b(?P<by>(?:`[^`]*`|[^()`])*))?\s*", re.DOTALL
 )
+_GONE = re.compile(r"\s*(?P<of>`[^`]+`|\w+)\s+is\s+(missing|null|na)\s*", re.IGNORECASE)
 _TERM = re.compile(r"\s*(?:`(?P<quoted>[^`]+)`|(?P<name>[^\W\d]\w*)|(?P<sign>.))", re.DOTALL)
 
 
@@ -29,7 +30,7 @@ class Question:
     Parameters
     ----------
     what : str
-        "mean", "sd", "quantile", "share" or "correlation".
+        "mean", "sd", "quantile", "share", "missing" (a share, too) or "correlation".
     of : tuple of str
         Attributes that it is about.
     by : tuple of str
@@ -69,7 +70,8 @@ def parse_question(text: str, schema: Schema, by: tuple[str, ...] = ()) -> Quest
             raise ParameterError("this is a formula, not a question: use regress(...)")
         raise ParameterError(
             "a question is written as mean(x), sd(x), median(x), quantile(x, 0.9), share(x == 1), "
-            "correlation(x, y) or difference(mean(x)), perhaps with 'by' and names behind it"
+            "share(x is missing), correlation(x, y) or difference(mean(x)), perhaps with 'by' and "
+            "names behind it"
         )
     what, of = found["what"], found["of"]
     groups = (*by, *parse_names(found["by"] or "", schema))
@@ -86,6 +88,8 @@ def parse_question(text: str, schema: Schema, by: tuple[str, ...] = ()) -> Quest
             f"{what!r} is nothing that is estimated: ask for {', '.join(_ARGUMENTS)} or "
             f"difference{did_you_mean(what, _ARGUMENTS)}"
         )
+    if what == "share" and (gone := _GONE.fullmatch(of)):
+        return _checked(Question("missing", parse_names(gone["of"], schema), groups))
     if what == "share":
         where = parse_where(of, schema, named="share")
         if len(where.names) != 1:

@@ -59,6 +59,7 @@ class Tables:
     lean: float = _LEAN[0]  # how far relations go on inside bins: 1 is as straight lines
     lines: Mapping[int, Lines] = field(default_factory=dict)  # by number
     products: Products = field(default_factory=Products)  # with numbers, where released
+    gone: Cells = field(default_factory=dict)  # see `_Statistics`
 
     def of(self, *attributes: int) -> Floats:
         """Return the table of some attributes, in this order."""
@@ -92,6 +93,9 @@ class _Statistics:
 
     cells: Cells
     products: Products = field(default_factory=Products)
+    # By one, and by one and another, at each level of which they are: shares of rows in which the
+    # first is missing, and in which it is applicable.
+    gone: Cells = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,10 +132,7 @@ class Released:
         return np.moveaxis(found, axis, 0)
 
     def parted(self, at: int, codes: int) -> Released:
-        """Return the same with rows in which an attribute is missing apart from the others.
-
-        They have codes of their own, after the first ``codes`` of it.
-        """
+        """Return the same with rows that lack an attribute apart: after the first ``codes``."""
         chances = {c: self._missing(c, at)[:codes] for c in self.point.cells if at in c}
 
         def parted(draws: Iterable[Tables]) -> tuple[Tables, ...]:
@@ -270,6 +271,9 @@ class _AllPairsSource(_Source):
         self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
         self._ordered = model._ordered(model.pairs_.crude)
         self.levels, self.n_rows = fitted.levels, self._whole.crude.rows
+        sizes = [model.schema_[name].size for name in self._names]
+        pairs = zip(self.levels, sizes, strict=True)
+        self._applied = [np.unique(level.groups[:size]) for level, size in pairs]
         self.rows = fitted.law.sample(_ROWS, self._rng)
         self.holes = self._masks.draw(self.rows, self._rng)
         self._seen = np.where(self.holes, [level.n_groups for level in self.levels], self.rows)
@@ -339,11 +343,25 @@ class _AllPairsSource(_Source):
             holes = found.masks, drawn, tables.sizes
             several = of_several(together, {}, *holes, leaned=False)
             cells |= {tuple(of[i] for i in c): table for c, table in several.items()}
+        gone = self._gone(tables)
         if moments is None:
-            return _Statistics(cells)
+            return _Statistics(cells, gone=gone)
         numbers = {i: self._numbers[a] for i, a in enumerate(of) if a in self._numbers}
         told = _completed(moments, numbers, found, drawn, self._holes[:rows, of])
-        return _Statistics(cells, told.renamed(of))
+        return _Statistics(cells, told.renamed(of), gone)
+
+    def _gone(self, tables: PairTables) -> Cells:
+        """Return where each attribute is missing, by itself and at the levels of others."""
+        found: dict[Clique, Floats] = {}
+        turned = {(j, i): table.T for (i, j), table in tables.tables.items()}
+        alone = {(i, i): margin[:, None] for i, margin in enumerate(tables.margins)}
+        for (i, j), table in (turned | alone | {**tables.tables}).items():
+            a, size = self._of[i], tables.sizes[i]
+            if len(table) > size:
+                rows = table[:, : tables.sizes[j]]
+                whole = rows[self._applied[a]].sum(axis=0) + rows[size]
+                found[(a, self._of[j])[: 1 + (i != j)]] = np.stack([rows[size], whole])
+        return found
 
     def sums(self, at: int) -> Sums | None:
         if at not in self._numbers or self._told is None:
@@ -382,16 +400,22 @@ class _AllPairsSource(_Source):
         if self._moments is not None:
             seen = {c: float(table.sum()) for c, table in cells.items()}
             products = observed(self._moments, known.sizes, of, seen)
-        return _Statistics({c: table / table.sum() for c, table in cells.items()}, products)
+        shares = {c: table / table.sum() for c, table in cells.items()}
+        return _Statistics(shares, products, self._gone(known))
 
     def noisy(self, rng: np.random.Generator) -> _Statistics:
-        again = self._release.redrawn(rng)
+        again, apart = self._release.redrawn(rng), rng.spawn(1)[0]
         of, left = self._of, self._left[1]
         share = {(i, j): left[of[i], of[j]] for i, j in combinations(range(len(of)), 2)}
         moments = None if self._moments is None else noisy(self._moments, rng)
         tables = noisier(self._known, again.tables(self._lost), share)
+        margins = tuple(  # a rate of less than two deviations was taken for none
+            m + apart.normal(0.0, np.where(m > 0, std, 2 * std))
+            for m, std in zip(self._known.margins, self._release.margin_stds, strict=True)
+        )
+        gone = self._gone(replace(tables, margins=margins))
         tables = replace(tables, margins=self._put_back(tables.margins, rng))
-        return self._completed(tables, moments, again.together)
+        return replace(self._completed(tables, moments, again.together), gone=gone)
 
     def _put_back(self, margins: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:
         """Return margins as they were if a model told otherwise what clipping takes from them."""
@@ -610,7 +634,12 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
                 if at in inside:
                     known[clique] = inside[at].hiding(known[clique], axis, moves[at], rng)
         weights = {at: move.weights for at, move in moves.items()}
-        return Tables(known, weights, lean, lines, products)
+        gone = {
+            c: np.stack([_declared(source.levels, c[1:], row) for row in both])
+            for c, both in found.gone.items()
+            if tuple(sorted(c)) in cliques
+        }
+        return Tables(known, weights, lean, lines, products, gone)
 
     def _hidden(vector: Floats, c: int, margin: Floats, moves: Mapping[int, Move]) -> Floats:
         return inside[c].hiding_of(vector, margin, moves[c], rng) if c in inside else vector
@@ -633,7 +662,7 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
         moves = {at: one.resampled(jitter[at], one.seen) for at, one in inside.items()}
         sampled.append(tables(resampled, moves))
         moves = {at: one.resampled(jitter[at], 1.0) for at, one in inside.items()}
-        complete_.append(tables(source.plus(exact, weights), moves))
+        complete_.append(tables(replace(source.plus(exact, weights), gone=resampled.gone), moves))
     whole, plain = tables(exact, even), tables(source.observed(), even)
     sets = tuple(noise), tuple(sampled), tuple(complete_)
     weighed = model._size is not None and model._size.weight is not None

@@ -179,12 +179,7 @@ def _check(model: Synthesizer, asked: Asked, attribute: str, confidence: float) 
     column = asked.columns[names.index(attribute)]
     if column.by_levels or f"by {attribute}" in asked.text:
         raise ParameterError(f"{attribute!r} makes groups, to which nothing can be added")
-    if not model._applied_strategy.models_holes:
-        raise ParameterError(
-            f"missing={model.missing!r} does not model what is missing; fit with missing='joint'"
-        )
-    if not model.modelled_[attribute].nullable:
-        raise ParameterError(f"{attribute!r} is never missing, by the schema")
+    column.check_holes(model)
     if not 0 < confidence < 1:
         raise ParameterError("confidence must be strictly between 0 and 1")
 

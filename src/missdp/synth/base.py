@@ -411,7 +411,7 @@ class Synthesizer(Estimator, abc.ABC):
         ----------
         question : str
             ``mean(x)``, ``sd(x)``, ``median(x)``, ``quantile(x, 0.9)``, ``share(x == 1)``,
-            ``correlation(x, y)`` or ``difference(mean(x))``, perhaps followed by ``by`` and names.
+            ``share(x is missing)``, ``correlation(x, y)`` or ``difference(mean(x))``; then ``by``.
         by : str or sequence of str, optional
             Attributes whose levels make groups.
         confidence : float, default 0.95
