@@ -247,4 +247,7 @@ def test_several_questions_are_answered_one_after_the_other(folder, ok, told, fa
     ]
     said = ok("estimate", "out.model.json", *asked)
     assert [said.count(question) for question in asked] == [1, 1, 1]
+    flags = [flag for one in alone for flag in one["flags"]]
+    assert len(flags) > len({*flags}) > 0
+    assert all(said.count(flag) == 1 for flag in flags)
     fails(3, "nowhere", "estimate", "out.model.json", *asked, "mean(nowhere)")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -155,9 +157,13 @@ def estimate(
     ]
     found = [answered_by(released, asked, confidence) for asked in read]
     answers = [one.to_dict() for one in found]
+    often = Counter(flag for one in found for flag in one.flags)
+    own = [replace(x, flags=tuple(f for f in x.flags if often[f] == 1)) for x in found]
+    several = "\n".join(flag for flag, times in often.items() if times > 1)
+    texts = [*map(str, own), *([several] if several else []), released.guarantee_.in_words()]
     document = answers[0] if len(answers) == 1 else {"answers": answers}
     document |= {"guarantee": released.guarantee_.to_dict()}
-    emit(document, "\n\n".join([*map(str, found), released.guarantee_.in_words()]), as_json=as_json)
+    emit(document, "\n\n".join(texts), as_json=as_json)
 
 
 @prints(".csv")
