@@ -16,7 +16,7 @@ from missdp.errors import ParameterError, SchemaError
 from missdp.estimate import Estimates, released
 from missdp.estimate.inside import Beyond, Lines, _tail, counted, reach
 from missdp.record import sealed
-from missdp.schema import Date, NotApplicable
+from missdp.schema import Date, Difference, NotApplicable
 
 SCHEMA = Schema(
     (
@@ -799,6 +799,16 @@ def test_estimates_of_dates_are_shown_as_dates():
         assert found.shown()["estimate"].iloc[0] in ("2024-03-01", "2024-03-02", "2024-03-03")
         assert found.shown()["low"].iloc[0].startswith("2024-0")
     assert "2024" not in model.estimate("sd(day)").shown().iloc[0, 0]
+
+
+def test_of_a_column_that_is_computed_what_to_ask_for_is_named():
+    days = {"lower": "2024-01-01", "upper": "2024-12-31"}
+    dates = [Date(name=name, **days) for name in ("came", "left")]
+    stay = Difference(name="stay", later="left", earlier="came", lower=0, upper=9)
+    rows = pd.DataFrame({"came": ["2024-03-01"] * 900, "left": ["2024-03-02"] * 900})
+    model = AllPairs(epsilon=1.0).fit(rows, schema=Schema((*dates, stay)))
+    with pytest.raises(ParameterError, match=r"'left' follows .* ask for came, stay"):
+        model.estimate("mean(left)")
 
 
 def test_nothing_is_said_to_be_further_off_than_bounds_allow():

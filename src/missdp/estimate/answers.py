@@ -275,9 +275,11 @@ class _Column:
     def __init__(self, model: Synthesizer, name: str) -> None:
         modelled = model.modelled_
         if name not in modelled:
+            rule = model.schema_.rulebook.derives.get(name)
+            of = ", ".join(x for x in (rule.reads if rule else ()) if x in modelled)
             raise ParameterError(
                 f"{name!r} follows from other attributes by a rule, and is not modelled itself: "
-                "ask for those"
+                f"ask for {of or 'those'}"
             )
         self.attribute = model.schema_[name]
         self.at = modelled.names.index(name)
