@@ -234,7 +234,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/estimate/test_estimate.py"),
     ("estimate", "released sums tell nothing of tails", "self.beyond.drawn(further / rows,", "self.beyond.drawn(0 * further,",
      "tests/estimate/test_estimate.py"),
-    ("estimate", "what clipping takes is taken to be known", "_CLIPPED * (1 - self._left[0][a])", "0.0 * (1 - self._left[0][a])",
+    ("estimate", "what clipping takes is taken to be known", "CLIPPED * (1 - self._left[0][a])", "0.0 * (1 - self._left[0][a])",
      "tests/estimate/test_estimate.py"),
     ("estimate", "intervals are not cut at public bounds", "np.clip(ends, least, most)", "ends",
      "tests/estimate/test_estimate.py"),

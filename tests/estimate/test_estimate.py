@@ -327,8 +327,8 @@ def test_released_sums_are_as_unsure_as_what_clipping_takes(numbered, monkeypatc
     """The line of a number, the number clipped far out, and its square: beside their noise."""
     source = released._AllPairsSource(numbered)
     unsure = [source.sums(at).stds for at in (0, 1)]
-    share = released._CLIPPED
-    monkeypatch.setattr(released, "_CLIPPED", 0.0)
+    share = released.CLIPPED
+    monkeypatch.setattr(released, "CLIPPED", 0.0)
     for at, stds in enumerate(unsure):
         taken, margin = 1 - source._left[0][at], source._known.margins[at]
         seen = margin[: source.levels[at].n_groups].sum()

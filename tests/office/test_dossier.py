@@ -25,6 +25,7 @@ from missdp.errors import DataError, OutputError, ParameterError, SchemaError, U
 from missdp.evaluate import marginal_distance
 from missdp.ground_truth import ground_truth_guarantee
 from missdp.office.dossier import FILES, About, from_measurements, write_dossier
+from missdp.office.facts import Facts
 from missdp.office.measurements import RECORD
 from missdp.schema import SurveyWeight, Unit
 from missdp.schema.rules import Impossible
@@ -399,6 +400,21 @@ def test_the_report_shows_what_was_released_with_its_noise(models, folder):
     assert "smoker = &#39;yes&#39;" in page  # the rule
     assert "<caption>in years</caption>" in page
     assert "2 may be missing" in page  # which is declared; whether any is, has noise
+
+
+def test_how_far_cells_are_off_is_not_noise_alone(written):
+    """A model puts back what clipping takes: of many rows that is unsure by more than the noise."""
+    frame = pd.concat([rows(seed).fillna({"smoker": "no", "age": 40}) for seed in range(5)])
+    facts = Schema(SCHEMA.attributes)
+    model = AllPairs(epsilon=1e4, clip=0.5, random_state=0).fit(frame, schema=facts)
+    table = Facts(model).pair_tables[0, 1][0][:2, :2]
+    truth = pd.crosstab(frame["smoker"], frame["ill"]).to_numpy() / len(frame)
+    off = float(np.sqrt(np.square(table - truth).mean()))
+    std = Facts(model).pairs[0, 1].std
+    assert 1e-3 < off < 2 * std
+    page = (written(model) / "how-to-use.md").read_text()
+    told = float(re.search(r"off by about\s+([\d,]+) rows", page)[1].replace(",", ""))
+    assert 0.2 * std < told / len(frame) < 5 * std
 
 
 def test_the_report_of_a_family_without_measurements_states_no_noise(written):

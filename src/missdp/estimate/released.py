@@ -45,7 +45,7 @@ _KEPT = 8  # questions of a model whose tables are kept
 _ROWS = 20_000  # of the model, which play the private rows
 _FEWER = 6_000  # by which draws are made
 _PRIOR_ROWS = 5.0
-_CLIPPED = 0.1  # of what clipping takes from a sum: a model tells it, and is not exact
+CLIPPED = 0.1  # of what clipping takes from a sum: a model tells it, and is not exact
 _LEAN = 0.5, 0.5  # how steeply relations go on inside bins, and how unsure that is
 _UNCHOSEN = 0.8  # of the standard deviation of noise: its mean size, by which choices are made
 
@@ -376,7 +376,7 @@ class _AllPairsSource(_Source):
         kept = self._whole.left_of(at, self._seen)
         codes = np.bincount(self._seen[:, at], minlength=level.n_groups)[number.groups]
         put_back = found_alone(number) @ ((1 - kept) * number.shares * codes / len(self._seen))
-        unsure = np.hypot([std, *stds], _CLIPPED * (1 - left))
+        unsure = np.hypot([std, *stds], CLIPPED * (1 - left))
         return Sums(
             number,
             kept,
@@ -423,7 +423,7 @@ class _AllPairsSource(_Source):
             return tuple(margins)
         moved = [
             margin
-            + _CLIPPED * (1 - self._left[0][a]) * np.sqrt(margin) * rng.normal(size=len(margin))
+            + CLIPPED * (1 - self._left[0][a]) * np.sqrt(margin) * rng.normal(size=len(margin))
             for a, margin in zip(self._of, margins, strict=True)
         ]
         found = [np.maximum(margin, 0.0) for margin in moved]

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from missdp.errors import MissingDependencyError, replacing
+from missdp.estimate.released import CLIPPED
 from missdp.inference.completion import PairTables
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.sources.modelled import Modelled
@@ -184,6 +185,7 @@ class Facts:
         #: Whether shares are of the rows in which a value is there, not of all made up for.
         self.counts_observed = self._marginals is None
         fitted = model.model_ if isinstance(model, AIM | MST | AllPairs) else None
+        self._kept: dict[tuple[int, int], float] = {}  # by pair, what clipping leaves of its sums
         self._levels = fitted.levels if fitted is not None and self.measured else None
 
     @cached_property
@@ -199,7 +201,8 @@ class Facts:
         if release.plan is None:
             return release.tables(None)
         # What is put back grows with the sums, so their noise does.
-        larger = {pair: 1 / kept for pair, kept in release.left(seen)[1].items()}
+        self._kept = release.left(seen)[1]
+        larger = {pair: 1 / kept for pair, kept in self._kept.items()}
         return release.tables(release.taken(seen), larger)
 
     @cached_property
@@ -297,8 +300,12 @@ class Facts:
     def _relation(self, a: int, b: int) -> _Relation:
         names, strength = (self.names[a], self.names[b]), float(self.strengths[a, b])
         if self._pairs is not None:
-            variance = self._pairs.variances.get((a, b))
-            std = None if variance is None else float(np.sqrt(np.mean(variance)))
+            variance, std = self._pairs.variances.get((a, b)), None
+            if (
+                variance is not None
+            ):  # what a model puts back is unsure: of many rows, more than noise
+                back = CLIPPED * (1 - self._kept.get((a, b), 1.0)) * self._pairs.tables[a, b]
+                std = float(np.sqrt(np.mean(variance + np.square(back))))
             return _Relation(names, "measured", std, strength)
         cells = self._sizes[a] * self._sizes[b]
         stds = [

@@ -72,6 +72,7 @@ def _common(facts: Facts) -> dict[str, Any]:
     model, guarantee = facts.model, facts.model.guarantee_
     kinds = {type(c) for c in guarantee.conditions}
     noise = [one.std for one in facts.relations if one.std is not None and len(one.names) == 2]
+    std = float(np.median(noise or [0.0]))
     alone = model._alike  # whether intervals know how far rows are independent
     try:
         risk = plain(" ".join(str(guarantee.explain()).split()), None)
@@ -95,8 +96,8 @@ def _common(facts: Facts) -> dict[str, Any]:
         "alone": alone,
         "size": model._size,
         "left_out": plain(model.left_out_, None),
-        "cell_noise": f"{float(np.median(noise)) * facts.rows:.2g} rows"
-        if noise
+        "cell_noise": f"{short(float(f'{std * facts.rows:.2g}'))} rows ({share(std, std)} of all)"
+        if std
         else "a size not kept",
         "family": type(model).__name__,
         "strategy": model._fitted_with["missing"],
