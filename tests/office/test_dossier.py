@@ -402,6 +402,18 @@ def test_the_report_shows_what_was_released_with_its_noise(models, folder):
     assert "2 may be missing" in page  # which is declared; whether any is, has noise
 
 
+def test_levels_that_are_merged_stand_where_the_first_of_them_is():
+    """As a spike at the lower end of its bin, which few rows have."""
+    pay = Numeric(name="pay", lower=0, upper=4000, bins=4, spikes=(1000.0,))
+    values = np.repeat([100.0, 1000.0, 1500.0, 2500.0], [500, 2, 500, 2])
+    model = AIM(epsilon=1.0, random_state=0).fit(
+        pd.DataFrame({"pay": values}), schema=Schema((pay,))
+    )
+    (column,) = Facts(model).columns
+    assert column.levels == ("0 to 1000", "1000 and 2 more, merged", "1000 to 2000")
+    assert column.shares == pytest.approx([0.5, 0.0, 0.5], abs=0.05)
+
+
 def test_how_far_cells_are_off_is_not_noise_alone(written):
     """A model puts back what clipping takes: of many rows that is unsure by more than the noise."""
     frame = pd.concat([rows(seed).fillna({"smoker": "no", "age": 40}) for seed in range(5)])

@@ -273,8 +273,11 @@ class Facts:
             if attribute.nullable and self.keeps_gaps:
                 recipe = self.model._recipe
                 missing_std = recipe.first_sigma / max(1.0, recipe.n_rows)
+        # Merged levels come last, and are shown where the first of them, which names them, is.
+        order = np.argsort(np.unique(self._groups(at, size), return_index=True)[1])
         shown, gaps = self._shown_names[at], (missing, missing_std, attribute.nullable)
-        return OneWay(name, attribute.label or name, shown, shares, stds, *gaps, attribute.units)
+        known = tuple(shown[i] for i in order), shares[order], None if stds is None else stds[order]
+        return OneWay(name, attribute.label or name, *known, *gaps, attribute.units)
 
     @cached_property
     def pairs(self) -> dict[tuple[int, int], _Relation]:
