@@ -1,5 +1,6 @@
 """Distances of marginals and of missingness follow their definitions, whatever the tables are."""
 
+import dataclasses
 import itertools
 from dataclasses import replace
 
@@ -154,6 +155,28 @@ def test_rates_and_patterns_follow_their_definitions():
     gap = np.abs(q.mean(axis=0) - p.mean(axis=0))
     assert found.mean_rate_difference == pytest.approx(gap.mean())
     assert found.max_rate_difference == pytest.approx(gap.max())
+
+
+def test_the_verdict_names_two_that_are_missing_together_beyond_chance():
+    def holes(together, seed):
+        rng, n = np.random.default_rng(seed), 2000
+        gone = rng.random(n) < 0.169
+        apart = gone if together else rng.random(n) < 0.169
+        columns = {"a": gone, "b": apart, "c": rng.random(n) < 0.5}
+        schema = Schema(tuple(Categorical(name=k, levels=(0,), nullable=True) for k in columns))
+        return Table.from_codes(schema, {k: v.astype(int) for k, v in columns.items()})
+
+    found = missing_fidelity(holes(True, 0), holes(False, 1))
+    true, made = found.together["a × b"]
+    assert next(iter(found.together)) == "a × b"
+    assert (true, made) == pytest.approx((0.169, 0.169**2), abs=0.02)
+    assert found.verdict == (
+        f"a × b are both missing in {true:.1%} of the real rows, and in {made:.1%} of the "
+        "synthetic ones."
+    )
+    assert f"a × b  {true:.2f} → {made:.2f}" in str(found)
+    assert missing_fidelity(holes(True, 0), holes(True, 1)).verdict == ""
+    assert dataclasses.replace(found, synthetic_rates=dict.fromkeys("abc", 0.0)).verdict == ""
 
 
 def test_equal_rates_with_another_dependence_are_told_apart_and_no_rows_are_far_from_any():

@@ -376,7 +376,7 @@ def evaluate(
     document["fidelity"] = kept.to_dict()
     if plot is not None:
         plot_columns(truth, other, plot, schema=facts)
-    texts += [str(kept), kept.verdict]
+    texts += [str(kept), f"{kept.verdict} {holes.verdict}".rstrip()]
     emit(document, "\n\n".join(texts), as_json=as_json)
 
 

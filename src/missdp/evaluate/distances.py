@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import Counter as CountOf
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
@@ -38,6 +38,8 @@ __all__ = [
 
 MissingAs: TypeAlias = Literal["unobserved", "level"]
 _BATCH_CELLS = 10_000_000
+_WORST = 5  # pairs that are named
+_CLEAR, _FAR = 4.0, 0.02  # standard deviations of two samples, and share of rows, that are told
 
 
 class _ByClique(Record, abstract=True):
@@ -330,6 +332,8 @@ class MissingFidelity(_ByClique):
         Total variation distance of the whole-row patterns.
     rows : int, optional
         Number of rows of the shorter table, which decides how many digits are printed.
+    together : dict of str to tuple of float
+        Shares of rows, true and synthetic, that lack both of two; the five furthest apart.
 
     Examples
     --------
@@ -343,11 +347,13 @@ class MissingFidelity(_ByClique):
     pairs: dict[tuple[str, str], float]
     patterns: float
     rows: int | None = None
+    together: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     derived: ClassVar[tuple[str, ...]] = (
         "mean_rate_difference",
         "max_rate_difference",
         "mean_pair_distance",
+        "verdict",
     )
     _written: ClassVar[dict[str, str]] = {"pairs": "pairs"}
 
@@ -371,6 +377,20 @@ class MissingFidelity(_ByClique):
         """Mean distance of the pairwise mask patterns (0 if there is one attribute)."""
         return float(np.mean(list(self.pairs.values()))) if self.pairs else 0.0
 
+    @property
+    def verdict(self) -> str:
+        """Which two are missing together much more, or less, often than chance allows; or none."""
+        kept = self.together.items() if any(self.synthetic_rates.values()) else ()
+        for names, (true, made) in kept:
+            mean = (true + made) / 2
+            chance = math.sqrt(2 * mean * (1 - mean) / max(self.rows or 1, 1))
+            if abs(true - made) > max(_FAR, _CLEAR * chance):
+                return (
+                    f"{names} are both missing in {true:.1%} of the real rows, and in {made:.1%} "
+                    "of the synthetic ones."
+                )
+        return ""
+
     def __str__(self) -> str:
         def text(share: float) -> str:
             return rounded(share, self.rows)
@@ -387,7 +407,9 @@ class MissingFidelity(_ByClique):
                 "  The synthetic rows have no missing cells, which counts as a distance above;\n"
                 "  --keep-holes makes rows that have them."
             )
-        return "\n".join([*lines, *in_columns(rows)])
+        pairs = [(names, " → ".join(map(text, both))) for names, both in self.together.items()]
+        more = ["both missing, furthest apart:", *in_columns(pairs)] if pairs else []
+        return "\n".join([*lines, *in_columns(rows), *more])
 
 
 def missing_fidelity(
@@ -400,8 +422,7 @@ def missing_fidelity(
     Parameters
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
-        The private table with its missing cells, and a synthetic one that kept them. A cell that is
-        not applicable is no missing cell.
+        The private one, and one that kept holes. A cell that is not applicable is not missing.
     schema : Schema, optional
         The declared domain; needed if neither is a Table.
 
@@ -426,9 +447,12 @@ def missing_fidelity(
     else:
         apart = float(rows[0] != rows[1])
         gaps = np.full(2 * (len(names),), apart)
-    places = itertools.combinations(range(len(names)), 2)
+    places = [*itertools.combinations(range(len(names)), 2)]
     pairs = {(names[i], names[j]): float(gaps[i, j]) for i, j in places}
-    return MissingFidelity(rates[0], rates[1], pairs, apart, min(rows))
+    both = {f"{names[i]} × {names[j]}": (*(float(s[0, i, j]) for s in shares),) for i, j in places}
+    worst = sorted((k for k in both if any(both[k])), key=lambda k: -abs(both[k][0] - both[k][1]))
+    together = {k: both[k] for k in worst[:_WORST]}
+    return MissingFidelity(rates[0], rates[1], pairs, apart, min(rows), together)
 
 
 def _patterns(tables: Iterator[Table]) -> CountOf[bytes]:

@@ -246,6 +246,8 @@ def _compared(
         f"{text(dropped.mean)} on average."
     )
     verdict = [(kept.verdict, False), (beside, worse)]
+    if holes.verdict:
+        verdict.append((holes.verdict, True))
     if schema.rulebook.bound:
         ours, theirs = (rule_violations(source, schema=schema) for source in sources)
         facts["rules"] = [(t, f"{c:,}", f"{theirs.broken[t]:,}") for t, c in ours.broken.items()]
