@@ -14,14 +14,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from missdp import PrivBayes, Schema, load
+from missdp import AIM, PrivBayes, Schema, load
 from missdp.accounting import Budget, Guarantee, MissingCompletelyAtRandom, PureEvent
 from missdp.cli.charges import _Charged
 from missdp.cli.release_files import Release
 from missdp.errors import DataError, LedgerError, ParameterError, SchemaError
 from missdp.mechanisms import Door, RowDoor, SecureNoise
 from missdp.office import Ledger, Purpose, ledger
-from missdp.schema import Categorical
+from missdp.schema import Categorical, Unit
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.base import Synthesizer
 from missdp.table import Table
@@ -379,6 +379,11 @@ def test_a_fit_to_a_path_reads_nothing_before_it_is_charged(office, monkeypatch)
     with pytest.raises(DataError):
         PrivBayes(epsilon=0.5, budget=budget).fit("data.csv", schema=schema)
     assert spent(office) == Fraction(3, 2)
+    office.create("people", epsilon=1.0, unit="who")
+    least = AIM(epsilon=1e-6, delta=0.0, budget=office.budget("people"))
+    with pytest.raises(ParameterError, match="too little is left of the budget for"):
+        least.fit("data.csv", schema=replace(schema, unit=Unit("who", max_rows=1_000_000)))
+    assert office.row("people").spent == 0
 
 
 # Whatever kills a run: no output without its charge, no charge or draw twice

@@ -307,19 +307,21 @@ class Synthesizer(Estimator, abc.ABC):
         own = self._public_parameters() | ({} if epsilon is None else {"epsilon": epsilon})
         again = type(self)(**own)
         again._unit, again._weight = schema.unit, schema.weight
-        again._open_names = tuple(a.name for a in open_attributes(schema))
+        opened = open_attributes(schema)
+        again._open_names = tuple(a.name for a in opened)
         check_open(again, again._open_names)
         again.schema_ = again._to_be_cut(at_most(schema), schema.names)
         budget = again._check_parameters()
         again._check_schema(again.modelled_)
         whole = Guarantee(budget.epsilon, budget.delta, events=(budget.filter(),))
-        check_unit(again, schema, opened=open_attributes(schema))
+        split, steps = again._planned_split(), check_unit(again, schema, opened=opened)
+        split.check(steps=steps)
         if schema.of_rows is not schema:
             return whole, (whole, None)
         if again._open_names:  # nothing is proven for the ground truth beside what was found
             whole = with_failure(whole, again._delta, again._open_names)
             return whole, (whole, None)
-        return whole, of_parts(whole, again._planned_split().caps())
+        return whole, of_parts(whole, split.caps())
 
     @property
     def _strategy(self) -> Strategy:
