@@ -622,7 +622,7 @@ def test_how_often_a_value_is_missing_is_told_by_the_released_holes(holed):
     assert (found.missing, found.flags, found.possible) == ((0.0,), (), (0.0, 1.0))
     assert sum(by_age.rows) == pytest.approx(4000, rel=0.01)
     among = holed.estimate("difference(share(wage is null)) by well")
-    assert among.flags == ("Rows in which well is missing are in no group.",)
+    assert among.flags == ("Rates are those of rows in which well is observed.",)
 
 
 def test_what_cannot_be_told_of_holes_is_refused(holed):
@@ -644,6 +644,16 @@ def test_a_rate_that_noise_hides_is_not_surely_none():
         found = model.estimate("share(wage is missing)")
         assert found.noise[0] > 0.5 * model.pairs_.margin_stds[0][-1]
         assert found.intervals[0][0] <= 3 / 2000 <= found.intervals[0][1]
+
+
+def test_rows_are_all_that_an_estimate_is_about(holed):
+    """Missing values or not; of both groups that are compared."""
+    age = people()["age"].value_counts().sort_index().to_numpy()
+    for question in ("mean(wage)", "share(wage is missing)", "median(wage)"):
+        assert holed.estimate(f"{question} by age").rows == pytest.approx(age, rel=0.01)
+        compared = holed.estimate(f"difference({question}) by age").rows
+        assert compared == pytest.approx(age[0] + age[1:], rel=0.01)
+        assert sum(holed.estimate(f"{question} by well").rows) == pytest.approx(4000, rel=0.01)
 
 
 def test_groups_that_noise_hides_are_named():
@@ -762,21 +772,22 @@ def test_a_value_in_a_wide_piece_has_at_most_the_share_of_its_piece(numbered):
 
 def test_what_noise_may_hide_is_flagged_where_it_leaves_intervals():
     flags = {}
-    for upper in (100, 2000):
+    for upper in (100_000, 2_000_000):
         rng = np.random.default_rng(0)
-        x = rng.normal(50, 10, 4000).clip(0, 100).round(1)
+        x = 1000 * rng.normal(50, 10, 4000).clip(0, 100).round(1)
         frame = pd.DataFrame({"x": x, "g": rng.choice(["a", "b"], 4000)})
         schema = Schema(
             (
-                Numeric(name="x", lower=0, upper=upper, step=0.1),
+                Numeric(name="x", lower=0, upper=upper, step=100),
                 Categorical(name="g", levels=("a", "b")),
             )
         )
         model = AllPairs(epsilon=1.0, delta=1e-6, random_state=0).fit(frame, schema=schema)
         for asked_ in ("mean(x)", "median(x)"):
             found = " ".join(model.estimate(asked_).flags)
-            flags[upper, asked_] = "may hide" in found, "would move all by" in found
-    assert flags.pop((2000, "mean(x)")) == (True, True)
+            moved = re.search(r"would move all by \d*,?\d+:", found) is not None
+            flags[upper, asked_] = "may hide" in found, moved
+    assert flags.pop((2_000_000, "mean(x)")) == (True, True)
     assert {*flags.values()} == {(False, False)}
 
 
@@ -798,6 +809,7 @@ def test_estimates_of_dates_are_shown_as_dates():
         assert 19783 < found.estimate[0] < 19785
         assert found.shown()["estimate"].iloc[0] in ("2024-03-01", "2024-03-02", "2024-03-03")
         assert found.shown()["low"].iloc[0].startswith("2024-0")
+    assert "Errors are in days." in str(found)
     assert "2024" not in model.estimate("sd(day)").shown().iloc[0, 0]
 
 

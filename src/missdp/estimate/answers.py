@@ -20,6 +20,7 @@ from missdp.estimate.inside import Beyond, Inside, counted, numbers, reach
 from missdp.estimate.released import Released, Tables, released_by
 from missdp.record import Record
 from missdp.schema import Date, Numeric
+from missdp.schema.dates import UNIT_NAMES
 from missdp.synth import AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate
@@ -143,7 +144,9 @@ class Estimates(Record):
         """Return a table for people, and what it does not cover."""
         shown = self.shown().to_string()
         about = f"Intervals have confidence {self.confidence:.0%}; they cover noise and sampling."
-        return "\n".join([shown, about, *self.flags])
+        unit: Any = self.dates
+        more = [f"Errors are in {UNIT_NAMES[unit]}s."] if unit else []
+        return "\n".join([shown, about, *more, *self.flags])
 
     def _repr_html_(self) -> str:
         flags = "".join(f"<li>{html.escape(flag)}</li>" for flag in self.flags)
@@ -509,8 +512,8 @@ def _lying(
 
 def _missing(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> _Found:
     gone, whole = tables.gone[first.at, *(other.at for other in others)]
-    size = others[0].size if others else 1
-    return gone[:size] / np.maximum(whole[:size], _LEAST), whole[:size]
+    cells = _cells(tables, first, others).sum(axis=0)  # rows as of any question
+    return gone[: len(cells)] / np.maximum(whole[: len(cells)], _LEAST), cells
 
 
 def _sd(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> _Found:
@@ -641,6 +644,7 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
     if asked.possible and not shifted:  # nothing is further off
         most = np.square(asked.possible[1] - asked.possible[0])
         noise, complete, missing = (np.minimum(x, most) for x in (noise, complete, missing))
+    both = share if asked.apart is None else share + asked.apart(released.point)[1][0]
     parts = [tuple(np.sqrt(part).tolist()) for part in (noise, complete, missing)]
     half = np.sqrt(noise + complete + missing) * NormalDist().inv_cdf((1 + confidence) / 2)
     return Estimates(
@@ -650,14 +654,18 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
         noise=parts[0],
         sampling=parts[1],
         missing=parts[2],
-        rows=tuple((share * released.n_rows).tolist()),
+        rows=tuple((both * released.n_rows).tolist()),
         confidence=float(confidence),
         flags=(
             *_small(asked.labels, share, unsure),
             *_coarse(asked, values, share, released.inside),
             *_hidden(asked, half, released),
             *released.flags,
-            *(f"Rows in which {x} is missing are in no group." for x in nullable[1:] if not holed),
+            *(
+                f"Rates are those of rows in which {x} is observed."
+                for x in nullable[1:]
+                if not holed
+            ),
             *_uncovered(model, asked, holed=holed),
         ),
         possible=() if shifted else asked.possible,
@@ -714,7 +722,9 @@ def _hidden(asked: Asked, half: Floats, released: Released) -> Iterator[str]:
         if asked.possible:
             moved = np.minimum(moved, asked.possible[1] - asked.possible[0])
         out = [
-            f"{x} by {m:.2g}" for x, m, h in zip(asked.labels, moved, half, strict=True) if m > h
+            f"{x} by {_shown(m, _decimals(m), '')}"
+            for x, m, h in zip(asked.labels, moved, half, strict=True)
+            if m > h
         ]
         if out and most is not None and isinstance(attribute, Numeric):
             low, high, far = map(attribute.shown, (*reach(attribute), most[2]))
