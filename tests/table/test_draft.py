@@ -200,6 +200,7 @@ def test_very_many_dates_and_dates_that_stand_for_none_are_read_by_their_draft()
 
 
 ORDERS = [
+    (["low", "middle", "high", "top"], ("low", "middle", "high", "top")),
     (["high", "low", "medium"], ("low", "medium", "high")),
     (["Often", "Never", "Sometimes"], ("Never", "Sometimes", "Often")),
     (["65+", "18-24", "25-64", "under 18"], None),

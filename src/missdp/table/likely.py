@@ -33,7 +33,7 @@ _ORDERS: Final = tuple(
     for line in """none, very mild, mild, moderate, severe, very severe
 never, rarely, seldom, sometimes, occasionally, often, usually, very often, always
 very poor, poor, fair, average, good, very good, excellent
-very low, low, medium, middle, moderate, high, very high
+bottom, lowest, very low, low, medium, middle, moderate, high, very high, highest, top
 very small, small, medium, large, very large
 not at all, a little, slightly, somewhat, moderately, quite, very, very much, extremely
 strongly disagree, disagree, neutral, neither agree nor disagree, agree, strongly agree
