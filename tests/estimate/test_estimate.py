@@ -658,13 +658,20 @@ def test_rows_are_all_that_an_estimate_is_about(holed):
 
 def test_groups_that_noise_hides_are_named():
     frame = people(300)
-    frame.loc[3:, "sex or so"] = "f"
-    found = (
-        AllPairs(epsilon=0.5, random_state=0)
-        .fit(frame, schema=SCHEMA)
-        .estimate("mean(wage) by `sex or so`")
-    )
-    assert "Too small for the noise: m." in found.flags[0]
+    for few, many in ("mf", "fm"):
+        frame["sex or so"] = np.where(frame.index < 3, few, many)
+        model = AllPairs(epsilon=0.5, random_state=0).fit(frame, schema=SCHEMA)
+        found = model.estimate("mean(wage) by `sex or so`")
+        assert f"Too small for the noise: {few}." in found.flags[0]
+        found = model.estimate("difference(mean(wage)) by `sex or so`")  # either group may be
+        assert "Too small for the noise: m - f." in found.flags[0]
+
+
+def test_one_attribute_by_itself_has_noise():
+    schema = Schema((SCHEMA["sex or so"],))
+    model = AllPairs(epsilon=0.3, random_state=0).fit(people(300)[["sex or so"]], schema=schema)
+    found = model.estimate("share(`sex or so` == 'f')")
+    assert found.noise[0] == pytest.approx(model.pairs_.margin_stds[0][0], rel=0.5)
 
 
 def test_what_is_found_is_shown_whole(exact):

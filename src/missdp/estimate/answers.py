@@ -213,7 +213,9 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
 
     def each(tables: Tables, *, whole: bool = False) -> _Found:
         values, share = answer(tables, replace(asked, whole=whole), first, others)
-        return (values[1:] - values[0], share[1:]) if asked.contrast else (values, share)
+        if asked.contrast:  # as little is known of both as of the smaller group
+            return values[1:] - values[0], np.minimum(share[1:], share[0])
+        return values, share
 
     groups = product(*(column.labels for column in columns[len(asked.of) :]))
     labels = [", ".join(group) for group in groups] if asked.by else ["all"]
@@ -644,8 +646,11 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
     if asked.possible and not shifted:  # nothing is further off
         most = np.square(asked.possible[1] - asked.possible[0])
         noise, complete, missing = (np.minimum(x, most) for x in (noise, complete, missing))
-    both = share if asked.apart is None else share + asked.apart(released.point)[1][0]
     parts = [tuple(np.sqrt(part).tolist()) for part in (noise, complete, missing)]
+    both = share
+    if asked.apart is not None:
+        first, *others = asked.apart(released.point)[1]
+        both = first + np.array(others)
     half = np.sqrt(noise + complete + missing) * NormalDist().inv_cdf((1 + confidence) / 2)
     return Estimates(
         question=asked.text,

@@ -461,13 +461,13 @@ class PairRelease(Record):
     def redrawn(self, rng: np.random.Generator) -> PairRelease:
         """Return the released statistics, moved by another draw of the noise that they have."""
         crude, products = self.crude, self.products
-        if products is None:
-            return self
         together = {
             c: table + rng.normal(0, self.together_stds[c], table.shape)
             for c, table in self.together.items()
         }
         moved = [m + rng.normal(0, crude.std / crude.rows, m.shape) for m in crude.margins]
+        if products is None:  # nothing will put them right
+            return replace(self, crude=replace(crude, margins=(project_to_simplex(moved[0]),)))
 
         def again(sums: Mapping[Any, Floats], std: float) -> dict[Any, Floats]:
             return {of: found + rng.normal(0, std, found.shape) for of, found in sums.items()}
