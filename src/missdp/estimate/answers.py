@@ -647,10 +647,8 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
         most = np.square(asked.possible[1] - asked.possible[0])
         noise, complete, missing = (np.minimum(x, most) for x in (noise, complete, missing))
     parts = [tuple(np.sqrt(part).tolist()) for part in (noise, complete, missing)]
-    both = share
-    if asked.apart is not None:
-        first, *others = asked.apart(released.point)[1]
-        both = first + np.array(others)
+    apart = (asked.apart or each)(released.point)[1]
+    both = share if asked.apart is None else apart[1:] + apart[0]
     half = np.sqrt(noise + complete + missing) * NormalDist().inv_cdf((1 + confidence) / 2)
     return Estimates(
         question=asked.text,
@@ -666,12 +664,7 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
             *_coarse(asked, values, share, released.inside),
             *_hidden(asked, half, released),
             *released.flags,
-            *(
-                f"Rates are those of rows in which {x} is observed."
-                for x in nullable[1:]
-                if not holed
-            ),
-            *_uncovered(model, asked, holed=holed),
+            *_uncovered(model, asked, nullable),
         ),
         possible=() if shifted else asked.possible,
         dates=asked.dates,
@@ -740,16 +733,18 @@ def _hidden(asked: Asked, half: Floats, released: Released) -> Iterator[str]:
             )
 
 
-def _uncovered(model: Synthesizer, asked: Asked, *, holed: bool) -> Iterator[str]:
+def _uncovered(model: Synthesizer, asked: Asked, nullable: Sequence[str]) -> Iterator[str]:
     """Say what no interval covers; of released and public facts."""
     columns = asked.columns[int(asked.of_holes) :]
-    if holed and model._applied_strategy.models_holes:
+    if asked.of_holes:
+        yield from (f"Rates are those of rows in which {x} is observed." for x in nullable[1:])
+    elif nullable and model._applied_strategy.models_holes:
         yield (
             "Missing values: what depends on observed attributes one by one is corrected for, and "
             "a third of that taken for doubtful; what values themselves, or combinations of "
             "attributes, decide is not."
         )
-    elif holed:
+    elif nullable:
         yield (
             f"missing={model.missing!r}: intervals are for rows that are observed; they hold for "
             "all rows if values are missing completely at random."

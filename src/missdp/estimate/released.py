@@ -271,9 +271,8 @@ class _AllPairsSource(_Source):
         self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
         self._ordered = model._ordered(model.pairs_.crude)
         self.levels, self.n_rows = fitted.levels, self._whole.crude.rows
-        sizes = [model.schema_[name].size for name in self._names]
-        pairs = zip(self.levels, sizes, strict=True)
-        self._applied = [np.unique(level.groups[:size]) for level, size in pairs]
+        named = zip(self.levels, self._names, strict=True)
+        self._applied = [np.unique(x.groups[: model.schema_[name].size]) for x, name in named]
         self.rows = fitted.law.sample(_ROWS, self._rng)
         self.holes = self._masks.draw(self.rows, self._rng)
         self._seen = np.where(self.holes, [level.n_groups for level in self.levels], self.rows)

@@ -304,9 +304,7 @@ class Facts:
         names, strength = (self.names[a], self.names[b]), float(self.strengths[a, b])
         if self._pairs is not None:
             variance, std = self._pairs.variances.get((a, b)), None
-            if (
-                variance is not None
-            ):  # what a model puts back is unsure: of many rows, more than noise
+            if variance is not None:  # what a model puts back is unsure, of many rows by more
                 back = CLIPPED * (1 - self._kept.get((a, b), 1.0)) * self._pairs.tables[a, b]
                 std = float(np.sqrt(np.mean(variance + np.square(back))))
             return _Relation(names, "measured", std, strength)
