@@ -642,10 +642,8 @@ def test_a_rate_that_noise_hides_is_not_surely_none():
     for seed in range(3):
         model = AllPairs(epsilon=0.5, random_state=seed).fit(frame, schema=SCHEMA)
         found = model.estimate("share(wage is missing)")
-        assert (
-            found.noise[0]
-            > (1.5 if found.estimate == (0.0,) else 0.7) * (model.pairs_.margin_stds[0][-1])
-        )
+        assert found.estimate == (0.0,)
+        assert found.noise[0] > 1.5 * model.pairs_.margin_stds[0][-1]
         assert found.intervals[0][0] <= 3 / 2000 <= found.intervals[0][1]
 
 
