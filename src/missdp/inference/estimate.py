@@ -23,7 +23,7 @@ from missdp.inference.beliefs import (
     log_linear,
 )
 from missdp.inference.junction import Clique
-from missdp.inference.masks import Both, MaskModel, Strip, fit_correlation
+from missdp.inference.masks import Both, MaskModel, Strip, both_missing, fit_correlation
 from missdp.inference.model import (
     Levels,
     Zeros,
@@ -205,16 +205,9 @@ class Estimate:
         return [(own & (c >= 0)).astype(np.int64) for own, c in zip(apart, codes, strict=True)]
 
     def note_masks(self, pair: tuple[int, int], counts: Floats, std: float) -> None:
-        """Take in the released counts of two attributes with levels as `told_apart` has them.
-
-        Given how often either is missing, which is less noisy, each quarter of the table tells in
-        how many rows both are.
-        """
+        """Take in the released counts of two attributes with levels as `told_apart` has them."""
         one, other = (float(self._holes[a].counts[0]) for a in pair)
-        edges = [[0, n - 1] for n in counts.shape]
-        quarters = np.add.reduceat(np.add.reduceat(counts, edges[0], 0), edges[1], 1)
-        told = np.array([[one + other - self.n_rows, other], [one, 0.0]])
-        count = float((np.array([[1, -1], [-1, 1]]) * quarters + told).mean())
+        count = both_missing(counts, one, other, self.n_rows)
         margins = sum(float(self._holes[a].std) ** 2 for a in pair)
         self._together[pair] = count, sqrt(std**2 * counts.size / 16 + margins / 4)
         sizes = {a: n - 1 for a, n in zip(pair, counts.shape, strict=True)}

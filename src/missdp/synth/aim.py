@@ -34,6 +34,7 @@ from missdp.synth.impute_first import (
     impute,
 )
 from missdp.synth.learn_graphical import EVEN, Learner, Plan
+from missdp.synth.noisy_counts import MASKS_SHARE
 from missdp.synth.split import BINS, CHOICES, KINDS, MARGINS, MASKS, ROWS, TABLES, Part
 from missdp.synth.state import is_declared, is_whole
 from missdp.synth.uncertain import VariedMarginals
@@ -53,7 +54,6 @@ _MOST_ROWS = 1_000_000
 _RANGES = {"max_model_size": (1e-6, 1024.0), "shrink": (1e-6, 1e6), "ridge": (1e-6, 1e6)}
 _COUNT_SHARE = 0.04  # of the budget, for the number of rows: +- 23 at epsilon 1, delta 1e-6
 _LEAST_COUNT_SHARE = 0.005
-_MASKS_SHARE = 0.05  # of what the one-way marginals leave: two-way distances do not tell
 _PIECES = 5  # into which a round's marginal is divided at most: pairs may be kept four of five
 ROUNDED = 1 + 1e-6  # where a fit adds up many parts
 
@@ -153,7 +153,7 @@ class _GraphicalSynthesizer(Synthesizer):
             return parts
         anything, masks = self._gates([()], schema), math.comb(len(schema.nullable), 2)
         if self._strategy.models_holes and masks and len(weights) > 1:
-            parts.append(Part(MASKS, _MASKS_SHARE, anything, count=masks))
+            parts.append(Part(MASKS, MASKS_SHARE, anything, count=masks))
         if len(weights) > 1:
             choices = plan.selection_share * ROUNDED
             parts.append(Part(CHOICES, choices, anything, kind="selections", count=plan.rounds))

@@ -43,12 +43,15 @@ from missdp.synth.learn_pairs import (
     impossible_pairs,
     release_pairs,
 )
-from missdp.synth.split import MARGINS, ROWS, Part, Split
+from missdp.synth.noisy_counts import MASKS_SHARE, release_masks
+from missdp.synth.split import MARGINS, MASKS, ROWS, Part, Split
 from missdp.synth.state import is_declared, is_number, is_whole
 from missdp.synth.uncertain import varied_pairs
 from missdp.synth.workload import MAX_CELLS, Workload, named_marginals
+from missdp.types import Floats
 
 _PAIRS = "all pairs"
+_SEEN = 3.0  # standard deviations of noise, below which masks are not looked at
 _FIRST_SHARE = 0.08
 _TRAINED_FIRST_SHARE = 0.15  # of the budget, where margins stay as they were released first
 _MOST_TRAINED = 1 << 20  # numbers of a row's gradient
@@ -308,8 +311,14 @@ class AllPairs(PairsSynthesizer):
         door, total = self._opened_rows(door)
         crude = self._crude(door, total)
         tables, stds = _release_top_up(door, crude, self._named(self._planned), self._split)
-        released = self._all_pairs(door, crude)
-        self.pairs_ = replace(released, together=tables, together_stds=stds)
+        masks, masks_std = self._masks(door, crude)
+        self.pairs_ = replace(
+            self._all_pairs(door, crude),
+            together=tables,
+            together_stds=stds,
+            masks=masks,
+            masks_std=masks_std,
+        )
         self._report("fitting", 0.3)
         self.model_ = fit_pairs(
             self.pairs_,
@@ -332,10 +341,25 @@ class AllPairs(PairsSynthesizer):
 
     def _split_rest(self, schema: Schema) -> list[Part]:
         named, rest = self._named(schema), super()._split_rest(schema)
+        if self._strategy.models_holes and (masks := math.comb(len(schema.nullable), 2)):
+            rest = [Part(MASKS, MASKS_SHARE, self._gates([()], schema), count=masks), *rest]
         if not named:
             return rest
         gates = self._gates([[schema.names[a] for a in clique] for clique in named], schema)
         return [Part(TOP_UP, TOP_UP_SHARE, gates, weights=tuple(named.values())), *rest]
+
+    def _masks(self, door: Door, crude: Crude) -> tuple[dict[Pair, Floats], float]:
+        """Release which cells are missing together, where noise leaves something to be seen."""
+        if MASKS not in self._split:
+            return {}, 0.0
+        holes = np.flatnonzero((1 - crude.observed) * crude.rows > _SEEN * crude.std)
+        pairs = [*combinations(holes.tolist(), 2)]
+        apart = {a.name: np.zeros(a.size, dtype=np.int64) for a in door.schema}
+        cost = self._split.cost(MASKS)
+        found = release_masks(door, pairs, apart, cost=cost, rows=crude.rows)
+        if found is None:
+            return {}, 0.0
+        return {p: t.astype(np.float64) for p, t in zip(pairs, found[0], strict=True)}, found[1].std
 
     def _all_pairs(self, door: Door, crude: Crude) -> PairRelease:
         self._report("measuring all pairs", 0.1)

@@ -19,13 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.errors import ParameterError
 from missdp.inference.beliefs import Drift
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth, components
 from missdp.inference.model import Zeros
 from missdp.mechanisms.door import Door, Facts, Given, Noise, Score, Total
-from missdp.synth.noisy_counts import least_squares_total
+from missdp.synth.noisy_counts import least_squares_total, release_masks
 from missdp.synth.split import CHOICES, MARGINS, MASKS, Split
 from missdp.synth.workload import pairs_of
 from missdp.types import Floats
@@ -40,7 +39,6 @@ _MOST_WEIGHED = 2.0**31  # in steps of 2**-20, which need as many more bits than
 #: How far one row moves a score; proven below.
 SCORE_SENSITIVITY = 1.0 + 2.0**-20
 _LEAST_LEFT = 1e-6
-_MOST_NOISE = 0.1  # of a count of masks, as a share of the rows
 _MOST_KEPT = 0.8  # of what is left, where imputation takes much
 _SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating point
 _MOST_PAIRS = 600  # of 35 attributes, say; with 5,565 pairs of 105, raking made tables worse
@@ -314,22 +312,17 @@ class Learner:
 
     def _measure_masks(self, estimate: Estimate) -> None:
         """Measure which cells are missing together, if noise leaves something to be seen."""
-        # Marginals of masks are small: what many cells of a large one would hide is seen in one.
         pairs = [*combinations(np.flatnonzero(estimate.masks.present).tolist(), 2)]
-        if not pairs:
+        apart, cost = (
+            dict(zip(self._names, estimate.told_apart, strict=True)),
+            self._split.cost(MASKS),
+        )
+        found = release_masks(self._door, pairs, apart, cost=cost, rows=self.rows().value)
+        if found is None:
             return
-        try:
-            noise = self._plan.noise(self._split.cost(MASKS).amount / len(pairs))
-        except ParameterError:  # more than can be drawn
-            return
-        if noise.std > _MOST_NOISE * self.rows().value:
-            return
-        self._door.expect(map(self._named, pairs))
-        bare = self._door.merged(dict(zip(self._names, estimate.told_apart, strict=True)))
-        for pair in pairs:
-            released = bare.marginal(self._named(pair), noise)
-            self._note_total(pair, released, noise)
-            estimate.note_masks(pair, released.astype(np.float64), noise.std)
+        for pair, counts in zip(pairs, found[0], strict=True):
+            self._note_total(pair, counts, found[1])
+            estimate.note_masks(pair, counts.astype(np.float64), found[1].std)
         self._door.expect(map(self._named, pairs))  # these counts were given away
 
     def _measure_ones(self, noise: Noise) -> list[NDArray[np.int64]]:

@@ -21,7 +21,7 @@ from missdp.inference.completion import Completed, PairTables, complete, complet
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel
+from missdp.inference.masks import MaskModel, both_missing
 from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
 from missdp.inference.models import PairModel, targets
 from missdp.inference.products import (
@@ -239,6 +239,8 @@ class PairRelease(Record):
       none has.
     * ``together``: Noisy counts of the cells of three attributes and more.
     * ``together_stds``: Noise of each count.
+    * ``masks`` (by (attribute, attribute)): Noisy counts of rows in which either is missing or not.
+    * ``masks_std``: Noise of each count.
     """
 
     crude: Crude
@@ -247,6 +249,8 @@ class PairRelease(Record):
     numbers: tuple[Coordinate | None, ...] = ()
     together: dict[Clique, Floats] = field(default_factory=dict)
     together_stds: dict[Clique, float] = field(default_factory=dict)
+    masks: dict[Pair, Floats] = field(default_factory=dict)
+    masks_std: float = 0.0
 
     @property
     def blocks(self) -> list[Floats]:
@@ -353,9 +357,18 @@ class PairRelease(Record):
         for (a, b), found in self._pairs.items():
             whole = taken.put_back((a, b), found / rows)[: len(means[a]), : len(means[b])]
             excess = whole - np.outer(means[a], means[b])
-            tables[a, b] = back[a] @ excess @ back[b].T + np.outer(margins[a], margins[b])
             noise = released.std / rows * (factors[a, b] if factors else 1.0)
             variances[a, b] = noise**2 * np.outer(spread[a], spread[b])
+            if (a, b) in self.masks:
+                last = sizes[a], sizes[b]
+                holes = [margins[v][size] for v, size in zip((a, b), last, strict=True)]
+                count = both_missing(self.masks[a, b], holes[0] * rows, holes[1] * rows, rows)
+                scale = back[a][-1, -1] * back[b][-1, -1]
+                ours, theirs = variances[a, b][last], (self.masks_std / rows) ** 2 / 4
+                again = (count / rows - np.prod(holes)) / scale
+                excess[last] += (again - excess[last]) * ours / (ours + theirs)
+                variances[a, b][last] = 1 / (1 / ours + 1 / theirs)
+            tables[a, b] = back[a] @ excess @ back[b].T + np.outer(margins[a], margins[b])
         return PairTables(sizes, tuple(margins), tables, variances, rows)
 
     @property
@@ -444,7 +457,10 @@ class PairRelease(Record):
         kept = {c: tuple(place[a] for a in c) for c in self.together if {*c} <= {*place}}
         tables = {new: self.together[c] for c, new in kept.items()}
         stds = {new: self.together_stds[c] for c, new in kept.items()}
-        found = replace(self, crude=few, numbers=numbers, together=tables, together_stds=stds)
+        masks = {(place[a], place[b]): t for (a, b), t in self.masks.items() if {a, b} <= {*place}}
+        found = replace(
+            self, crude=few, numbers=numbers, together=tables, together_stds=stds, masks=masks
+        )
         if products is None:
             return found
         names = [name for a, name in enumerate(products.blocks) if a in wanted]
@@ -475,6 +491,7 @@ class PairRelease(Record):
         return replace(
             self,
             together=together,
+            masks=again(self.masks, self.masks_std),
             crude=replace(crude, margins=tuple(moved)),
             products=replace(
                 products,

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import MissDPWarning
-from missdp.mechanisms.door import Total
+from missdp.accounting import Cost
+from missdp.errors import MissDPWarning, ParameterError
+from missdp.mechanisms.door import Door, Noise, Total
+from missdp.types import Ints
 
 _SMALL = 3.0  # standard deviations of the noise
 _HARDLY, _FEW = 0.05, 0.2  # share of complete rows; the same, where noise says no more
@@ -128,6 +131,39 @@ def warn_if_hardly_complete(complete: Iterable[Total], *, rows: int) -> None:
             SmallTableWarning,
             stacklevel=4,
         )
+
+
+MASKS_SHARE = 0.05
+"""Share of what margins leave of the budget, for masks: two-way distances do not tell."""
+
+_MOST_NOISE = 0.1  # of a count of masks, as a share of the rows
+
+
+def release_masks(
+    door: Door,
+    pairs: Sequence[tuple[int, int]],
+    apart: Mapping[str, Ints],
+    *,
+    cost: Cost,
+    rows: float,
+) -> tuple[list[Ints], Noise] | None:
+    """Release which cells of pairs are missing together; nothing, if noise would hide it.
+
+    Marginals of masks are small: what many cells of a large one would hide is seen in one. Levels
+    are counted as one, or as ``apart`` has them.
+    """
+    if not pairs:
+        return None
+    try:
+        noise = Noise.worth(replace(cost, amount=cost.amount / len(pairs)))
+    except ParameterError:  # more than can be drawn
+        return None
+    if noise.std > _MOST_NOISE * rows:
+        return None
+    named = [tuple(door.schema.names[a] for a in pair) for pair in pairs]
+    door.expect(named)
+    bare = door.merged(apart)
+    return [bare.marginal(clique, noise) for clique in named], noise
 
 
 def project_to_simplex(counts: NDArray[np.float64], total: float = 1.0) -> NDArray[np.float64]:
