@@ -101,13 +101,13 @@ def test_the_number_of_rows_is_that_of_all_rows(missing):
     assert (declared.n_rows_, declared.n_rows_std_) == (1500, 0.0)
 
 
-def test_one_cap_in_gaussian_dp_and_two_kinds_of_releases():
+def test_one_cap_in_gaussian_dp_and_three_kinds_of_releases():
     (event,) = fit(made([3, 2, 4], 500)).guarantee_.events
     assert isinstance(event, FilterEvent)
     assert isinstance(event.capacity, GaussianEvent)
     assert not event.capacity.discrete
     assert all(type(e) is GaussianEvent and e.discrete for e in event.log)
-    assert [e.sensitivity == 1 for e in event.log] == [True] * 3 + [False]
+    assert [e.sensitivity == 1 for e in event.log] == [True] * 6 + [False]  # the last: products
     spent = sum((e.sensitivity / e.sigma) ** 2 for e in event.log)
     cap = (event.capacity.sensitivity / event.capacity.sigma) ** 2
     assert 0.98 * cap < spent <= cap  # nothing is left over

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from missdp import Budget, PrivBayes, Table
+from missdp import AllPairs, Budget, PrivBayes, Table
 from missdp.accounting import GaussianEvent, SelectionEvent, releases
 from missdp.accounting.costs import gdp_cost
 from missdp.accounting.exact import mu_worth
@@ -309,8 +309,9 @@ def skipped_blocks(n):
     return whole.with_missing({f"c{i}": skips & (rng.random(n) < 0.95) for i in (2, 3, 4)})
 
 
-def test_what_few_rows_skip_together_is_missing_together():
-    private, model = skipped_blocks(3000), AIM(epsilon=0.5, delta=1e-6)
+@pytest.mark.parametrize("family", [AIM, AllPairs])
+def test_what_few_rows_skip_together_is_missing_together(family):
+    private, model = skipped_blocks(3000), family(epsilon=0.5, delta=1e-6)
     kept = []
     for seed in range(3):
         model.random_state = seed
@@ -319,7 +320,8 @@ def test_what_few_rows_skip_together_is_missing_together():
     assert np.mean(kept) > 0.8  # .95 in truth, .25 if apart
 
 
-def test_masks_are_of_few_cells_and_one_row_moves_one_of_them_by_one():
+@pytest.mark.parametrize("family", [AIM, AllPairs])
+def test_masks_are_of_few_cells_and_one_row_moves_one_of_them_by_one(family):
     private = skipped_blocks(300)
     codes = {name: private.codes(name).copy() for name in private.schema.names}
     more = {name: np.append(column, 0) for name, column in codes.items()}
@@ -327,7 +329,7 @@ def test_masks_are_of_few_cells_and_one_row_moves_one_of_them_by_one():
     answers = []
     for rows in codes, more:
         witness = Recorder(0)
-        model = AIM(epsilon=8.0, delta=1e-6, random_state=witness)
+        model = family(epsilon=8.0, delta=1e-6, random_state=witness)
         model.fit(Table.from_codes(private.schema, rows))
         answers.append([a for a in witness.kept if isinstance(a.law, Noise)][8:11])
     for one, two in zip(*answers, strict=True):
@@ -339,6 +341,9 @@ def test_masks_are_of_few_cells_and_one_row_moves_one_of_them_by_one():
 
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 def test_nothing_is_spent_on_masks_that_noise_hides():
+    few = AllPairs(epsilon=0.5, delta=1e-6, random_state=0).fit(skipped_blocks(300))
+    assert len(releases(few.guarantee_.events)) == 9
+    assert not few.pairs_.masks
     few = AIM(epsilon=0.5, delta=1e-6, random_state=0).fit(skipped_blocks(300))
     marginals = [e for e in releases(few.guarantee_.events) if isinstance(e, GaussianEvent)]
     assert len({*(e.label for e in marginals[8:])}) == len(few.measured_)

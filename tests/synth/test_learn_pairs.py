@@ -1,5 +1,7 @@
 """What margins and sums of products say of the tables of all pairs, and how noisy it is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -100,6 +102,28 @@ def test_without_noise_the_tables_are_those_of_the_rows():
     assert found.rates.tolist() == pytest.approx(
         [wanted[0, 1][3].sum(), wanted[0, 1][:, 2].sum(), 0], abs=2e-3
     )
+
+
+def test_counts_of_masks_tell_what_noise_hides_in_products():
+    table = private()
+    wanted = truth(table)[0, 1]
+    quarters = len(table) * np.add.reduceat(np.add.reduceat(wanted, [0, 3], 0), [0, 2], 1)
+    noisy = release(table, amount=0.05, seed=1)
+    before, n = noisy.guessed(), noisy.crude.rows
+    known = replace(noisy, masks={(0, 1): quarters + 3.0}, masks_std=0.1)  # the same in all cells
+    after = known.guessed()
+    assert abs(before.tables[0, 1][3, 2] - wanted[3, 2]) > 0.02
+    told = [m[-1] for m in after.margins[:2]]
+    counted = (quarters * [[1, -1], [-1, 1]]).sum() / n
+    assert after.tables[0, 1][3, 2] == pytest.approx(counted / 4 + sum(told) / 2 - 1 / 4, abs=1e-4)
+    assert after.variances[0, 1][3, 2] == pytest.approx((0.05 / n) ** 2, rel=0.01)
+    for axis in (0, 1):  # what is missing together is not beside observed values
+        ends = after.margins[0], after.margins[1]
+        assert after.tables[0, 1].sum(axis=1 - axis) == pytest.approx(ends[axis], abs=1e-6)
+    assert known.about([1, 2]).masks == {}
+    assert known.about([0, 1]).masks[0, 1] is known.masks[0, 1]
+    again = known.redrawn(np.random.default_rng(0)).masks[0, 1] - known.masks[0, 1]
+    assert 0.02 < again.std() < 0.3
 
 
 def test_what_was_clipped_is_put_back_if_the_model_is_right():

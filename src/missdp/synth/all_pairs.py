@@ -52,6 +52,7 @@ from missdp.types import Floats
 
 _PAIRS = "all pairs"
 _SEEN = 3.0  # standard deviations of noise, below which masks are not looked at
+_MOST_HOLED = 32  # attributes with the most holes, of which it is
 _FIRST_SHARE = 0.08
 _TRAINED_FIRST_SHARE = 0.15  # of the budget, where margins stay as they were released first
 _MOST_TRAINED = 1 << 20  # numbers of a row's gradient
@@ -230,9 +231,9 @@ class PairsSynthesizer(Synthesizer):
 class AllPairs(PairsSynthesizer):
     """Synthetic tables from one noisy release of all pairs of attributes, holes included.
 
-    Two Gaussian releases, whose scales are fixed in advance: one-way margins with a small share of
-    the budget, and then all two-way tables at once, as sums over rows of products of centred
-    indicators.  Centring by the margins makes the vector of a row short, and one clip norm for the
+    Gaussian releases, whose scales are fixed in advance: one-way margins with a small share of the
+    budget, which cells are missing together, and then all two-way tables at once, as sums over rows
+    of products of centred indicators.  Centring by the margins makes the vector of a row short, and one clip norm for the
     whole vector makes all pairs cost no more than a few.  Nothing is selected, so nothing is spent
     on selecting, and no pair is left out.  Where attributes are ordered, dependence is leaned on
     what is smooth in their ranks, by empirical Bayes: trends survive noise that hides single cells.
@@ -352,8 +353,9 @@ class AllPairs(PairsSynthesizer):
         """Release which cells are missing together, where noise leaves something to be seen."""
         if MASKS not in self._split:
             return {}, 0.0
-        holes = np.flatnonzero((1 - crude.observed) * crude.rows > _SEEN * crude.std)
-        pairs = [*combinations(holes.tolist(), 2)]
+        missing = (1 - crude.observed) * crude.rows
+        most = np.argsort(-missing)[:_MOST_HOLED]
+        pairs = [*combinations(sorted(most[missing[most] > _SEEN * crude.std].tolist()), 2)]
         apart = {a.name: np.zeros(a.size, dtype=np.int64) for a in door.schema}
         cost = self._split.cost(MASKS)
         found = release_masks(door, pairs, apart, cost=cost, rows=crude.rows)
