@@ -2,19 +2,27 @@
 
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 
-from missdp import AllPairs, Kamino, PrivBayes
+from missdp import AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema
 from missdp.baselines.privbayes import _make_consistent
 from missdp.mechanisms.session import Witness
 from missdp.synth import AIM, MST, SmallTableWarning
-from missdp.synth.noisy_counts import Total, least_squares_total, project_to_simplex
+from missdp.synth.noisy_counts import (
+    Total,
+    falling_ends,
+    has_numbers,
+    least_squares_total,
+    project_to_simplex,
+)
 from missdp.testing import Recorder, Repeater
 from synth.tables import rows_of, schema_of
 
@@ -163,3 +171,44 @@ def test_consistency_makes_shared_margins_agree_and_is_better_than_none():
     sharp, blunt = np.array([0.8, 0.2]), np.array([[0.1, 0.1], [0.4, 0.4]])
     out = _make_consistent({("a",): sharp, ("a", "b"): blunt}, {("a",): 1e-6, ("a", "b"): 1.0})
     np.testing.assert_allclose(out["a", "b"].sum(1), sharp, atol=1e-3)
+
+
+# Ends of numbers
+
+
+def test_what_noise_lifts_far_out_is_brought_to_where_counts_stand_out():
+    counts = np.array([5.0, -3.0, 100.0, 2.0, 300.0, 1.0, -4.0, 9.0, 3.0, 8.0])
+    found = falling_ends(counts, 4.0)
+    assert found[2:5].tolist() == counts[2:5].tolist()
+    assert found[:2].tolist() == [1.0, 1.0]
+    assert found[5:].tolist() == pytest.approx([3.4] * 5)
+    heap = np.array([300.0, 5.0, 8.0, 90.0])  # an end that stands out stays
+    assert falling_ends(heap, 4.0).tolist() == heap.tolist()
+    assert falling_ends(heap, 400.0).tolist() == heap.tolist()  # or nothing does
+
+
+def test_only_numbers_in_their_order_have_ends():
+    numbers = Numeric(name="n", lower=0, upper=4, integer=True)
+    assert has_numbers(numbers)
+    assert not has_numbers(replace(numbers, bins=2))
+    assert not has_numbers(Numeric(name="n", lower=0, upper=4, bins=5))
+    assert not has_numbers(Categorical(name="n", levels=("0", "1", "2")))
+
+
+@pytest.mark.parametrize("family", [AllPairs, AIM])
+def test_few_children_are_not_many(family):
+    rng = np.random.default_rng(0)
+    children = rng.choice(9, 3000, p=[0.8, 0.15, 0.04, 0.01, 0, 0, 0, 0, 0])
+    schema = Schema(
+        (
+            Numeric(name="children", lower=0, upper=8, integer=True),
+            *(Categorical(name=c, levels=tuple("abcd")) for c in "pqrst"),
+        )
+    )
+    rows = {"children": children} | {c: rng.choice(list("abcd"), 3000) for c in "pqrst"}
+    off = []
+    for seed in range(8):
+        model = family(epsilon=0.5, delta=1e-6, random_state=seed)
+        drawn = model.fit(pd.DataFrame(rows), schema=schema).sample(3000, random_state=seed)
+        off.append(drawn["children"].astype(float).std() / children.std() - 1)
+    assert abs(np.mean(off)) < 0.33

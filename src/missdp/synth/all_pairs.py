@@ -233,12 +233,12 @@ class AllPairs(PairsSynthesizer):
 
     Gaussian releases, whose scales are fixed in advance: one-way margins with a small share of the
     budget, which cells are missing together, and then all two-way tables at once, as sums over rows
-    of products of centred indicators.  Centring by the margins makes the vector of a row short, and one clip norm for the
-    whole vector makes all pairs cost no more than a few.  Nothing is selected, so nothing is spent
-    on selecting, and no pair is left out.  Where attributes are ordered, dependence is leaned on
-    what is smooth in their ranks, by empirical Bayes: trends survive noise that hides single cells.
-    A model that can hold all pairs is fitted to the tables, and its rows are drawn.  Accounted in
-    Gaussian DP, add-remove adjacency.
+    of products of centred indicators. Centring by the margins makes the vector of a row short, and
+    one clip norm for the whole vector makes all pairs cost no more than a few. Nothing is selected,
+    so nothing is spent on selecting, and no pair is left out. Where attributes are ordered,
+    dependence is leaned on what is smooth in their ranks, by empirical Bayes: trends survive noise
+    that hides single cells. A model that can hold all pairs is fitted to the tables, and its rows
+    are drawn. Accounted in Gaussian DP, add-remove adjacency.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth, components
 from missdp.inference.model import Zeros
 from missdp.mechanisms.door import Door, Facts, Given, Noise, Score, Total
-from missdp.synth.noisy_counts import least_squares_total, release_masks
+from missdp.synth.noisy_counts import falling_ends, has_numbers, least_squares_total, release_masks
 from missdp.synth.split import CHOICES, MARGINS, MASKS, Split
 from missdp.synth.workload import pairs_of
 from missdp.types import Floats
@@ -232,8 +232,14 @@ class Learner:
 
     def _begin(self, ones: Sequence[NDArray[Any]]) -> Estimate:
         """Return the estimate that single attributes make."""
+        settled = [
+            np.append(falling_ends(y[: a.size], self.first_std), y[a.size :])
+            if has_numbers(a)
+            else y
+            for a, y in zip(self._door.schema, ones, strict=True)
+        ]
         return self._estimate(
-            ones,
+            settled,
             std=self.first_std,
             extended=self.extended,
             n_rows=self._counted_rows(),

@@ -39,7 +39,12 @@ from missdp.inference.smooth import Smoothing
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.record import Record
 from missdp.synth.coordinates import WEIGHT, Coordinate, finely_drawn
-from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
+from missdp.synth.noisy_counts import (
+    falling_ends,
+    has_numbers,
+    least_squares_total,
+    project_to_simplex,
+)
 from missdp.types import Floats, Ints
 
 _ALONE = 1.6  # factor of single blocks beside their products
@@ -71,12 +76,14 @@ class Crude(Record):
       missing.
     * ``total``: Number of rows that are counted: of complete rows, if only those are read.
     * ``std``: Noise of each count.
+    * ``numbers``: Which attributes have a level for each number; none, if empty.
     """
 
     levels: tuple[Levels, ...]
     margins: tuple[Floats, ...]
     total: Total
     std: float
+    numbers: tuple[bool, ...] = ()
 
     @property
     def rows(self) -> float:
@@ -129,7 +136,11 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None =
             missing = count[size:].sum() if counted else rows - merged.sum()
             margins.append(project_to_simplex(np.append(merged, missing) / rows))
         levels.append(level)
-    return Crude(tuple(levels), tuple(margins), total, noise.scale)
+    numbers = tuple(
+        has_numbers(a) and level.n_groups == a.size
+        for a, level in zip(door.schema, levels, strict=True)
+    )
+    return Crude(tuple(levels), tuple(margins), total, noise.scale, numbers)
 
 
 def blocks(crude: Crude) -> list[Floats]:
@@ -336,14 +347,15 @@ class PairRelease(Record):
         back = [_back(block, size) for block, size in zip(blocks, sizes, strict=True)]
         stds = crude.std / rows, released.single_std / rows
         margins = [
-            _refined(m, (single / rows + lost)[: block.shape[1]], b, block, stds, size)
-            for m, single, lost, b, block, size in zip(
+            _refined(m, (single / rows + lost)[: block.shape[1]], b, block, stds, size, number)
+            for m, single, lost, b, block, size, number in zip(
                 crude.margins,
                 self._single,
                 taken.single[: len(blocks)],
                 back,
                 blocks,
                 sizes,
+                crude.numbers or (False,) * len(sizes),
                 strict=True,
             )
         ]
@@ -451,6 +463,7 @@ class PairRelease(Record):
             crude,
             levels=tuple(crude.levels[a] for a in wanted),
             margins=tuple(crude.margins[a] for a in wanted),
+            numbers=tuple(crude.numbers[a] for a in wanted) if crude.numbers else (),
         )
         numbers = tuple(self.numbers[a] for a in wanted) if self.numbers else ()
         place = {a: i for i, a in enumerate(wanted)}
@@ -515,7 +528,13 @@ class PairRelease(Record):
 
 
 def _refined(
-    crude: Floats, mean: Floats, back: Floats, block: Floats, stds: tuple[float, float], size: int
+    crude: Floats,
+    mean: Floats,
+    back: Floats,
+    block: Floats,
+    stds: tuple[float, float],
+    size: int,
+    number: bool,
 ) -> Floats:
     """Put the crude margin and the mean of blocks together, by their inverse variances."""
     if len(crude) == 1:
@@ -523,9 +542,12 @@ def _refined(
     again = crude + back @ (mean - block.T @ crude)
     ours, theirs = stds[0] ** 2, stds[1] ** 2 * np.square(back).sum(axis=1)
     raw = crude - (crude.sum() - 1) / len(crude)
-    mixed = (raw / ours + again / theirs) / (1 / ours + 1 / theirs)
+    precision = 1 / ours + 1 / theirs
+    mixed, noise = (raw / ours + again / theirs) / precision, precision**-0.5
+    if number:
+        mixed[:size] = falling_ends(mixed[:size], noise[:size].mean())
     refined = np.maximum(project_to_simplex(mixed), _LEAST_SHARE)
-    if len(crude) > size and refined[size] < _HOLES / math.sqrt(1 / ours + 1 / theirs[size]):
+    if len(crude) > size and refined[size] < _HOLES * noise[size]:
         refined[size] = 0.0  # no more than noise
     return np.asarray(refined / refined.sum())
 

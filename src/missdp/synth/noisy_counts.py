@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost
 from missdp.errors import MissDPWarning, ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
+from missdp.schema import AnyAttribute, Numeric
 from missdp.types import Ints
 
 _SMALL = 3.0  # standard deviations of the noise
@@ -164,6 +165,35 @@ def release_masks(
     door.expect(named)
     bare = door.merged(apart)
     return [bare.marginal(clique, noise) for clique in named], noise
+
+
+_PLAIN = 3.0  # standard deviations of noise
+
+
+def falling_ends(counts: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+    """Return noisy counts of numbers in their order, with ends that fall off outwards.
+
+    Beyond the outermost count that stands out of the noise, nothing tells one number from the next:
+    left as they are, counts that noise lifts above 0 would be where they weigh most, far out.
+    """
+    from scipy.optimize import isotonic_regression
+
+    plain, found = np.flatnonzero(counts > _PLAIN * std), np.array(counts, dtype=np.float64)
+    if plain.size:
+        for end, rising in ((slice(plain[0]), True), (slice(plain[-1] + 1, None), False)):
+            if found[end].size:
+                found[end] = isotonic_regression(found[end], increasing=rising).x
+    return found
+
+
+def has_numbers(attribute: AnyAttribute) -> bool:
+    """Return whether each level of an attribute is one number, and they are in their order."""
+    if not isinstance(attribute, Numeric):
+        return False
+    least, greatest = attribute.reach
+    return len(least) == attribute.size and bool(
+        (least == greatest).all() & (np.diff(least) > 0).all()
+    )
 
 
 def project_to_simplex(counts: NDArray[np.float64], total: float = 1.0) -> NDArray[np.float64]:
