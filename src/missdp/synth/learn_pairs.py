@@ -122,13 +122,17 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None =
         (told if every or door.tells_total((name,)) else floors).append(total)
     total = least_squares_total(told, floors)
     rows = max(1.0, total.value)
-    levels, margins = [], []
+    levels, margins = list[Levels](), list[Floats]()
+    numbers = list[bool]()
     kinds = level_kinds(zeros, [attribute.size for attribute in door.schema])
     for attribute, count, kind in zip(door.schema, counts, kinds, strict=True):
         size = attribute.size
         rare = noise.scale * math.sqrt(2 * math.log(size)) if size > _MANY else -math.inf
         level = Levels.from_counts(count[:size], threshold=rare, kinds=kind)
         merged = np.bincount(level.groups, weights=count[:size])
+        numbers.append(has_numbers(attribute) and level.n_groups == size)
+        if numbers[-1]:
+            merged = falling_ends(merged, noise.scale)
         if door.strategy.complete_only or not attribute.nullable:
             margins.append(project_to_simplex(merged / rows))
         else:
@@ -136,11 +140,7 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None =
             missing = count[size:].sum() if counted else rows - merged.sum()
             margins.append(project_to_simplex(np.append(merged, missing) / rows))
         levels.append(level)
-    numbers = tuple(
-        has_numbers(a) and level.n_groups == a.size
-        for a, level in zip(door.schema, levels, strict=True)
-    )
-    return Crude(tuple(levels), tuple(margins), total, noise.scale, numbers)
+    return Crude(tuple(levels), tuple(margins), total, noise.scale, tuple(numbers))
 
 
 def blocks(crude: Crude) -> list[Floats]:
