@@ -173,7 +173,7 @@ class Asked:
     columns: Sequence[_Column]
     cliques: Sequence[tuple[str, ...]]  # attributes whose tables are read
     labels: Sequence[str]
-    each: Callable[[Tables], _Found]
+    each: Callable[..., _Found]
     contrast: bool  # whether 0 means that there is nothing: differences, coefficients, ...
     possible: tuple[float, ...] = ()  # as of `Estimates`
     dates: str = ""  # likewise
@@ -208,11 +208,8 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
                 "share(x is missing) is answered by AllPairs, for all rows or by one attribute"
             )
 
-    def alone(tables: Tables) -> _Found:
-        return answer(tables, asked, first, others)
-
-    def each(tables: Tables, *, whole: bool = False) -> _Found:
-        values, share = answer(tables, replace(asked, whole=whole), first, others)
+    def each(tables: Tables, **otherwise: Any) -> _Found:
+        values, share = answer(tables, replace(asked, **otherwise), first, others)
         if asked.contrast:  # as little is known of both as of the smaller group
             return values[1:] - values[0], np.minimum(share[1:], share[0])
         return values, share
@@ -226,7 +223,7 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     possible = _possible(asked, first)
     level = asked.level if asked.what == "quantile" else None
     most = partial(each, whole=True) if asked.what == "share" else None
-    apart = alone if asked.contrast else None
+    apart = (lambda tables: answer(tables, asked, first, others)) if asked.contrast else None
     is_date = asked.what in ("mean", "quantile") and not asked.contrast
     dates = first.attribute.unit if is_date and isinstance(first.attribute, Date) else ""
     found = question, columns, together, labels, each, contrast, possible, dates, level, most, apart
@@ -529,14 +526,12 @@ def _sd(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> _
 def _quantile(tables: Tables, asked: Question, first: _Column, others: list[_Column]) -> _Found:
     cells = _cells(tables, first, others)
     values, lying = _lying(tables, first, others, np.maximum(cells, 0.0))
-    points, lying = values.ravel(), np.maximum(lying, 0.0)
+    points = values.ravel()
     order = np.argsort(points, kind="stable")
-    found = []
-    for group in lying.reshape(len(points), -1).T:
-        mass = np.cumsum(group[order])
-        place = np.searchsorted(mass, asked.level * mass[-1])
-        found.append(points[order][min(place, len(order) - 1)])
-    return np.array(found), cells.sum(axis=0)
+    # Noise makes this fall here and there. Were pieces cut at 0, what is left of them would add up.
+    mass = np.cumsum(lying.reshape(len(points), -1)[order], axis=0)
+    place = (mass < asked.level * mass[-1]).sum(axis=0)
+    return points[order][np.minimum(place, len(order) - 1)], cells.sum(axis=0)
 
 
 def _correlation(tables: Tables, _: Question, x: _Column, others: list[_Column]) -> _Found:
@@ -629,7 +624,7 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
 
     noisy = [each(tables) for tables in released.noise]
     off = np.abs(np.stack([v for v, _ in noisy]) - values)
-    far = np.quantile(off, _MOST, axis=0)
+    far = np.minimum(np.quantile(off, _MOST, axis=0), _furthest(asked, released, values))
     if asked.most is not None:  # heaps may lie anywhere in a piece
         far = np.maximum(far, np.abs(asked.most(released.point)[0] - values))
     noise = np.square(far / NormalDist().inv_cdf((1 + _MOST) / 2))
@@ -669,6 +664,18 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
         possible=() if shifted else asked.possible,
         dates=asked.dates,
     )
+
+
+def _furthest(asked: Asked, released: Released, values: Floats) -> Floats | float:
+    """Return how far noise may move a quantile: not beyond pieces that counts rule out."""
+    column: Any = asked.columns[0]
+    inside = released.inside.get(column.at)
+    if asked.level is None or len(asked.columns) > 1 or inside is None or not inside.std:
+        return math.inf
+    low, high = (asked.each(released.point, level=asked.level + k * inside.std)[0] for k in (-1, 1))
+    edges = np.array([-math.inf, *column.attribute.pieces, math.inf])
+    least, most = edges[edges <= low][-1], edges[edges > high][0]
+    return np.asarray(np.maximum(values - least, most - values))
 
 
 def _width(draws: Sequence[Floats]) -> Floats:

@@ -129,7 +129,7 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None =
         size = attribute.size
         rare = noise.scale * math.sqrt(2 * math.log(size)) if size > _MANY else -math.inf
         level = Levels.from_counts(count[:size], threshold=rare, kinds=kind)
-        merged = np.bincount(level.groups, weights=count[:size])
+        merged: Floats = np.bincount(level.groups, weights=count[:size]).astype(np.float64)
         numbers.append(has_numbers(attribute) and level.n_groups == size)
         if numbers[-1]:
             merged = falling_ends(merged, noise.scale)
