@@ -73,10 +73,7 @@ def _coincidence_evidence(count: float, std: float, alone: float, n_rows: float)
 
 
 def both_missing(counts: Floats, one: float, other: float, n_rows: float) -> float:
-    """Return in how many rows two attributes are missing, from the counts of their masks.
-
-    Given how often either is missing, which is less noisy, each quarter of the table tells it.
-    """
+    """Return in how many rows both are missing: given how often either is, each quarter tells."""
     edges = [[0, n - 1] for n in counts.shape]
     quarters = np.add.reduceat(np.add.reduceat(counts, edges[0], 0), edges[1], 1)
     told = np.array([[one + other - n_rows, other], [one, 0.0]])

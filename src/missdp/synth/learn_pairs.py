@@ -249,9 +249,8 @@ class PairRelease(Record):
     * ``numbers``: Of each attribute, the number that its block ends with, if it has one; empty if
       none has.
     * ``together``: Noisy counts of the cells of three attributes and more.
-    * ``together_stds``: Noise of each count.
     * ``masks`` (by (attribute, attribute)): Noisy counts of rows in which either is missing or not.
-    * ``masks_std``: Noise of each count.
+    * ``together_stds``, ``masks_std``: Noise of each count.
     """
 
     crude: Crude
