@@ -110,20 +110,23 @@ def test_counts_of_masks_tell_what_noise_hides_in_products():
     quarters = len(table) * np.add.reduceat(np.add.reduceat(wanted, [0, 3], 0), [0, 2], 1)
     noisy = release(table, amount=0.05, seed=1)
     before, n = noisy.guessed(), noisy.crude.rows
-    known = replace(noisy, masks={(0, 1): quarters + 3.0}, masks_std=0.1)  # the same in all cells
+    known = replace(noisy, masks={(0, 1): quarters + 3.0}, masks_std=1e-3)  # the same in all cells
     after = known.guessed()
     assert abs(before.tables[0, 1][3, 2] - wanted[3, 2]) > 0.02
-    told = [m[-1] for m in after.margins[:2]]
-    counted = (quarters * [[1, -1], [-1, 1]]).sum() / n
-    assert after.tables[0, 1][3, 2] == pytest.approx(counted / 4 + sum(told) / 2 - 1 / 4, abs=1e-4)
-    assert after.variances[0, 1][3, 2] == pytest.approx((0.05 / n) ** 2, rel=0.01)
+    count = quarters[1, 1] + 3 + (n - (quarters + 3).sum()) / 4  # what all quarters say
+    assert after.tables[0, 1][3, 2] == pytest.approx(count / n, abs=1e-6)
+    assert after.variances[0, 1][3, 2] == pytest.approx(0.75 * (1e-3 / n) ** 2, rel=0.01)
+    loose = replace(known, masks_std=1e6).guessed()
+    assert loose.tables[0, 1] == pytest.approx(before.tables[0, 1], abs=5e-3)
     for axis in (0, 1):  # what is missing together is not beside observed values
         ends = after.margins[0], after.margins[1]
         assert after.tables[0, 1].sum(axis=1 - axis) == pytest.approx(ends[axis], abs=1e-6)
     assert known.about([1, 2]).masks == {}
-    assert known.about([0, 1]).masks[0, 1] is known.masks[0, 1]
+    few = replace(known, crude=replace(known.crude, numbers=(False, True, True))).about([0, 1])
+    assert few.masks[0, 1] is known.masks[0, 1]
+    assert few.crude.numbers == (False, True)
     again = known.redrawn(np.random.default_rng(0)).masks[0, 1] - known.masks[0, 1]
-    assert 0.02 < again.std() < 0.3
+    assert 2e-4 < again.std() < 3e-3
 
 
 def test_what_was_clipped_is_put_back_if_the_model_is_right():

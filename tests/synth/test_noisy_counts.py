@@ -185,12 +185,16 @@ def test_what_noise_lifts_far_out_is_brought_to_where_counts_stand_out():
     heap = np.array([300.0, 5.0, 8.0, 90.0])  # an end that stands out stays
     assert falling_ends(heap, 4.0).tolist() == heap.tolist()
     assert falling_ends(heap, 400.0).tolist() == heap.tolist()  # or nothing does
+    assert falling_ends(heap, 40.0).tolist() == heap.tolist()  # a top code, by less than in between
+    assert falling_ends(heap, 50.0).tolist() == pytest.approx([300.0, *[103 / 3] * 3])
 
 
 def test_only_numbers_in_their_order_have_ends():
     numbers = Numeric(name="n", lower=0, upper=4, integer=True)
     assert has_numbers(numbers)
     assert not has_numbers(replace(numbers, bins=2))
+    assert not has_numbers(replace(numbers, spikes=(4,)))
+    assert not has_numbers(replace(numbers, upper=16))
     assert not has_numbers(Numeric(name="n", lower=0, upper=4, bins=5))
     assert not has_numbers(Categorical(name="n", levels=("0", "1", "2")))
 
@@ -212,3 +216,8 @@ def test_few_children_are_not_many(family):
         drawn = model.fit(pd.DataFrame(rows), schema=schema).sample(3000, random_state=seed)
         off.append(drawn["children"].astype(float).std() / children.std() - 1)
     assert abs(np.mean(off)) < 0.33
+    if family is AllPairs:  # alone, margins are not measured again
+        few = {"children": children[:200]}
+        model = AllPairs(epsilon=0.5, delta=1e-6, random_state=0)
+        law = model.fit(pd.DataFrame(few), schema=schema.subset(["children"])).model_.law
+        assert (np.diff(law.margins[0][2:]) <= 1e-9).all()

@@ -520,7 +520,8 @@ def _sd(tables: Tables, _: Question, first: _Column, others: list[_Column]) -> _
     points, lying = _lying(tables, first, others, cells)
     mean, share = _ratio(np.einsum("cp,cpg->g", points, lying), cells)
     square = _ratio(np.einsum("cp,cpg->g", np.square(points), lying), cells)[0]
-    return np.sqrt(np.maximum(square - mean**2, 0.0)), share
+    variance = square - mean**2  # below 0 by noise; were that 0 in all draws, it would seem known
+    return np.sign(variance) * np.sqrt(np.abs(variance)), share
 
 
 def _quantile(tables: Tables, asked: Question, first: _Column, others: list[_Column]) -> _Found:
@@ -761,7 +762,7 @@ def _uncovered(model: Synthesizer, asked: Asked, nullable: Sequence[str]) -> Ite
     merged = [
         column.attribute.name
         for column, level in zip(columns, levels, strict=True)
-        if len(asked.columns) > 1 and level.n_groups < len(level.groups)
+        if (len(asked.columns) > 1 or asked.level) and level.n_groups < len(level.groups)
     ]
     if merged:
         yield f"{', '.join(merged)}: rare levels were merged, and are taken to be related alike."

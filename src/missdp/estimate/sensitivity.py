@@ -180,6 +180,8 @@ def _check(model: Synthesizer, asked: Asked, attribute: str, confidence: float) 
     if column.by_levels or f"by {attribute}" in asked.text:
         raise ParameterError(f"{attribute!r} makes groups, to which nothing can be added")
     column.check_holes(model)
+    if asked.of_holes:
+        raise ParameterError("a shift moves values, and the share of those missing stays as it is")
     if not 0 < confidence < 1:
         raise ParameterError("confidence must be strictly between 0 and 1")
 

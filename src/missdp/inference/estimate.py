@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from math import hypot, prod, sqrt
+from math import hypot, prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -206,10 +206,8 @@ class Estimate:
 
     def note_masks(self, pair: tuple[int, int], counts: Floats, std: float) -> None:
         """Take in the released counts of two attributes with levels as `told_apart` has them."""
-        one, other = (float(self._holes[a].counts[0]) for a in pair)
-        count = both_missing(counts, one, other, self.n_rows)
-        margins = sum(float(self._holes[a].std) ** 2 for a in pair)
-        self._together[pair] = count, sqrt(std**2 * counts.size / 16 + margins / 4)
+        holes = [(float(self._holes[a].counts[0]), float(self._holes[a].std)) for a in pair]
+        self._together[pair] = both_missing(counts, std, holes, self.n_rows)
         sizes = {a: n - 1 for a, n in zip(pair, counts.shape, strict=True)}
         for effect in permutations(pair):
             self._told[effect] = _strip(effect, pair, _Measured(counts, std), sizes)

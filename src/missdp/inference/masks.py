@@ -72,12 +72,21 @@ def _coincidence_evidence(count: float, std: float, alone: float, n_rows: float)
     return float((count - expected) / np.sqrt(std**2 + expected * (1 - alone)))
 
 
-def both_missing(counts: Floats, one: float, other: float, n_rows: float) -> float:
-    """Return in how many rows both are missing: given how often either is, each quarter tells."""
+def both_missing(
+    counts: Floats, std: float, holes: Sequence[tuple[float, float]], n_rows: float
+) -> tuple[float, float]:
+    """Return in how many rows both are missing, and its noise, given how often either is."""
+    one, other = ([n - 1, 1] for n in counts.shape)
+    cells = np.outer(one, other).ravel()  # of each quarter of the table
     edges = [[0, n - 1] for n in counts.shape]
-    quarters = np.add.reduceat(np.add.reduceat(counts, edges[0], 0), edges[1], 1)
-    told = np.array([[one + other - n_rows, other], [one, 0.0]])
-    return float((np.array([[1, -1], [-1, 1]]) * quarters + told).mean())
+    quarters = np.add.reduceat(np.add.reduceat(counts, edges[0], 0), edges[1], 1).ravel()
+    told = np.append(quarters - [n_rows, 0, 0, 0], [count for count, _ in holes])
+    noise = np.append(std * np.sqrt(cells), [unsure for _, unsure in holes])
+    # Of both, of the first and of the second: neither, the second alone, the first alone, both.
+    of = np.array([[1, -1, -1], [-1, 0, 1], [-1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    weighted = of / noise[:, np.newaxis]
+    spread = np.linalg.inv(weighted.T @ weighted)
+    return float((spread @ weighted.T @ (told / noise))[0]), float(np.sqrt(spread[0, 0]))
 
 
 def fit_correlation(

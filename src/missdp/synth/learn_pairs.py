@@ -130,7 +130,7 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None =
         rare = noise.scale * math.sqrt(2 * math.log(size)) if size > _MANY else -math.inf
         level = Levels.from_counts(count[:size], threshold=rare, kinds=kind)
         merged: Floats = np.bincount(level.groups, weights=count[:size]).astype(np.float64)
-        numbers.append(has_numbers(attribute) and level.n_groups == size)
+        numbers.append(has_numbers(attribute))
         if numbers[-1]:
             merged = falling_ends(merged, noise.scale)
         if door.strategy.complete_only or not attribute.nullable:
@@ -364,7 +364,7 @@ class PairRelease(Record):
             np.append(np.full(size, 1 - 1 / size), np.diag(b)[size:] ** 2)
             for b, size in zip(back, sizes, strict=True)
         ]
-        tables, variances = {}, {}
+        tables, variances, unsure = {}, {}, [stds[-1] for stds in self.margin_stds]
         for (a, b), found in self._pairs.items():
             whole = taken.put_back((a, b), found / rows)[: len(means[a]), : len(means[b])]
             excess = whole - np.outer(means[a], means[b])
@@ -372,11 +372,14 @@ class PairRelease(Record):
             variances[a, b] = noise**2 * np.outer(spread[a], spread[b])
             if (a, b) in self.masks:
                 last = sizes[a], sizes[b]
-                holes = [margins[v][size] for v, size in zip((a, b), last, strict=True)]
-                count = both_missing(self.masks[a, b], holes[0] * rows, holes[1] * rows, rows)
-                scale = back[a][-1, -1] * back[b][-1, -1]
-                ours, theirs = variances[a, b][last], (self.masks_std / rows) ** 2 / 4
-                again = (count / rows - np.prod(holes)) / scale
+                holes = [
+                    (m[-1] * rows, unsure[v] * rows) for v, m in ((a, margins[a]), (b, margins[b]))
+                ]
+                count, std = both_missing(self.masks[a, b], self.masks_std, holes, rows)
+                again = (count / rows - margins[a][-1] * margins[b][-1]) / (
+                    back[a][-1, -1] * back[b][-1, -1]
+                )
+                ours, theirs = variances[a, b][last], (std / rows) ** 2
                 excess[last] += (again - excess[last]) * ours / (ours + theirs)
                 variances[a, b][last] = 1 / (1 / ours + 1 / theirs)
             tables[a, b] = back[a] @ excess @ back[b].T + np.outer(margins[a], margins[b])
@@ -393,7 +396,7 @@ class PairRelease(Record):
         for block, level in zip(self.blocks, crude.levels, strict=True):
             spread = np.square(_back(block, level.n_groups)).sum(axis=1)
             second = released.single_std / crude.rows * np.sqrt(spread)
-            found.append((first**-2 + second**-2) ** -0.5)
+            found.append(first * second / np.hypot(first, second))
         return found
 
     def moments(self, taken: Taken | None) -> NumberMoments | None:

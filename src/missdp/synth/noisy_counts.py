@@ -167,7 +167,8 @@ def release_masks(
     return [bare.marginal(clique, noise) for clique in named], noise
 
 
-_PLAIN = 3.0  # standard deviations of noise
+_PLAIN, _PLAIN_END = 3.0, 2.0  # standard deviations of noise: top codes lie at the ends
+_FEW_NUMBERS = 16  # of longer lists bins are found
 
 
 def falling_ends(counts: NDArray[np.float64], std: float) -> NDArray[np.float64]:
@@ -178,7 +179,9 @@ def falling_ends(counts: NDArray[np.float64], std: float) -> NDArray[np.float64]
     """
     from scipy.optimize import isotonic_regression
 
-    plain, found = np.flatnonzero(counts > _PLAIN * std), np.array(counts, dtype=np.float64)
+    found, least = np.array(counts, dtype=np.float64), np.full(len(counts), _PLAIN * std)
+    least[[0, -1]] = _PLAIN_END * std
+    plain = np.flatnonzero(found > least)
     if plain.size:
         for end, rising in ((slice(plain[0]), True), (slice(plain[-1] + 1, None), False)):
             if found[end].size:
@@ -187,8 +190,8 @@ def falling_ends(counts: NDArray[np.float64], std: float) -> NDArray[np.float64]
 
 
 def has_numbers(attribute: AnyAttribute) -> bool:
-    """Return whether each level of an attribute is one number, and they are in their order."""
-    if not isinstance(attribute, Numeric):
+    """Return whether each level of an attribute is one of a few numbers, in their order."""
+    if not isinstance(attribute, Numeric) or attribute.spikes or attribute.size > _FEW_NUMBERS:
         return False
     least, greatest = attribute.reach
     return len(least) == attribute.size and bool(
