@@ -13,7 +13,7 @@ import pytest
 import missdp
 from missdp import AIM, MST, AllPairs, Budget, Categorical, Numeric, Ordinal, PrivBayes, Schema
 from missdp.errors import ParameterError, SchemaError
-from missdp.estimate import Estimates, released
+from missdp.estimate import Estimates, answers, released
 from missdp.estimate.answers import asked_about
 from missdp.estimate.inside import Beyond, Lines, _tail, counted, reach
 from missdp.record import sealed
@@ -614,6 +614,15 @@ def test_how_often_a_value_is_missing_is_told_by_the_released_holes(holed):
     assert sum(by_age.rows) == pytest.approx(4000, rel=0.01)
     among = holed.estimate("difference(share(wage is null)) by well")
     assert among.flags == ("Rates are those of rows in which well is observed.",)
+
+
+def test_a_variance_that_noise_made_negative_is_not_surely_none(monkeypatch):
+    """Were it 0 in all draws, a deviation would have the interval [0, 0]."""
+    points, lying = np.array([[0.0], [10.0]]), np.array([[[-0.5]], [[1.5]]])
+    monkeypatch.setattr(answers, "_cells", lambda *_: lying[:, 0])
+    monkeypatch.setattr(answers, "_lying", lambda *_: (points, lying))
+    found, share = answers._sd(None, None, None, [])
+    assert (found.tolist(), share.tolist()) == ([-(75**0.5)], [1.0])
 
 
 def test_what_cannot_be_told_of_holes_is_refused(holed):
