@@ -185,25 +185,32 @@ class Facts:
         #: Whether shares are of the rows in which a value is there, not of all made up for.
         self.counts_observed = self._marginals is None
         fitted = model.model_ if isinstance(model, AIM | MST | AllPairs) else None
-        self._kept: dict[tuple[int, int], float] = {}  # by pair, what clipping leaves of its sums
         self._levels = fitted.levels if fitted is not None and self.measured else None
 
     @cached_property
     def _pairs(self) -> PairTables | None:
         """The tables of all pairs, with what clipping took put back."""
-        release, model = self._release, self.model
-        if release is None or not isinstance(model, AllPairs):
+        if (release := self._release) is None:
             return None
-        fitted, rng = model.model_, np.random.default_rng(0)
-        rows = fitted.law.sample(_FEWER, rng)
-        sizes = [level.n_groups for level in release.crude.levels]
-        seen = np.where(fitted.masks.draw(rows, rng), sizes, rows)
         if release.plan is None:
             return release.tables(None)
         # What is put back grows with the sums, so their noise does.
-        self._kept = release.left(seen)[1]
         larger = {pair: 1 / kept for pair, kept in self._kept.items()}
-        return release.tables(release.taken(seen), larger)
+        return release.tables(release.taken(self._seen), larger)
+
+    @cached_property
+    def _seen(self) -> Ints:
+        # Rows of the model of all pairs, with the holes that it draws.
+        fitted, rng = self.model.model_, np.random.default_rng(0)
+        rows = fitted.law.sample(_FEWER, rng)
+        sizes = [level.n_groups for level in fitted.levels]
+        return np.where(fitted.masks.draw(rows, rng), sizes, rows)
+
+    @cached_property
+    def _kept(self) -> dict[tuple[int, int], float]:
+        # By pair, what clipping leaves of its sums.
+        release = self._release
+        return {} if release is None or release.plan is None else release.left(self._seen)[1]
 
     @cached_property
     def pair_tables(self) -> dict[tuple[int, int], tuple[Floats, Floats]]:

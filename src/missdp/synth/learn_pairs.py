@@ -122,16 +122,14 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None =
         (told if every or door.tells_total((name,)) else floors).append(total)
     total = least_squares_total(told, floors)
     rows = max(1.0, total.value)
-    levels, margins = list[Levels](), list[Floats]()
-    numbers = list[bool]()
+    levels, margins, numbers = list[Levels](), list[Floats](), tuple(map(has_numbers, door.schema))
     kinds = level_kinds(zeros, [attribute.size for attribute in door.schema])
-    for attribute, count, kind in zip(door.schema, counts, kinds, strict=True):
+    for attribute, count, kind, single in zip(door.schema, counts, kinds, numbers, strict=True):
         size = attribute.size
         rare = noise.scale * math.sqrt(2 * math.log(size)) if size > _MANY else -math.inf
         level = Levels.from_counts(count[:size], threshold=rare, kinds=kind)
         merged: Floats = np.bincount(level.groups, weights=count[:size]).astype(np.float64)
-        numbers.append(has_numbers(attribute))
-        if numbers[-1]:
+        if single:
             merged = falling_ends(merged, noise.scale)
         if door.strategy.complete_only or not attribute.nullable:
             margins.append(project_to_simplex(merged / rows))
@@ -140,7 +138,7 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None =
             missing = count[size:].sum() if counted else rows - merged.sum()
             margins.append(project_to_simplex(np.append(merged, missing) / rows))
         levels.append(level)
-    return Crude(tuple(levels), tuple(margins), total, noise.scale, tuple(numbers))
+    return Crude(tuple(levels), tuple(margins), total, noise.scale, numbers)
 
 
 def blocks(crude: Crude) -> list[Floats]:
@@ -364,7 +362,8 @@ class PairRelease(Record):
             np.append(np.full(size, 1 - 1 / size), np.diag(b)[size:] ** 2)
             for b, size in zip(back, sizes, strict=True)
         ]
-        tables, variances, unsure = {}, {}, [stds[-1] for stds in self.margin_stds]
+        tables, variances = {}, {}
+        unsure = [std[-1] * rows for std in self.margin_stds] if self.masks else []
         for (a, b), found in self._pairs.items():
             whole = taken.put_back((a, b), found / rows)[: len(means[a]), : len(means[b])]
             excess = whole - np.outer(means[a], means[b])
@@ -372,9 +371,7 @@ class PairRelease(Record):
             variances[a, b] = noise**2 * np.outer(spread[a], spread[b])
             if (a, b) in self.masks:
                 last = sizes[a], sizes[b]
-                holes = [
-                    (m[-1] * rows, unsure[v] * rows) for v, m in ((a, margins[a]), (b, margins[b]))
-                ]
+                holes = [(margins[v][-1] * rows, unsure[v]) for v in (a, b)]
                 count, std = both_missing(self.masks[a, b], self.masks_std, holes, rows)
                 again = (count / rows - margins[a][-1] * margins[b][-1]) / (
                     back[a][-1, -1] * back[b][-1, -1]
